@@ -1,0 +1,54 @@
+# `make demo` and `make test` need Python 3.11+, make and git; everything else is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+HOME_DIR := .codequarry
+DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench serve dagster lock clean
+
+help:  ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "codequarry needs Python 3.11 or newer, found " + sys.version.split()[0])'
+	@echo "== installing the locked versions into $(VENV) (once; about two minutes)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --progress-bar off -r requirements.lock \
+		| awk '/^Collecting/ {n++; if (n % 20 == 0) {print "   " n " packages found"; fflush()}} /^Installing/ {print "   unpacking"; fflush()}'
+	@$(BIN)/python -c 'import duckdb, fastmcp, pytest, tantivy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements.lock"; exit 1; }
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps -e .
+	@touch $@
+
+install: $(READY)  ## Make .venv with the locked versions
+
+demo: $(READY)  ## Index this repository and an installed package, then ask the MCP server
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) lint  ## Run every check and test
+	@$(BIN)/python -m pytest
+
+lint: $(READY)  ## Style, types, layers
+	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@echo "== layers"; $(BIN)/lint-imports --no-cache
+	@echo "== types"; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+bench: $(READY)  ## Measure, and print ratios
+	@$(BIN)/python -m benchmarks
+
+serve: $(READY)  ## Serve the published bundle over HTTP
+	@$(BIN)/codequarry serve
+
+dagster: $(READY)  ## Start the Dagster UI and daemon with this project's workspace and home
+	@mkdir -p $(DAGSTER_HOME)
+	@cp assets/codequarry/assets/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@DAGSTER_HOME=$(DAGSTER_HOME) $(BIN)/dagster dev -w workspace.yaml
+
+lock:  ## Resolve requirements.lock anew (needs uv)
+	@uv pip compile pyproject.toml --extra build --group dev --universal --python-version 3.11 \
+		--override requirements.overrides.txt --no-header --no-annotate --upgrade -o requirements.lock
+
+clean:  ## Remove everything made here
+	@rm -rf $(VENV) $(HOME_DIR) .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,43 @@
+"""One job that indexes every repository and publishes, and the schedule that starts it."""
+
+import dagster as dg
+
+from codequarry.assets.partitions import sync_partitions
+from codequarry.assets.project import Project
+from codequarry.schemas.settings import ScheduleSettings
+
+# The names are Dagster's; a run that carries both covers every partition between them.
+_FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+reindex = dg.define_asset_job(
+    "reindex",
+    selection=dg.AssetSelection.all(),
+    description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
+    "When launched by hand, choose all partitions.",
+)
+
+
+def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
+    """The schedule of the settings: one run of ``reindex`` over all repositories that the settings name then."""
+
+    @dg.schedule(
+        job=reindex,
+        cron_schedule=schedule.cron,
+        execution_timezone=schedule.timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING if schedule.enabled else dg.DefaultScheduleStatus.STOPPED,
+        description="Cron, time zone and whether it starts by itself come from [schedule] of the settings file.",
+    )
+    def reindex_on_schedule(
+        context: dg.ScheduleEvaluationContext, project: dg.ResourceParam[Project]
+    ) -> dg.RunRequest | dg.SkipReason:
+        keys = sync_partitions(context.instance, project.settings())
+        if not keys:
+            return dg.SkipReason("the settings name no repository: add [[sources.repositories]]")
+        return dg.RunRequest(tags=whole(keys))
+
+    return reindex_on_schedule
+
+
+def whole(keys: tuple[str, ...]) -> dict[str, str]:
+    """Run tags with which one run covers all of these consecutive partitions."""
+    return {_FIRST: keys[0], _LAST: keys[-1]}

@@ -1,0 +1,33 @@
+"""What Dagster loads."""
+
+import dagster as dg
+
+from codequarry.assets.automation import reindex, reindex_schedule
+from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
+from codequarry.assets.chunks import repository_chunks
+from codequarry.assets.embeddings import repository_embeddings
+from codequarry.assets.partitions import repository_partitions
+from codequarry.assets.project import Project
+from codequarry.assets.sources import repository_snapshot
+
+REPOSITORY_ASSETS = [repository_snapshot, repository_chunks, repository_embeddings]
+BUNDLE_ASSETS = [staged_bundle, verified_bundle, published_bundle]
+
+
+def build_definitions(project: Project) -> dg.Definitions:
+    """Every definition of a project. Raises SettingsError: its settings are missing or not valid."""
+    return dg.Definitions(
+        assets=[*REPOSITORY_ASSETS, *BUNDLE_ASSETS],
+        jobs=[reindex],
+        schedules=[reindex_schedule(project.settings().schedule)],
+        sensors=[repository_partitions],
+        resources={"project": project},
+        # The six steps follow each other, so one process loses nothing and loads the libraries once.
+        executor=dg.in_process_executor,
+    )
+
+
+@dg.definitions
+def definitions() -> dg.Definitions:
+    """The definitions of the project in the current folder, see ``Project.from_environment``."""
+    return build_definitions(Project.from_environment())

@@ -1,0 +1,31 @@
+"""Stage 3 as an asset: a vector for each chunk."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from codequarry.assets.metadata import table_metadata
+from codequarry.assets.project import Project
+from codequarry.assets.stages import each_repository, repository_asset
+from codequarry.pipelines.workspace import Progress, repository_work
+from codequarry.schemas.settings import RepositorySettings, Settings
+
+
+@repository_asset("embeddings.embed_repository", kinds={"onnx", "parquet"}, after="repository_chunks")
+def repository_embeddings(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
+    return each_repository(context, project, _embeddings)
+
+
+def _embeddings(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+    from codequarry.pipelines.embeddings import embed_repository
+
+    report = embed_repository(repository.name, settings, progress)
+    embeddings = repository_work(settings.paths.work, report.name).embeddings
+    return {
+        **table_metadata(embeddings, ("chunk_id", "vector")),
+        "embedded": report.embedded,
+        "reused": report.reused,
+        "dimensions": report.dim,
+        "encoder_fingerprint": report.fingerprint,
+    }

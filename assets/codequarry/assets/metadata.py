@@ -1,0 +1,100 @@
+"""Pipeline results as Dagster metadata: rows, bytes, digests and a glance at the rows themselves."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PREVIEW_ROWS = 5
+_CELL_CHARS = 60
+
+
+def table_metadata(path: Path, columns: Sequence[str]) -> dict[str, Any]:
+    """Metadata of a Parquet table.
+
+    columns: those the preview shows, in order.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        rows = file.metadata.num_rows
+        schema = file.schema_arrow
+        head = next(file.iter_batches(_PREVIEW_ROWS, columns=list(columns)), None)
+    return {
+        "dagster/row_count": rows,
+        "dagster/column_schema": _column_schema(schema),
+        "bytes": path.stat().st_size,
+        "sha256": file_sha256(path),
+        "path": dg.MetadataValue.path(path),
+        "preview": markdown_table([] if head is None else head.to_pylist(), columns),
+    }
+
+
+def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
+    """Metadata of a version of the bundle."""
+    sources = [
+        {**source.model_dump(), "commit": source.commit[:12] or "no git", "skipped": sum(source.skipped.values())}
+        for source in manifest.sources[:_PREVIEW_ROWS]
+    ]
+    return {
+        "dagster/row_count": manifest.counts.chunks,
+        "bytes": sum(entry.size_bytes for entry in manifest.files),
+        "version": manifest.version,
+        "digest": manifest.digest,
+        "repositories": len(manifest.sources),
+        "files": manifest.counts.files,
+        "preview": markdown_table(sources, ("name", "commit", "dirty", "files", "skipped", "chunks")),
+    }
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
+    """Rows as a Markdown table, long cells cut.
+
+    >>> print(markdown_table([{"path": "a|b.py", "lines": 3}], ("path", "lines")).value)
+    | path | lines |
+    |---|---|
+    | a\\|b.py | 3 |
+    """
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += [f"| {' | '.join(_cell(row[column]) for column in columns)} |" for row in rows]
+    return dg.MetadataValue.md("\n".join(lines))
+
+
+def counts_table(counts: Mapping[str, int], what: str) -> dg.MarkdownMetadataValue:
+    """Counts by name, largest first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return markdown_table([{what: name, "count": count} for name, count in ordered], (what, "count"))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        text = ", ".join(f"{item:.3f}" if isinstance(item, float) else str(item) for item in value[:4])
+        text += f", … ({len(value)})" if len(value) > 4 else ""
+    else:
+        text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e12 else str(value)
+    line = " ".join(text.split())
+    cut = line if len(line) <= _CELL_CHARS else f"{line[:_CELL_CHARS]}…"
+    return "".join(f"\\{char}" if char in "\\|`*_<>[]#~" else char for char in cut)
+
+
+def _column_schema(schema: "pa.Schema") -> dg.TableSchema:
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                field.name,
+                str(field.type),
+                description=(field.metadata or {}).get(b"description", b"").decode() or None,
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in schema
+        ]
+    )

@@ -1,0 +1,45 @@
+"""Which settings a run works with, and the frame of every step around its call into the pipeline."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from codequarry.pipelines.workspace import exclusive
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.settings import SETTINGS_FILE, Settings, load_settings
+
+SETTINGS_VARIABLE = "CODEQUARRY_SETTINGS"
+
+
+class Project(dg.ConfigurableResource):
+    """The settings file, read afresh by every step."""
+
+    settings_file: str
+
+    @classmethod
+    def from_environment(cls) -> "Project":
+        """The file that ``CODEQUARRY_SETTINGS`` names, else ``dagster_project.toml`` of the current folder."""
+        return cls(settings_file=str(Path(os.environ.get(SETTINGS_VARIABLE) or SETTINGS_FILE).absolute()))
+
+    def settings(self) -> Settings:
+        """The settings as the file has them now. Raises SettingsError: it is missing or not valid."""
+        return load_settings(Path(self.settings_file))
+
+    @contextmanager
+    def step(self) -> Iterator[Settings]:
+        """Settings for one step, which shares the work folder neither with ``codequarry index`` nor with another run.
+
+        Raises dagster.Failure for a CodequarryError, so that the run page shows its message and suggestion; only
+        errors that may pass by themselves are retried.
+        """
+        try:
+            settings = self.settings()
+            with exclusive(settings.paths.work / ".lock", "indexing"):
+                yield settings
+        except CodequarryError as error:
+            raise dg.Failure(
+                error.message, {"code": error.code, "suggestion": error.suggestion}, allow_retries=error.retryable
+            ) from error

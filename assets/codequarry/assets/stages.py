@@ -1,0 +1,133 @@
+"""What all assets have in common: policy, description, timing, progress."""
+
+import ast
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from codequarry.assets.partitions import repositories
+from codequarry.assets.project import Project
+from codequarry.pipelines.sources import named
+from codequarry.pipelines.workspace import Progress
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.settings import RepositorySettings, Settings
+
+OWNERS = ["team:codequarry"]
+
+# The work folder has one writer: a second run would overwrite stage outputs between the steps of the first.
+POOL = "work_folder"
+
+# Steps fail for good unless their error says that waiting helps, see Project.step.
+RETRIES = dg.RetryPolicy(max_retries=3, delay=30, backoff=dg.Backoff.EXPONENTIAL)
+
+_LOG_EVERY_S = 10.0
+
+Stage = Callable[[RepositorySettings, Settings, Progress], Mapping[str, Any]]
+"""Runs one pipeline function for a repository and returns the metadata of its partition."""
+
+
+def repository_asset(function: str, *, kinds: set[str], after: str | None = None) -> Callable[..., dg.AssetsDefinition]:
+    """Decorator of an asset with one partition per repository.
+
+    function: the pipeline function it wraps, "module.name"; its docstring is the description.
+    after: the asset it reads.
+
+    All chosen partitions are done by one run: starting a process costs more than indexing a small repository.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy; the tests launch such runs in every way
+        return dg.asset(
+            description=described(function),
+            group_name="repository",
+            owners=OWNERS,
+            kinds=kinds,
+            deps=[after] if after else [],
+            partitions_def=repositories,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=POOL,
+            retry_policy=RETRIES,
+        )
+
+
+def bundle_asset(function: str, *, kinds: set[str], after: dg.AssetDep) -> Callable[..., dg.AssetsDefinition]:
+    """Decorator of an asset that concerns the whole bundle; parameters as in ``repository_asset``."""
+    return dg.asset(
+        description=described(function),
+        group_name="bundle",
+        owners=OWNERS,
+        kinds=kinds,
+        deps=[after],
+        pool=POOL,
+        retry_policy=RETRIES,
+    )
+
+
+def each_repository(context: dg.AssetExecutionContext, project: Project, stage: Stage) -> dg.MaterializeResult:
+    """Run a stage for every partition of the run, each with metadata of its own."""
+    with project.step() as settings:
+        for repository in _chosen(context, settings):
+            started = time.perf_counter()
+            metadata = stage(repository, settings, logged(context))
+            seconds = round(time.perf_counter() - started, 3)
+            context.add_asset_metadata({**metadata, "seconds": seconds}, partition_key=repository.name)
+    return dg.MaterializeResult()
+
+
+def once(
+    context: dg.AssetExecutionContext, project: Project, stage: Callable[[Settings, Progress], Mapping[str, Any]]
+) -> dg.MaterializeResult:
+    """Run a stage for the whole bundle; the ``digest`` in its metadata becomes the data version."""
+    with project.step() as settings:
+        started = time.perf_counter()
+        metadata = stage(settings, logged(context))
+    seconds = round(time.perf_counter() - started, 3)
+    return dg.MaterializeResult(
+        metadata={**metadata, "seconds": seconds}, data_version=dg.DataVersion(metadata["digest"])
+    )
+
+
+def _chosen(context: dg.AssetExecutionContext, settings: Settings) -> list[RepositorySettings]:
+    known = named(settings.sources.repositories)
+    if not (context.has_partition_key or context.has_partition_key_range):
+        raise InvalidArgumentError(
+            "the run names no partition", suggestion="choose repositories where you launch it, or start the schedule"
+        )
+    unknown = [key for key in context.partition_keys if key not in known]
+    if unknown:
+        raise InvalidArgumentError(
+            f"the settings name no repository {', '.join(unknown)}",
+            suggestion=f"choose among {', '.join(known)}; the sensor repository_partitions deletes obsolete partitions",
+        )
+    return [known[key] for key in context.partition_keys]
+
+
+def logged(context: dg.AssetExecutionContext) -> Progress:
+    """Progress in the run's log: an entry when a piece of work ends, and every ten seconds until then."""
+    last = time.monotonic()
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _LOG_EVERY_S:
+            last = time.monotonic()
+            context.log.info(f"{what}: {done:,} of {total:,}")
+
+    return show
+
+
+def described(function: str) -> str:
+    """The docstring of a pipeline function, read without importing the libraries it needs.
+
+    >>> described("publisher.publish_verified").splitlines()[0]
+    'Publish the version that passed verification; a version equal to CURRENT is dropped instead.'
+    """
+    module, _, name = function.partition(".")
+    spec = find_spec(f"codequarry.pipelines.{module}")
+    assert spec is not None and spec.origin is not None, module
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return ast.get_docstring(found) or ""

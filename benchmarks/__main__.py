@@ -1,0 +1,24 @@
+"""Run all benchmarks, or those named."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from benchmarks.report import machine
+
+ALL = ("chunking", "census", "reindex", "serving", "search")
+
+
+def main() -> None:
+    """Print every table, the machine first."""
+    names = sys.argv[1:] or list(ALL)
+    if unknown := set(names) - set(ALL):
+        raise SystemExit(f"unknown benchmark {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+    print(f"machine: {machine()}")
+    for name in names:
+        importlib.import_module(f"benchmarks.{name}").run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The main job on real input: index two repositories, publish, and ask the MCP server over stdio.
+
+Run it with ``make demo``. A second run reuses every vector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+PROJECT = Path(__file__).resolve().parent.parent
+ROOT = PROJECT / ".codequarry" / "bundles"
+PACKAGE = "rich"
+CODEQUARRY = [sys.executable, "-m", "codequarry.serving.cli"]
+QUESTIONS: tuple[dict[str, Any], ...] = (
+    {"query": "how is CURRENT switched to a new version atomically"},
+    {"query": "wrap text to the width of the terminal", "filters": {"repos": [PACKAGE]}},
+    {"query": "chunk_id", "channel": "bm25", "filters": {"lang": ["python"], "exclude": ["tests/**"]}},
+)
+
+
+def main() -> None:
+    """Index, then ask."""
+    spec = importlib.util.find_spec(PACKAGE)
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    print(f"== indexing this repository and the installed package {PACKAGE!r}\n", flush=True)
+    sources = [f"codequarry={PROJECT}", f"{PACKAGE}={package}"]
+    subprocess.run([*CODEQUARRY, "index", *sources, "--root", str(ROOT)], check=True)
+    asyncio.run(ask())
+
+
+async def ask() -> None:
+    """Three searches and one fetch through the server, as an agent would."""
+    print("\n== asking the MCP server over stdio", flush=True)
+    transport = StdioTransport(command=CODEQUARRY[0], args=[*CODEQUARRY[1:], "serve", "--stdio", "--root", str(ROOT)])
+    async with Client(transport) as client:
+        tools = ", ".join(tool.name for tool in await client.list_tools())
+        print(f"tools: {tools}")
+        best = ""
+        for question in QUESTIONS:
+            answer = (await client.call_tool("search", {"top_k": 3, **question})).structured_content
+            assert answer is not None
+            print(f"\nsearch {question}")
+            for result in answer["results"]:
+                symbols = ", ".join(result["metadata"]["symbols"][:3])
+                print(f"  {result['score']:.3f}  {result['title']}  {symbols}")
+            best = best or answer["results"][0]["id"]
+        fetched = (await client.call_tool("fetch", {"objectIds": [best], "max_tokens": 256})).structured_content
+        assert fetched is not None
+        print(f"\nfetch {best}")
+        print(f"  {fetched['objects'][0]['title']}")
+        print(textwrap.indent(fetched["objects"][0]["content"].rstrip(), "  | "))
+        print(f"\nanswered from version {fetched['bundle']['version']}")
+    print(
+        f"""
+== next
+  .venv/bin/codequarry search "your question" --explain     ask this bundle on the command line
+  .venv/bin/codequarry index ~/src/your-repository          index your own code
+  make serve                                                 serve it over HTTP
+  make dagster                                               schedule reindexing in the Dagster UI
+The bundle is under {ROOT}"""
+    )
+
+
+if __name__ == "__main__":
+    main()

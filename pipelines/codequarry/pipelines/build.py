@@ -1,0 +1,96 @@
+"""The whole road: repositories in, published version out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from codequarry.pipelines.chunks import ChunkReport, chunk_repository
+from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
+from codequarry.pipelines.publisher import current_manifest, publish_verified
+from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
+from codequarry.pipelines.sources import named
+from codequarry.pipelines.staging import stage_bundle
+from codequarry.pipelines.tools import tool_versions
+from codequarry.pipelines.verification import verify_staged
+from codequarry.pipelines.workspace import Progress, exclusive, silent
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.settings import Settings
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What a run did."""
+
+    path: Path
+    """Folder of the version CURRENT names now."""
+    manifest: Manifest
+    unchanged: bool
+    """True when CURRENT held the same contents already."""
+    snapshots: tuple[Snapshot, ...]
+    chunks: tuple[ChunkReport, ...]
+    embeddings: tuple[EmbeddingReport, ...]
+    seconds: dict[str, float]
+    """Wall-clock seconds by stage, in the order they ran."""
+
+
+def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
+    """Index the repositories of the settings and publish one version that holds exactly them.
+
+    force: rebuild and publish also when sources, settings and tools are those of CURRENT.
+
+    Raises CodequarryError: see ``errors``; whatever is raised, CURRENT is as it was.
+    """
+    repositories = named(settings.sources.repositories)
+    if not repositories:
+        raise InvalidArgumentError(
+            "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
+        )
+    seconds: dict[str, float] = {}
+
+    def timed(stage: str, work: Callable[[], _T]) -> _T:
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started
+
+    root = BundleRoot(settings.bundle.root)
+    with exclusive(settings.paths.work / ".lock", "indexing"):
+        snapshots = tuple(
+            timed("census", lambda each=each: snapshot_repository(each, settings, progress))
+            for each in repositories.values()
+        )
+        current = current_manifest(root)
+        if current is not None and not force and is_current(current, snapshots, settings):
+            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), seconds)
+        chunks = tuple(
+            timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
+        )
+        embeddings = tuple(
+            timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
+        )
+        timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
+        timed("verify", lambda: verify_staged(settings, progress))
+        published = timed("publish", lambda: publish_verified(settings, force=force))
+    return IndexReport(published.path, published.manifest, published.unchanged, snapshots, chunks, embeddings, seconds)
+
+
+def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
+    """True when the same sources, read with the same settings and tools, made this version."""
+    held = {source.name: (source.commit, source.dirty, source.tree_sha256) for source in current.sources}
+    read = {snapshot.name: (snapshot.commit, snapshot.dirty, snapshot.tree_sha256) for snapshot in snapshots}
+    skipped = {source.name: source.skipped for source in current.sources}
+    return (
+        held == read
+        and skipped == {snapshot.name: snapshot.skipped for snapshot in snapshots}
+        and current.settings_sha256 == settings.index_hash()
+        and current.tools == tool_versions()
+    )

@@ -1,0 +1,33 @@
+"""The DuckDB catalog of a version: views over its Parquet files and the tables that requests touch."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import closing
+
+import duckdb
+
+from codequarry.schemas.catalog import build_statements, set_bundle
+from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.layout import BundlePaths
+
+
+def build_catalog(paths: BundlePaths, dim: int) -> str:
+    """Write ``catalog.duckdb`` beside the tables it reads.
+
+    dim: dimension of the embedding vectors.
+
+    Returns a digest (sha256 hex) of what the catalog was made from: its SQL and the Parquet files. DuckDB puts a
+    random identifier into every file, so the bytes themselves are not reproducible.
+    """
+    statements = build_statements(dim)
+    with closing(duckdb.connect(str(paths.catalog))) as connection:
+        connection.execute("SET threads = 1")
+        connection.execute(set_bundle(str(paths.path)))
+        for statement in statements:
+            connection.execute(statement)
+        connection.execute("CHECKPOINT")
+    digest = hashlib.sha256("\n".join(statements).encode())
+    for file in sorted([*paths.tables.glob("*.parquet"), paths.faiss_idmap]):
+        digest.update(f"\n{file.name}:{file_sha256(file)}".encode())
+    return digest.hexdigest()

@@ -1,0 +1,146 @@
+"""Stage 1: a source becomes a census and a private copy of what will be indexed.
+
+Later stages read the copy, so that a file edited while a run is under way cannot tear its chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from codequarry.pipelines.census import CensusFile, take_census
+from codequarry.pipelines.sources import list_source
+from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
+from codequarry.schemas.errors import SourceError
+from codequarry.schemas.settings import RepositorySettings, Settings
+from codequarry.schemas.tables import FILES, write_table
+
+_CONTENTS = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("lang", pa.string(), nullable=False),
+        pa.field("content", pa.large_binary(), nullable=False),
+    ]
+)
+_BATCH_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a repository was when it was read."""
+
+    name: str
+    commit: str
+    """Commit id of HEAD; "" for a plain directory."""
+    dirty: bool
+    """True when the indexed files differ from the commit, or there is none."""
+    tree_sha256: str
+    files: int
+    size_bytes: int
+    skipped: dict[str, int]
+
+
+def snapshot_repository(repository: RepositorySettings, settings: Settings, progress: Progress = silent) -> Snapshot:
+    """Take the census of a repository and copy what is indexed into the work folder.
+
+    Writes ``census.parquet``, ``contents.parquet`` and ``snapshot.json``. Memory is bounded by one batch of files.
+
+    Raises SourceError: the source cannot be listed, or none of its files can be indexed.
+    """
+    source = list_source(repository)
+    work = repository_work(settings.paths.work, repository.name)
+    rows: list[CensusFile] = []
+    tree = hashlib.sha256()
+
+    def entries() -> Iterator[CensusFile]:
+        for entry in take_census(
+            source, settings.sources, lambda done, total: progress(f"{repository.name}: reading", done, total)
+        ):
+            rows.append(replace(entry, content=b""))
+            if entry.skip_reason is None:
+                tree.update(f"{entry.path}\0{entry.sha256}\n".encode())
+                yield entry
+
+    with replacing(work.contents) as temporary:
+        _write_contents(temporary, entries())
+    skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
+    indexed = [row for row in rows if row.skip_reason is None]
+    if not indexed:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
+        raise SourceError(
+            f"{repository.name}: no file of {repository.path} can be indexed ({reasons})",
+            suggestion="check the path, .gitignore and [sources] exclude",
+        )
+    with replacing(work.census) as temporary:
+        write_table(temporary, _census_table(repository.name, rows), FILES)
+    snapshot = Snapshot(
+        name=repository.name,
+        commit=source.commit,
+        dirty=not source.commit or any(row.differs_from_head for row in rows),
+        tree_sha256=tree.hexdigest(),
+        files=len(indexed),
+        size_bytes=sum(row.size_bytes for row in indexed),
+        skipped=dict(sorted(skipped.items())),
+    )
+    write_json(work.snapshot, asdict(snapshot))
+    return snapshot
+
+
+def read_snapshot(work: RepositoryWork) -> Snapshot:
+    """The snapshot a repository's work folder holds. Raises SourceError: there is none."""
+    return Snapshot(**json.loads(work.require(work.snapshot, "snapshot").read_text(encoding="utf-8")))
+
+
+def read_contents(work: RepositoryWork) -> Iterator[tuple[str, str, bytes]]:
+    """(path, language, bytes) of every indexed file, in path order, one row group in memory at a time."""
+    with pq.ParquetFile(work.require(work.contents, "snapshot")) as file:
+        for group in range(file.num_row_groups):
+            columns = file.read_row_group(group)
+            yield from zip(
+                columns["path"].to_pylist(), columns["lang"].to_pylist(), columns["content"].to_pylist(), strict=True
+            )
+
+
+def _write_contents(path: Path, entries: Iterator[CensusFile]) -> None:
+    with pq.ParquetWriter(path, _CONTENTS, compression="zstd", compression_level=1, use_dictionary=False) as writer:
+        batch: list[CensusFile] = []
+        size = 0
+        for entry in entries:
+            batch.append(entry)
+            size += entry.size_bytes
+            if size >= _BATCH_BYTES:
+                writer.write_table(_contents_table(batch))
+                batch, size = [], 0
+        writer.write_table(_contents_table(batch))
+
+
+def _contents_table(batch: list[CensusFile]) -> pa.Table:
+    columns = {
+        "path": [entry.path for entry in batch],
+        "lang": [entry.lang for entry in batch],
+        "content": [entry.content for entry in batch],
+    }
+    return pa.table(columns, schema=_CONTENTS)
+
+
+def _census_table(repo: str, rows: list[CensusFile]) -> pa.Table:
+    columns = {
+        "repo": [repo] * len(rows),
+        "path": [row.path for row in rows],
+        "lang": [row.lang or "" for row in rows],
+        "size_bytes": [row.size_bytes for row in rows],
+        "lines": [0] * len(rows),
+        "sha256": [row.sha256 for row in rows],
+        "encoding": [row.encoding for row in rows],
+        "skip_reason": [row.skip_reason or "" for row in rows],
+        "parsed": [False] * len(rows),
+        "syntax_errors": [False] * len(rows),
+    }
+    return pa.table(columns, schema=FILES)

@@ -1,0 +1,122 @@
+"""From a syntax tree to units: the smallest pieces of a file that chunking keeps whole.
+
+The split half of cAST (Zhang et al., arXiv 2506.15655): nodes within budget stay whole, larger ones are replaced by
+their children. Only nodes over budget are ever expanded, so the cost follows the number of chunks, not of tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from codequarry.pipelines.source_text import SourceText
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Tree
+
+    from codequarry.pipelines.grammars import Grammar
+
+_CLOSERS = frozenset({b"}", b")", b"]", b">", b";", b",", b"end", b"#endif"})
+
+
+class Unit(NamedTuple):
+    """A range that is not cut. Between two units there is only whitespace."""
+
+    start: int
+    end: int
+    leads: bool
+    """Belongs to what follows: a comment, a decorator, a header such as ``def f():``, an opening bracket."""
+    closes: bool
+    """Belongs to what precedes: a closing bracket, a separator."""
+    comment: bool
+    """A leading comment, attribute or decorator."""
+    fresh: bool
+    """Starts or follows a definition that was too large to keep whole: never merged with what precedes it."""
+
+
+class _Pending(NamedTuple):
+    node: Node | None
+    """None for text that no child covers."""
+    start: int
+    end: int
+    leads: bool
+    closes: bool
+    comment: bool
+    torn: bool = False
+    """The body of a node that is over budget: expanded even if it fits, so that the header keeps its first lines."""
+
+
+def syntax_units(
+    tree: Tree,
+    grammar: Grammar,
+    text: SourceText,
+    named: frozenset[tuple[int, int]],
+    *,
+    max_chars: int,
+    merge_chars: int,
+) -> list[Unit]:
+    """The units of a file in order; together they hold all of its ink.
+
+    ``named`` holds the (start, end) of definitions and scopes: the ones that must be expanded start a new run of units.
+    """
+    units: list[Unit] = []
+    pending: list[_Pending | None] = []
+    ink = text.ink_before
+    fresh = False
+    item: _Pending | None = _Pending(tree.root_node, 0, len(text.data), False, False, False)
+    whole_limit = 0  # the root itself is no reason to keep a file in one piece
+    while True:
+        if item is None:
+            fresh = True
+        else:
+            node, start, end, leads, closes, comment, torn = item
+            if ink[end] - ink[start] <= whole_limit and not (torn and node and node.child_count):
+                units.append(Unit(start, end, leads, closes, comment, fresh))
+                fresh = False
+            elif node is None or not node.child_count:
+                for piece_start, piece_end in text.pieces(start, end, merge_chars):
+                    units.append(Unit(piece_start, piece_end, leads and piece_end == end, False, comment, fresh))
+                    fresh = False
+            else:
+                if whole_limit and (start, end) in named:
+                    fresh = True
+                    pending.append(None)
+                pending.extend(reversed(_children(node, start, end, grammar, text)))
+        whole_limit = max_chars
+        if not pending:
+            return units
+        item = pending.pop()
+
+
+def _children(node: Node, start: int, end: int, grammar: Grammar, text: SourceText) -> list[_Pending]:
+    """The children of a node, with a piece of bare text wherever ink lies between them."""
+    ink = text.ink_before
+    body_start, torn = _body(node, start, grammar)
+    found: list[_Pending] = []
+    covered = start
+    for child in node.children:
+        child_start, child_end = child.byte_range
+        child_start = max(child_start, covered)
+        if child_end <= child_start:
+            continue
+        if ink[child_start] > ink[covered]:
+            found.append(_Pending(None, covered, child_start, False, False, False))
+        comment = child.kind_id in grammar.leading_kinds
+        closes = not child.is_named and text.data[child_start:child_end] in _CLOSERS
+        leads = comment or child_start < body_start or not (closes or child.is_named)
+        found.append(
+            _Pending(child, child_start, child_end, leads, closes, comment, torn and child_start == body_start)
+        )
+        covered = child_end
+    if ink[end] > ink[covered]:
+        found.append(_Pending(None, covered, end, False, False, False))
+    return found
+
+
+def _body(node: Node, start: int, grammar: Grammar) -> tuple[int, bool]:
+    """Where what follows a node's header starts, and whether it is a body rather than a definition of its own."""
+    for fields, torn in ((grammar.body_fields, True), (grammar.wrapped_fields, False)):
+        for field in fields:
+            body = node.child_by_field_id(field)
+            if body is not None:
+                return body.start_byte, torn
+    return start, False

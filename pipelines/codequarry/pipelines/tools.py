@@ -1,0 +1,35 @@
+"""Which programs write a bundle: part of every manifest, and of the decision that nothing has to be done again."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+_LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "onnx", "onnxruntime", "pyarrow", "tantivy", "tokenizers", "tree-sitter")
+
+
+@lru_cache(maxsize=1)
+def tool_versions() -> dict[str, str]:
+    """Version of every library that decides a bundle's bytes, and a hash of our own code."""
+    grammars = sorted(
+        name
+        for name in {distribution.metadata["Name"] for distribution in metadata.distributions()}
+        if name and name.lower().startswith("tree-sitter-")
+    )
+    versions = {name: metadata.version(name) for name in (*_LIBRARIES, *grammars)}
+    return {"codequarry": f"{metadata.version('codequarry')}+code.{_own_code()[:12]}", **versions}
+
+
+def _own_code() -> str:
+    """sha256 over the source of the layers that decide a bundle's contents: an edited chunker is another tool."""
+    digest = hashlib.sha256()
+    for layer in ("codequarry.schemas", "codequarry.pipelines"):
+        spec = find_spec(layer)
+        assert spec is not None and spec.origin is not None
+        folder = Path(spec.origin).parent
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""Stage 5: a staged version is checked before it may be published."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from codequarry.pipelines.staging import read_pointer, staged_pointer
+from codequarry.pipelines.workspace import Progress, silent, write_json
+from codequarry.schemas.catalog import set_bundle
+from codequarry.schemas.errors import PublishError
+from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.settings import Settings
+
+_NORM_TOLERANCE = 1e-3
+
+_MUST_BE_ZERO: dict[str, str] = {
+    "duplicate chunk ids": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
+    "chunk ids that are not positive": "SELECT count(*) FROM chunks WHERE chunk_id <= 0",
+    "rows of v_faiss_join with a missing side": "SELECT count(*) FROM v_faiss_join "
+    "WHERE idmap_chunk_id IS NULL OR path IS NULL",
+    "vectors that are not of unit norm": "SELECT count(*) FROM embeddings "
+    f"WHERE NOT coalesce(abs(list_inner_product(vector, vector) - 1) < {_NORM_TOLERANCE}, false)",
+    "embeddings without a chunk, or chunks without one": "SELECT count(*) FROM embeddings "
+    "FULL JOIN chunks USING (chunk_id) WHERE vector IS NULL OR path IS NULL",
+    "bytes of indexed files covered not exactly once": "SELECT count(*) FROM ("
+    "SELECT start_byte, lag(end_byte, 1, 0) OVER (PARTITION BY repo, path ORDER BY start_byte) AS expected FROM chunks"
+    ") WHERE start_byte <> expected",
+    "indexed files whose chunks do not reach the end": "SELECT count(*) FROM files LEFT JOIN ("
+    "SELECT repo, path, max(end_byte) AS reached FROM chunks GROUP BY ALL) USING (repo, path) "
+    "WHERE skip_reason = '' AND reached IS DISTINCT FROM size_bytes",
+    "chunks of files that are not indexed": "SELECT count(*) FROM chunks ANTI JOIN "
+    "(SELECT repo, path FROM files WHERE skip_reason = '') USING (repo, path)",
+    "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
+    "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and what it saw."""
+
+    name: str
+    passed: bool
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Every check of a staged version."""
+
+    version: str
+    path: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+
+def verified_pointer(settings: Settings) -> Path:
+    """The file that tells the publish stage which version passed."""
+    return settings.paths.work / "verified.json"
+
+
+def verify_staged(settings: Settings, progress: Progress = silent) -> Verification:
+    """Run every check on the staged version and record that it passed.
+
+    Raises PublishError: nothing is staged, or a check failed (its message names each). IntegrityError: the files
+    differ from the manifest.
+    """
+    paths = BundlePaths(Path(read_pointer(staged_pointer(settings), "staged")["path"]))
+    verified_pointer(settings).unlink(missing_ok=True)
+    progress("verifying", 0, 1)
+    manifest = read_manifest(paths)
+    verify(paths, manifest, deep=True)
+    result = Verification(manifest.version, paths.path, tuple(_run(paths, manifest, settings)))
+    progress("verifying", 1, 1)
+    if result.failed:
+        reasons = "; ".join(f"{check.name}: {check.found}, expected {check.expected}" for check in result.failed)
+        raise PublishError(
+            f"the staged version {manifest.version} is not fit to publish: {reasons}",
+            suggestion="CURRENT is unchanged; fix the cause or change [checks], then index again",
+        )
+    write_json(verified_pointer(settings), {"path": str(paths.path), "manifest_sha256": file_sha256(paths.manifest)})
+    return result
+
+
+def _run(paths: BundlePaths, manifest: Manifest, settings: Settings) -> list[Check]:
+    checks = [Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256")]
+    with closing(duckdb.connect(str(paths.catalog), read_only=True)) as connection:
+        connection.execute(set_bundle(str(paths.path)))
+        for name, sql in _MUST_BE_ZERO.items():
+            found = _scalar(connection, sql)
+            checks.append(Check(name, found == 0, str(found), "0"))
+        rows = {
+            "chunks": _scalar(connection, "SELECT count(*) FROM chunks"),
+            "chunks_mat": _scalar(connection, "SELECT count(*) FROM chunks_mat"),
+            "faiss_idmap": _scalar(connection, "SELECT count(*) FROM faiss_idmap"),
+            "faiss": _faiss_rows(paths),
+            "bm25": _bm25_rows(paths),
+        }
+    for name, count in rows.items():
+        checks.append(
+            Check(f"rows of {name}", count == manifest.counts.chunks, str(count), str(manifest.counts.chunks))
+        )
+    checks += _plausible(manifest, settings)
+    return checks
+
+
+def _plausible(manifest: Manifest, settings: Settings) -> list[Check]:
+    counts, limits = manifest.counts, settings.checks
+    share = counts.files / max(1, counts.files + counts.skipped_files)
+    return [
+        Check("chunks", counts.chunks >= limits.min_chunks, str(counts.chunks), f"at least {limits.min_chunks}"),
+        Check(
+            "share of files indexed",
+            share >= limits.min_indexed_share,
+            f"{share:.3f}",
+            f"at least {limits.min_indexed_share}",
+        ),
+    ]
+
+
+def _scalar(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _faiss_rows(paths: BundlePaths) -> int:
+    import faiss
+
+    return faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC).ntotal
+
+
+def _bm25_rows(paths: BundlePaths) -> int:
+    import tantivy
+
+    rows = tantivy.Index.open(str(paths.bm25)).searcher().num_docs
+    (paths.bm25 / ".tantivy-meta.lock").unlink(missing_ok=True)
+    return rows

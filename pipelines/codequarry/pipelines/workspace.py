@@ -1,0 +1,111 @@
+"""Where the stages of a run leave their outputs, and how files appear there whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codequarry.schemas.errors import BusyError, SourceError, UnavailableError
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being done, units done, units in all)."""
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """A Progress that shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryWork:
+    """Stage outputs of one repository."""
+
+    path: Path
+
+    @property
+    def snapshot(self) -> Path:
+        return self.path / "snapshot.json"
+
+    @property
+    def census(self) -> Path:
+        return self.path / "census.parquet"
+
+    @property
+    def contents(self) -> Path:
+        return self.path / "contents.parquet"
+
+    @property
+    def files(self) -> Path:
+        return self.path / "files.parquet"
+
+    @property
+    def chunks(self) -> Path:
+        return self.path / "chunks.parquet"
+
+    @property
+    def embeddings(self) -> Path:
+        return self.path / "embeddings.parquet"
+
+    def require(self, path: Path, stage: str) -> Path:
+        """The path, when its stage has run. Raises SourceError: it has not."""
+        if not path.is_file():
+            raise SourceError(
+                f"{self.path.name}: {path.name} is missing",
+                suggestion=f"run the {stage} stage of {self.path.name} first",
+            )
+        return path
+
+
+def repository_work(work: Path, name: str) -> RepositoryWork:
+    """The work folder of a repository, created when missing."""
+    folder = work / "repositories" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return RepositoryWork(folder)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path that takes the final name when the block ends without an exception.
+
+    Raises UnavailableError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UnavailableError(
+            f"{path} cannot be written: {error.strerror or error}",
+            suggestion="free disk space or check permissions, then run again",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write JSON so that readers see the old or the new file."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def exclusive(lock: Path, what: str) -> Iterator[None]:
+    """Hold a lock file for the block; the kernel releases it when the process dies.
+
+    Raises BusyError: another process holds it.
+    """
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError(
+                f"another process is {what} (lock {lock.name})", suggestion="wait for it to finish, then run again"
+            ) from None
+        yield

@@ -1,0 +1,66 @@
+"""The code-aware text analyzer shared by index build and query.
+
+A token is an identifier, a number or an operator. An identifier yields itself (lower-cased) *and* its camelCase,
+snake_case and digit parts at the same position, so that both ``getUserName`` and "user name" find it and phrases
+still line up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+MAX_TOKEN_CHARS = 120
+_TOKEN = re.compile(
+    r"[^\W\d]\w*"  # identifiers and words of any script
+    r"|\d[\w.]*\w|\d"  # numbers: 42, 0x1f, 3.14, 1_000
+    r"|->|=>|::|==|!=|<=|>=|&&|\|\||\+=|-=|\*\*|<<|>>|:=|\.\.\.|\?\?|\?\."
+)
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\dA-Za-z_]+")
+
+
+class AnalyzedToken(NamedTuple):
+    """One index term."""
+
+    text: str
+    position: int
+    """Ordinal of the source token; an identifier and its parts share one."""
+
+
+@lru_cache(maxsize=65_536)
+def identifier_parts(identifier: str) -> tuple[str, ...]:
+    """Lower-cased parts of an identifier; empty when it has only one part.
+
+    >>> identifier_parts("parseHTTPResponse2"), identifier_parts("max_file_bytes"), identifier_parts("open")
+    (('parse', 'http', 'response', '2'), ('max', 'file', 'bytes'), ())
+    """
+    parts = tuple(part.lower() for part in _PART.findall(identifier))
+    if len(parts) < 2 and identifier.lower() in parts:
+        return ()
+    return parts
+
+
+@lru_cache(maxsize=65_536)
+def _terms(token: str) -> tuple[str, ...]:
+    whole = token.lower()[:MAX_TOKEN_CHARS]
+    parts = identifier_parts(token) if token[0].isalpha() or token[0] == "_" else ()
+    return tuple(dict.fromkeys((whole, *(part[:MAX_TOKEN_CHARS] for part in parts))))
+
+
+def analyze(text: str) -> Iterator[AnalyzedToken]:
+    """Index terms of a text, in order.
+
+    >>> [tuple(token) for token in analyze("a.openFile(0x1f)")]
+    [('a', 0), ('openfile', 1), ('open', 1), ('file', 1), ('0x1f', 2)]
+    """
+    for position, match in enumerate(_TOKEN.finditer(text)):
+        for term in _terms(match.group()):
+            yield AnalyzedToken(term, position)
+
+
+def query_terms(text: str) -> list[str]:
+    """Distinct terms of a query in first-seen order."""
+    # Distinct source tokens first: the same terms in the same order, at half the cost on code.
+    return list(dict.fromkeys(term for token in dict.fromkeys(_TOKEN.findall(text)) for term in _terms(token)))

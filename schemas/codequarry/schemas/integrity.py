@@ -1,0 +1,89 @@
+"""Comparing a version on disk with its manifest; shared by the publish gate and the reader."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.manifest import Manifest, from_json
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 hex of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def list_files(folder: Path) -> list[str]:
+    """Paths of all entries below a folder that are not folders, sorted, '/' separated.
+
+    Raises IntegrityError: an entry is neither a regular file nor a folder (no links, no devices).
+    """
+    found: list[str] = []
+    pending = [folder]
+    while pending:
+        for entry in os.scandir(pending.pop()):
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                pending.append(Path(entry.path))
+            elif stat.S_ISREG(mode):
+                found.append(Path(entry.path).relative_to(folder).as_posix())
+            else:
+                raise IntegrityError(
+                    f"{entry.name} in version {folder.name} is not a regular file",
+                    suggestion="do not serve this version; publish again",
+                )
+    return sorted(found)
+
+
+def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> Manifest:
+    """Read and parse a version's manifest.
+
+    expected_sha256: what CURRENT promises; None skips the comparison.
+
+    Raises IntegrityError: it is missing, is not the promised one, or names another version.
+    """
+    try:
+        data = paths.manifest.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"version {paths.path.name} has no readable manifest.json ({error.strerror})",
+            suggestion="roll back to another version, or publish again",
+        ) from error
+    found = hashlib.sha256(data).hexdigest()
+    if expected_sha256 is not None and found != expected_sha256:
+        raise IntegrityError(
+            f"manifest.json of {paths.path.name} has sha256 {found[:12]}…, CURRENT promises {expected_sha256[:12]}…",
+            suggestion="the version was changed after it was published; publish again",
+        )
+    return from_json(data)
+
+
+def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
+    """Check that the version holds exactly the manifest's files.
+
+    deep: False compares names and sizes (quick, at every open); True also every sha256.
+
+    Raises IntegrityError: naming every file that is missing, unexpected, or different.
+    """
+    listed = {entry.path: entry for entry in manifest.files}
+    present = set(list_files(paths.path)) - {"manifest.json"}
+    problems = [f"{name}: missing" for name in sorted(listed.keys() - present)]
+    problems += [f"{name}: not in the manifest" for name in sorted(present - listed.keys())]
+    for name in sorted(listed.keys() & present):
+        entry, file = listed[name], paths.path / name
+        size = file.stat().st_size
+        if size != entry.size_bytes:
+            problems.append(f"{name}: {size} bytes, expected {entry.size_bytes}")
+        elif deep and (found := file_sha256(file)) != entry.sha256:
+            problems.append(f"{name}: sha256 {found[:12]}…, expected {entry.sha256[:12]}…")
+    if problems:
+        shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+        raise IntegrityError(
+            f"version {paths.path.name} differs from its manifest: {shown}",
+            suggestion="do not serve this version; publish again",
+        )

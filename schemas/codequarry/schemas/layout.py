@@ -1,0 +1,143 @@
+"""Where everything lies under a bundle root, and how CURRENT is read.
+
+::
+
+    <root>/CURRENT                        "<version> <sha256 of its manifest.json>\\n"
+    <root>/versions/<version>/            one immutable version
+    <root>/versions/.staging-<...>/       a version being written; never opened by readers
+    <root>/.publish.lock                  held by the one publisher
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from codequarry.schemas.errors import IntegrityError, NoBundleError
+
+_VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The content of CURRENT."""
+
+    version: str
+    manifest_sha256: str
+
+    def line(self) -> str:
+        """The one line the file holds."""
+        return f"{self.version} {self.manifest_sha256}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRoot:
+    """Paths of a bundle root."""
+
+    path: Path
+
+    @property
+    def current(self) -> Path:
+        return self.path / "CURRENT"
+
+    @property
+    def versions(self) -> Path:
+        return self.path / "versions"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / ".publish.lock"
+
+    def version(self, name: str) -> BundlePaths:
+        """Paths of one version. Raises IntegrityError: the name is not a version name."""
+        if not _VERSION.fullmatch(name):
+            raise IntegrityError(
+                f"{name!r} is not a version name", suggestion="run `codequarry versions` for the published ones"
+            )
+        return BundlePaths(self.versions / name)
+
+    def version_names(self) -> list[str]:
+        """Published versions, oldest first."""
+        if not self.versions.is_dir():
+            return []
+        return sorted(entry.name for entry in self.versions.iterdir() if _VERSION.fullmatch(entry.name))
+
+    def read_current(self) -> Current:
+        """The version readers open.
+
+        Raises NoBundleError: nothing was published here. IntegrityError: CURRENT is not one valid line.
+        """
+        try:
+            if self.current.is_symlink():
+                raise IntegrityError(
+                    f"{self.current} is a symbolic link, expected a regular file", suggestion="publish again"
+                )
+            raw = self.current.read_bytes()
+        except FileNotFoundError:
+            raise NoBundleError(
+                f"no bundle is published under {self.path}",
+                suggestion="run `codequarry index PATH` first, or point --root at a bundle root",
+            ) from None
+        version, _, digest = raw.decode("ascii", "replace").removesuffix("\n").partition(" ")
+        if not (_VERSION.fullmatch(version) and _SHA256.fullmatch(digest)) or raw.decode("ascii", "replace") != (
+            f"{version} {digest}\n"
+        ):
+            raise IntegrityError(
+                f"{self.current} holds {raw[:120]!r}, expected '<version> <sha256>'",
+                suggestion="run `codequarry index` again to publish a good version",
+            )
+        return Current(version, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class BundlePaths:
+    """Paths of one version; names relative to it are what the manifest lists."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def catalog(self) -> Path:
+        return self.path / "catalog.duckdb"
+
+    @property
+    def tables(self) -> Path:
+        return self.path / "tables"
+
+    @property
+    def files(self) -> Path:
+        return self.tables / "files.parquet"
+
+    @property
+    def chunks(self) -> Path:
+        return self.tables / "chunks.parquet"
+
+    @property
+    def embeddings(self) -> Path:
+        return self.tables / "embeddings.parquet"
+
+    @property
+    def faiss_index(self) -> Path:
+        return self.path / "faiss.index"
+
+    @property
+    def faiss_idmap(self) -> Path:
+        return self.path / "faiss.idmap.parquet"
+
+    @property
+    def vectors(self) -> Path:
+        """(n, d) float32 rows in FAISS row order, for exact rerank; absent when the index itself is exact."""
+        return self.path / "faiss.vectors.npy"
+
+    @property
+    def bm25(self) -> Path:
+        return self.path / "bm25"
+
+    @property
+    def encoder(self) -> Path:
+        return self.path / "encoder"

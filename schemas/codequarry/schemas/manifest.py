@@ -1,0 +1,149 @@
+"""``manifest.json``: the only truth about what a version holds.
+
+Invariants
+1. ``files`` lists every regular file of the version except the manifest itself, sorted by path.
+2. ``sha256`` and ``size_bytes`` are those of the bytes on disk.
+3. ``content_sha256`` is present exactly where a library cannot write reproducible bytes (tantivy, DuckDB); it
+   digests what the file was made from instead.
+4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
+   of the same input have the same digest.
+5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map = documents in BM25.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from codequarry.schemas.errors import FormatError, IntegrityError
+
+FORMAT_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileEntry(_Record):
+    """One file of the version."""
+
+    path: str = Field(description="Path below the version folder, '/' separated.")
+    size_bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    content_sha256: str | None = Field(None, description="Reproducible digest where the bytes are not.")
+    rows: int | None = Field(None, description="Rows, for tables.")
+    schema_sha256: str | None = Field(None, description="Hash of column names and types, for tables.")
+
+
+class SourceEntry(_Record):
+    """One repository as it was read."""
+
+    name: str
+    commit: str = Field(description="Commit id of HEAD; empty for a directory without git.")
+    dirty: bool = Field(description="True when the indexed files differ from that commit, or there is none.")
+    tree_sha256: str = Field(description="sha256 over (path, content) of every indexed file.")
+    files: int
+    chunks: int
+    skipped: dict[str, int] = Field(description="Skipped files by reason.")
+
+    @property
+    def revision(self) -> str:
+        """The commit as answers name it: '+dirty' behind it when the files differ, '' without git."""
+        return self.commit + ("+dirty" if self.commit and self.dirty else "")
+
+
+class EncoderEntry(_Record):
+    """The dense encoder whose vectors the version holds."""
+
+    name: str
+    fingerprint: str
+    dim: int
+
+
+class FaissEntry(_Record):
+    """The dense index."""
+
+    factory: str
+    exact: bool = Field(description="True when the index returns exact neighbours (Flat).")
+    metric: str = "inner_product"
+
+
+class Counts(_Record):
+    """Totals over all sources."""
+
+    files: int
+    skipped_files: int
+    chunks: int
+
+
+class Manifest(_Record):
+    """Everything a reader needs to trust a version."""
+
+    format_version: int = FORMAT_VERSION
+    version: str
+    created: str = Field(description="UTC time of the build, ISO 8601. Not part of the digest.")
+    digest: str = Field(description="Reproducible digest of the whole version.")
+    settings_sha256: str = Field(description="Hash of the settings that decide the contents.")
+    tools: dict[str, str] = Field(description="Versions of the libraries that wrote the files.")
+    sources: tuple[SourceEntry, ...]
+    encoder: EncoderEntry
+    faiss: FaissEntry
+    counts: Counts
+    files: tuple[FileEntry, ...]
+
+    def entry(self, path: str) -> FileEntry:
+        """The entry of one file. Raises IntegrityError: the manifest does not list it."""
+        for entry in self.files:
+            if entry.path == path:
+                return entry
+        raise IntegrityError(f"the manifest of {self.version} lists no {path}", suggestion="build the bundle again")
+
+
+def content_digest(
+    *, sources: tuple[SourceEntry, ...], settings_sha256: str, encoder: EncoderEntry, files: tuple[FileEntry, ...]
+) -> str:
+    """The manifest's ``digest`` (sha256 hex), from its reproducible parts."""
+    parts: dict[str, Any] = {
+        "format": FORMAT_VERSION,
+        "settings": settings_sha256,
+        "encoder": encoder.fingerprint,
+        "sources": [source.model_dump() for source in sorted(sources, key=lambda source: source.name)],
+        # A library that names its files by UUID is represented by the folder's content digest alone.
+        "files": sorted({(entry.content_sha256 or f"{entry.path}:{entry.sha256}") for entry in files}),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """The bytes of ``manifest.json``."""
+    return (json.dumps(manifest.model_dump(), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def from_json(data: bytes) -> Manifest:
+    """Parse ``manifest.json``.
+
+    Raises FormatError: written by a newer format. IntegrityError: not a manifest.
+    """
+    try:
+        raw = json.loads(data)
+        found = raw["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise IntegrityError(
+            f"manifest.json is not a manifest: {error!r}", suggestion="verify the version, or publish again"
+        ) from error
+    if found != FORMAT_VERSION:
+        raise FormatError(
+            f"the bundle has format {found}, this program reads format {FORMAT_VERSION}",
+            suggestion="upgrade codequarry, or build the bundle again with this version",
+        )
+    try:
+        return Manifest.model_validate(raw)
+    except ValidationError as error:
+        raise IntegrityError(
+            f"manifest.json does not follow the format: {error.error_count()} problems, "
+            f"first at {error.errors()[0]['loc']}",
+            suggestion="verify the version, or publish again",
+        ) from error

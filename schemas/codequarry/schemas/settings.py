@@ -1,0 +1,266 @@
+"""The settings: one frozen, typed model, one loader, one file (``dagster_project.toml``).
+
+Precedence, lowest first: the defaults below, the file, environment variables ``CODEQUARRY__SECTION__KEY``.
+Unknown sections and keys are refused with the file, the key and the nearest valid name. Every field carries its own
+documentation; ``codequarry settings`` prints this model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from codequarry.schemas.errors import SettingsError
+
+SETTINGS_FILE = "dagster_project.toml"
+ENV_PREFIX = "CODEQUARRY__"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PathsSettings(_Section):
+    """Where the pipeline keeps what can be rebuilt. Relative paths start at the settings file's folder."""
+
+    store: Path = Field(
+        Path(".codequarry/store"), description="Content-addressed store: vectors and exported encoders."
+    )
+    work: Path = Field(Path(".codequarry/work"), description="Stage outputs of each repository between runs.")
+
+
+class RepositorySettings(_Section):
+    """One repository to index."""
+
+    path: Path = Field(description="A git work tree or a plain directory.")
+    name: str = Field(
+        "",
+        description="Name used in ids, URLs and filters; the folder's name when empty.",
+        pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+    )
+
+
+class SourcesSettings(_Section):
+    """What is indexed, and which of its files."""
+
+    repositories: tuple[RepositorySettings, ...] = Field((), description="The repositories the bundle holds.")
+    max_file_bytes: int = Field(1_000_000, ge=1, description="Larger files are skipped with reason `too_large`.")
+    exclude: tuple[str, ...] = Field((), description="Extra gitignore-style patterns to leave out.")
+
+
+class ChunkingSettings(_Section):
+    """Size budgets of the structure-aware chunker, in non-whitespace bytes."""
+
+    max_chars: int = Field(1600, ge=100, le=20_000, description="A definition up to this size stays whole.")
+    merge_chars: int = Field(600, ge=1, le=20_000, description="Neighbours merge while their sum is at most this.")
+
+
+class EmbeddingSettings(_Section):
+    """The dense encoder."""
+
+    model: Literal["minilm"] = Field("minilm", description="all-MiniLM-L6-v2, int8 on ONNX Runtime; needs no network.")
+    max_tokens: int = Field(128, ge=16, le=256, description="Tokens of a chunk the encoder reads.")
+    threads: int = Field(0, ge=0, description="Encoder threads while building; 0 = one per core.")
+
+
+class IndexesSettings(_Section):
+    """Search indexes."""
+
+    faiss_factory: str = Field("Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
+
+
+class ChecksSettings(_Section):
+    """What a staged version must satisfy before it is published."""
+
+    min_chunks: int = Field(1, ge=0, description="Fewer chunks than this stop the publish.")
+    min_indexed_share: float = Field(
+        0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
+    )
+
+
+class ScheduleSettings(_Section):
+    """The Dagster reindex schedule."""
+
+    cron: str = Field("0 3 * * *", description="When the reindex job runs (cron syntax).")
+    timezone: str = Field("UTC", description="IANA time zone of the cron expression.")
+    enabled: bool = Field(False, description="Start the schedule when the code location loads.")
+
+
+class BundleSettings(_Section):
+    """Where versions are published."""
+
+    root: Path = Field(Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/.")
+
+
+class ServingSettings(_Section):
+    """The read-only service."""
+
+    host: str = Field("127.0.0.1", description="Address the HTTP service binds.")
+    port: int = Field(8321, ge=0, le=65_535, description="Port of the HTTP service; 0 = any free one.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted besides the bound address.")
+    allowed_origins: tuple[str, ...] = Field((), description="Browser origins accepted besides the service's own.")
+    max_concurrency: int = Field(8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
+    search_timeout_s: float = Field(20.0, gt=0, description="Deadline of one search.")
+    fetch_timeout_s: float = Field(30.0, gt=0, description="Deadline of one fetch.")
+    candidates: int = Field(100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
+    rrf_k: float = Field(60.0, gt=0, description="k of weighted reciprocal rank fusion.")
+    weight_faiss: float = Field(1.0, ge=0, description="Fusion weight of the dense channel.")
+    weight_bm25: float = Field(0.8, ge=0, description="Fusion weight of the lexical channel.")
+
+
+class Settings(_Section):
+    """Every setting of codequarry."""
+
+    paths: PathsSettings = PathsSettings()
+    sources: SourcesSettings = SourcesSettings()
+    chunking: ChunkingSettings = ChunkingSettings()
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    indexes: IndexesSettings = IndexesSettings()
+    checks: ChecksSettings = ChecksSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    bundle: BundleSettings = BundleSettings()
+    serving: ServingSettings = ServingSettings()
+
+    @field_validator("schedule")
+    @classmethod
+    def _five_cron_fields(cls, value: ScheduleSettings) -> ScheduleSettings:
+        if len(value.cron.split()) != 5:
+            raise ValueError(f"cron: found {value.cron!r}, expected five fields such as '0 3 * * *'")
+        return value
+
+    def index_hash(self) -> str:
+        """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not."""
+        deciding = self.model_dump(mode="json", include={"chunking", "embedding", "indexes"})
+        deciding["embedding"].pop("threads")
+        deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+
+
+def load_settings(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings.
+
+    path: the file; None takes ``dagster_project.toml`` of the current folder when there is one.
+    env: the environment overrides are read from (default: the process's).
+
+    Relative paths in the result are resolved against the file's folder (the current folder without a file).
+
+    Raises SettingsError: the file is missing or is no TOML, or a key or value is not valid.
+    """
+    file = path if path is not None else Path(SETTINGS_FILE)
+    data: dict[str, Any] = {}
+    if file.is_file():
+        data = _read_toml(file)
+    elif path is not None:
+        raise SettingsError(
+            f"settings file not found: {path}", suggestion="give an existing file with --settings, or leave it out"
+        )
+    _refuse_unknown(data, f"{file}")
+    for section, key, value, variable in _overrides(os.environ if env is None else env):
+        data.setdefault(section, {})[key] = value
+        _refuse_unknown({section: {key: value}}, variable)
+    try:
+        settings = Settings.model_validate(data)
+    except ValidationError as error:
+        raise _explained(error, file) from None
+    return _resolved(settings, file.resolve().parent)
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(
+            f"{file}: cannot be read as TOML: {error}", suggestion="fix the line named above"
+        ) from error
+
+
+def _refuse_unknown(data: Mapping[str, Any], where: str) -> None:
+    for section, values in data.items():
+        field = Settings.model_fields.get(section)
+        if field is None:
+            raise _unknown(where, section, list(Settings.model_fields))
+        model = field.annotation
+        assert isinstance(model, type) and issubclass(model, BaseModel)
+        if not isinstance(values, Mapping):
+            raise SettingsError(
+                f"{where}: [{section}] is {type(values).__name__}, expected a table",
+                suggestion=f"write [{section}] on its own line, then key = value lines",
+            )
+        for key in values:
+            if key not in model.model_fields:
+                raise _unknown(where, f"{section}.{key}", [f"{section}.{name}" for name in model.model_fields])
+
+
+def _unknown(where: str, key: str, valid: list[str]) -> SettingsError:
+    near = difflib.get_close_matches(key, valid, n=1, cutoff=0.0)[0]
+    return SettingsError(f"{where}: unknown setting {key!r}", suggestion=f"did you mean {near!r}?")
+
+
+def _overrides(env: Mapping[str, str]) -> list[tuple[str, str, Any, str]]:
+    found: list[tuple[str, str, Any, str]] = []
+    for variable in sorted(env):
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("__")
+        _refuse_unknown({section: {key: None}}, variable)
+        found.append((section, key, _parsed(section, key, env[variable], variable), variable))
+    return found
+
+
+def _parsed(section: str, key: str, text: str, variable: str) -> Any:
+    """Tuples are written as JSON lists; everything else is left to the field's own conversion."""
+    model = Settings.model_fields[section].annotation
+    assert isinstance(model, type) and issubclass(model, BaseModel)
+    annotation = model.model_fields[key].annotation
+    if get_origin(annotation) is not tuple:
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        inner = getattr(get_args(annotation)[0], "__name__", "value")
+        raise SettingsError(
+            f"{variable}: not a JSON list: {error}", suggestion=f'write it like ["…"], a list of {inner}'
+        ) from error
+
+
+def _explained(error: ValidationError, file: Path) -> SettingsError:
+    lines: list[str] = []
+    for problem in error.errors(include_url=False):
+        location = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            names = [*RepositorySettings.model_fields]
+            near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.0)[0]
+            lines.append(f"{location}: unknown setting, did you mean {near!r}?")
+        else:
+            lines.append(f"{location}: found {problem['input']!r}; {problem['msg']}")
+    return SettingsError(
+        f"{file}: " + "; ".join(lines), suggestion="run `codequarry settings` for every key and default"
+    )
+
+
+def _resolved(settings: Settings, base: Path) -> Settings:
+    def absolute(path: Path) -> Path:
+        return (base / path.expanduser()).resolve()
+
+    return settings.model_copy(
+        update={
+            "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
+            "bundle": BundleSettings(root=absolute(settings.bundle.root)),
+            "sources": settings.sources.model_copy(
+                update={
+                    "repositories": tuple(
+                        repository.model_copy(update={"path": absolute(repository.path)})
+                        for repository in settings.sources.repositories
+                    )
+                }
+            ),
+        }
+    )

@@ -1,0 +1,108 @@
+"""Arrow schemas of every table in a bundle, and the one way to write them.
+
+Byte ranges are half-open offsets into the file; lines are 0-based and inclusive; sha256 values are lower-case hex.
+
+No column is nullable, "" stands for "none": DuckDB 2.0 answers a pushed-down ``IS NULL`` wrongly on a Parquet column
+whose other values are all equal (``docs/DESIGN.md``, traps).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"description": description})
+
+
+_REPETITIVE = ("repo", "path", "lang", "kind", "encoding", "skip_reason")
+
+
+FILES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository, '/' separated."),
+        _field("lang", pa.string(), "Language by file name; empty when no rule knows the name."),
+        _field("size_bytes", pa.int64(), "Size of the file in bytes."),
+        _field("lines", pa.int32(), "Number of lines; 0 when skipped."),
+        _field("sha256", pa.string(), "sha256 of the bytes; empty when skipped unread."),
+        _field(
+            "encoding", pa.string(), "utf-8, or unknown-8bit when some bytes are not valid UTF-8; empty when skipped."
+        ),
+        _field("skip_reason", pa.string(), "Why the file is not indexed; empty when it is."),
+        _field("parsed", pa.bool_(), "True when tree-sitter chunked it; False for the line-based fallback."),
+        _field("syntax_errors", pa.bool_(), "True when the parse tree holds errors."),
+    ]
+)
+
+CHUNKS = pa.schema(
+    [
+        _field("chunk_id", pa.int64(), "Stable positive 63-bit id, unique in the bundle."),
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("lang", pa.string(), "Language of the file."),
+        _field("kind", pa.string(), "Kind of the definition: function, class, …, block, text."),
+        _field("qualified_name", pa.string(), "Dotted name of the definition the chunk is or lies in; may be empty."),
+        _field("symbols", pa.list_(pa.string()), "Qualified names of the definitions that start in the chunk."),
+        _field("start_byte", pa.int64(), "First byte."),
+        _field("end_byte", pa.int64(), "One past the last byte."),
+        _field("start_line", pa.int32(), "First line, 0-based."),
+        _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
+        _field("content_sha256", pa.string(), "sha256 of the chunk's bytes."),
+        _field("text", pa.string(), "The chunk's text; invalid UTF-8 replaced by U+FFFD."),
+    ]
+)
+
+FAISS_IDMAP = pa.schema(
+    [
+        _field("faiss_row", pa.int64(), "Row of the vector inside the FAISS index."),
+        _field("chunk_id", pa.int64(), "Id the index returns for that row."),
+    ]
+)
+
+
+def embeddings_schema(dim: int) -> pa.Schema:
+    """Schema of ``embeddings.parquet``; vectors are (dim,) float32, unit norm."""
+    return pa.schema(
+        [
+            _field("chunk_id", pa.int64(), "Id of the chunk."),
+            _field("vector", pa.list_(pa.float32(), dim), "Unit-norm vector of the chunk."),
+        ]
+    )
+
+
+def schema_hash(schema: pa.Schema) -> str:
+    """sha256 hex over names, types and nullability; descriptions do not count.
+
+    >>> schema_hash(FILES) == schema_hash(FILES.remove_metadata())
+    True
+    """
+    lines = [f"{field.name}:{field.type}:{field.nullable}" for field in schema]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTable:
+    """A table on disk."""
+
+    path: Path
+    rows: int
+    schema_sha256: str
+
+
+def write_table(path: Path, table: pa.Table, schema: pa.Schema) -> WrittenTable:
+    """Write Parquet with fixed writer options, so that the same rows give the same bytes.
+
+    Raises pyarrow.ArrowInvalid: the table does not fit the schema.
+    """
+    conformed = table.select(schema.names).cast(schema)
+    pq.write_table(
+        conformed, path, compression="zstd", compression_level=3, row_group_size=65_536, store_schema=True,
+        use_dictionary=[name for name in _REPETITIVE if name in schema.names],
+    )  # fmt: skip
+    return WrittenTable(path, conformed.num_rows, schema_hash(schema))

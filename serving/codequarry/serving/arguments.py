@@ -1,0 +1,81 @@
+"""Tool arguments to typed requests, with errors that name the argument and never repeat what was sent."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from codequarry.schemas.errors import InvalidArgumentError
+
+RequestT = TypeVar("RequestT", bound=BaseModel)
+
+_EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "missing": lambda _: "is required",
+    "string_type": lambda _: "must be a string",
+    "string_unicode": lambda _: "must be valid Unicode text",
+    "int_type": lambda _: "must be an integer",
+    "int_from_float": lambda _: "must be an integer",
+    "int_parsing_size": lambda _: "must be an integer of ordinary size",
+    "bool_type": lambda _: "must be true or false",
+    "list_type": lambda _: "must be a list",
+    "model_type": lambda _: "must be an object",
+    "model_attributes_type": lambda _: "must be an object",
+    "literal_error": lambda context: f"must be one of {context['expected']}",
+    "too_long": lambda context: f"must hold at most {context['max_length']} entries",
+    "extra_forbidden": lambda _: "holds a name that is not an argument",
+}
+
+
+def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
+    """A request from JSON arguments; types are not converted.
+
+    Raises InvalidArgumentError: naming every argument that does not fit, e.g. ``top_k: must be an integer``.
+    """
+    try:
+        return model.model_validate(_whole_numbers(arguments), strict=True)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False)
+        raise InvalidArgumentError(
+            "; ".join(dict.fromkeys(_sentence(problem) for problem in problems[:5])),
+            suggestion=_suggestion(model, problems),
+        ) from None
+
+
+def _whole_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows one kind of number, and JSON Schema calls 12.0 an integer; so do we."""
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in arguments.items()
+    }
+
+
+def _sentence(problem: ErrorDetails) -> str:
+    expected = _EXPECTED.get(problem["type"], lambda _: "has a value that does not fit")(problem.get("ctx", {}))
+    location = list(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        location.pop()
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+    return f"{where or 'arguments'}: {expected}"
+
+
+def _suggestion(model: type[BaseModel], problems: list[ErrorDetails]) -> str:
+    """The nearest valid name for the first unknown one, else the list of arguments."""
+    for problem in problems:
+        if problem["type"] != "extra_forbidden":
+            continue
+        fields = _fields(model, problem["loc"][:-1])
+        near = difflib.get_close_matches(str(problem["loc"][-1])[:64], fields, n=1, cutoff=0.5)
+        return f"did you mean {near[0]!r}? " * bool(near) + f"known are {', '.join(fields)}"
+    return f"the arguments are {', '.join(model.model_fields)}; see the tool's input schema"
+
+
+def _fields(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields of the object at a location."""
+    for part in location:
+        nested = model.model_fields[str(part)].annotation
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            model = nested
+    return list(model.model_fields)

@@ -1,0 +1,134 @@
+"""The lexical channel: fielded BM25 on tantivy, k1 = 1.2 and b = 0.75."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from codequarry.schemas.analyzer import query_terms
+from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD
+from codequarry.serving.channels import Candidates, ranked
+
+if TYPE_CHECKING:
+    import tantivy
+
+MAX_TERMS = 128
+"""Distinct terms of a query that are searched; each is looked up in every field."""
+
+_FEW = 256
+"""Up to this many allowed chunks go into the query itself; beyond, reading more hits and dropping is cheaper."""
+
+
+class Bm25Channel:
+    """BM25 over path, qualified name, name and body."""
+
+    name = "bm25"
+    source = "bm25"
+
+    def __init__(self, searcher: tantivy.Searcher, schema: tantivy.Schema) -> None:
+        self._searcher = searcher
+        self._schema = schema
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Map a version's ``bm25/``.
+
+        tantivy wants a writable folder for its lock file, and a bundle must stay as it was published: it is opened through a
+        temporary folder of symbolic links. The maps outlive that folder, so it goes right after.
+
+        Raises UnavailableError: not an index, or not one with our fields.
+        """
+        import tantivy
+
+        with tempfile.TemporaryDirectory(prefix="codequarry-") as links:
+            for file in folder.resolve().iterdir():
+                (Path(links) / file.name).symlink_to(file)
+            try:
+                index = tantivy.Index.open(links)
+                # Nothing watches the folder for commits: a published index never changes.
+                index.config_reader("manual")
+                searcher = index.searcher()
+                for field in FIELD_BOOSTS:
+                    tantivy.Query.term_query(index.schema, field, "probe")
+            except (ValueError, OSError) as error:
+                raise UnavailableError("the index is damaged or of another format") from error
+        return cls(searcher, index.schema)
+
+    @property
+    def count(self) -> int:
+        """Documents in the index."""
+        return self._searcher.num_docs
+
+    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+        """See `Channel.search`; BM25 scores are exact, so ``rerank`` changes nothing."""
+        terms = query_terms(query)
+        notes = (f"bm25 searched the first {MAX_TERMS} of {len(terms)} terms",) if len(terms) > MAX_TERMS else ()
+        if not terms or not self.count or (allowed is not None and not len(allowed)):
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.float32), notes)
+        parsed = self._query(terms[:MAX_TERMS])
+        if allowed is not None and len(allowed) <= _FEW:
+            ids, scores = self._hits(self._restricted(parsed, allowed), len(allowed))
+            return ranked(ids, scores, limit, notes)
+        # The fetch grows until it holds `limit` allowed hits and every hit tied with the last of them.
+        fetch = limit * 2
+        while True:
+            fetch = min(fetch, self.count)
+            ids, scores = self._hits(parsed, fetch)
+            exhausted = len(ids) < fetch or fetch == self.count
+            lowest = scores[-1] if len(scores) else 0.0
+            if allowed is not None:
+                kept = _members(ids, allowed)
+                ids, scores = ids[kept], scores[kept]
+            if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
+                return ranked(ids, scores, limit, notes)
+            fetch *= 4
+
+    def _hits(self, query: tantivy.Query, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (m,) int64 and scores (m,) float32 of the best hits, best first."""
+        hits = self._searcher.search(query, limit, count=False).hits
+        ids = self._searcher.fast_field_values(ID_FIELD, [address for _, address in hits])
+        # The order in which a score's parts are summed depends on the segments; the last bits must not decide a tie.
+        scores = np.round(np.array([score for score, _ in hits], np.float64), 4)
+        return np.array(ids, np.int64), scores.astype(np.float32)
+
+    def _query(self, terms: list[str]) -> tantivy.Query:
+        import tantivy
+
+        clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
+        for term in terms:
+            for field, boost in FIELD_BOOSTS.items():
+                clause = tantivy.Query.term_query(self._schema, field, term, index_option="freq")
+                clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(clause, boost)))
+        return tantivy.Query.boolean_query(clauses)
+
+    def _restricted(self, parsed: tantivy.Query, allowed: np.ndarray) -> tantivy.Query:
+        import tantivy
+
+        ids = tantivy.Query.term_set_query(self._schema, ID_FIELD, allowed.tolist())
+        silent = tantivy.Query.const_score_query(ids, 0.0)
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, parsed), (tantivy.Occur.Must, silent)])
+
+    def problem(self) -> str | None:
+        """An open index stays usable."""
+        return None
+
+    def close(self) -> None:
+        """The maps go with the last reference."""
+        del self._searcher
+
+
+def _members(ids: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """(m,) bool: the id is in the sorted, non-empty array."""
+    places = np.searchsorted(allowed, ids)
+    places[places == len(allowed)] = 0
+    return allowed[places] == ids
+
+
+def matched_terms(query: str, texts: list[str]) -> list[str]:
+    """Terms of the query that these texts hold, in query order."""
+    held = set().union(*map(query_terms, texts))
+    return [term for term in query_terms(query)[:MAX_TERMS] if term in held]

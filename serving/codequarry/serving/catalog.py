@@ -1,0 +1,128 @@
+"""Reading the DuckDB catalog: chunk rows by id, the chunk directory, symbol look-ups.
+
+The connection is read-only, may not reach any other file, and cannot be configured otherwise by SQL. Every call takes a
+cursor of its own, because DuckDB connections may not be shared between threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.layout import BundlePaths
+from codequarry.serving.directory import ChunkDirectory
+
+if TYPE_CHECKING:
+    import duckdb
+
+_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
+    "threads": "1",
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+
+_FILES = "SELECT repo, path, coalesce(lang, '') FROM files_mat ORDER BY repo, path"
+_DIRECTORY = """
+SELECT chunk_id, file
+FROM chunks_mat
+JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
+ORDER BY chunk_id
+"""
+# A name matches when it is the whole qualified name or the end of one at a dot. Names are laid out as ".a.b\n.c\n", so that
+# one substring search answers both; names hold no line breaks.
+_SYMBOLS = """
+SELECT chunk_id
+FROM chunks_mat
+WHERE list_contains(list_transform(?::VARCHAR[], lambda name:
+    contains('.' || array_to_string(list_append(symbols, qualified_name), chr(10) || '.') || chr(10),
+             '.' || name || chr(10))), true)
+ORDER BY chunk_id
+"""
+
+
+class ChunkRow(NamedTuple):
+    """One row of ``chunks_mat``."""
+
+    chunk_id: int
+    repo: str
+    path: str
+    lang: str
+    kind: str
+    qualified_name: str
+    symbols: list[str]
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+    text: str
+
+    @property
+    def uri(self) -> str:
+        """``repository/path``."""
+        return f"{self.repo}/{self.path}"
+
+
+class Catalog:
+    """The catalog of one version. Safe to share between threads."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, paths: BundlePaths) -> Self:
+        """Open the version's ``catalog.duckdb``.
+
+        Raises IntegrityError: DuckDB cannot open it, or its tables are not there.
+        """
+        import duckdb
+
+        try:
+            connection = duckdb.connect(str(paths.catalog), read_only=True, config=_READ_ONLY)
+            connection.execute("SELECT 1 FROM chunks_mat, files_mat LIMIT 0").fetchall()
+        except duckdb.Error as error:
+            raise IntegrityError(
+                f"catalog.duckdb of {paths.path.name} cannot be opened ({type(error).__name__})",
+                suggestion="do not serve this version; publish again",
+            ) from error
+        return cls(connection)
+
+    def rows(self, chunk_ids: Sequence[int]) -> dict[int, ChunkRow]:
+        """Rows by chunk id, in one query; ids that are not there are left out."""
+        if not chunk_ids:
+            return {}
+        columns = ", ".join(ChunkRow._fields)
+        marks = ", ".join("?" * len(chunk_ids))
+        with self._connection.cursor() as cursor:
+            found = cursor.execute(
+                f"SELECT {columns} FROM chunks_mat WHERE chunk_id IN ({marks})", [int(one) for one in chunk_ids]
+            ).fetchall()
+        return {row[0]: ChunkRow(*row) for row in found}
+
+    def directory(self) -> ChunkDirectory:
+        """Ids and files of all chunks, in memory."""
+        with self._connection.cursor() as cursor:
+            files = cursor.execute(_FILES).fetchall()
+            columns = cursor.execute(_DIRECTORY).fetchnumpy()
+        repos, paths, langs = (tuple(column) for column in zip(*files, strict=True)) if files else ((), (), ())
+        return ChunkDirectory(
+            np.ascontiguousarray(columns["chunk_id"], np.int64),
+            np.ascontiguousarray(columns["file"], np.int32),
+            repos,
+            paths,
+            langs,
+        )
+
+    def defining(self, names: Sequence[str]) -> np.ndarray:
+        """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""
+        with self._connection.cursor() as cursor:
+            return cursor.execute(_SYMBOLS, [list(names)]).fetchnumpy()["chunk_id"].astype(np.int64)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._connection.close()

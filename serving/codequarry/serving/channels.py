@@ -1,0 +1,60 @@
+"""What a retrieval channel is: one index that ranks chunks for a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The ranked answer of one channel: best first, equal scores by ascending chunk id."""
+
+    chunk_ids: np.ndarray
+    """(m,) int64."""
+    scores: np.ndarray
+    """(m,) float32, never ascending; the channel's own scale."""
+    notes: tuple[str, ...] = ()
+    """What the asker should know, e.g. that the query was cut."""
+
+
+class Channel(Protocol):
+    """One index. Implementations are safe to share between threads."""
+
+    @property
+    def name(self) -> str:
+        """As in the ``channel`` argument of search."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """The index in a few letters, e.g. ``faiss_ivf_sq8``."""
+        ...
+
+    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+        """Rank chunks.
+
+        query: not blank.
+        limit: most candidates to return.
+        allowed: (m,) int64, sorted: only these chunks may be returned; None for all.
+        rerank: score approximate candidates again exactly.
+
+        Raises UnavailableError: the channel cannot answer, and why.
+        """
+        ...
+
+    def problem(self) -> str | None:
+        """Why the channel cannot answer, as far as is known now."""
+        ...
+
+    def close(self) -> None:
+        """Give memory maps and threads back."""
+        ...
+
+
+def ranked(chunk_ids: np.ndarray, scores: np.ndarray, limit: int, notes: tuple[str, ...] = ()) -> Candidates:
+    """Candidates in their one deterministic order, cut to ``limit``."""
+    order = np.lexsort((chunk_ids, -scores))[:limit]
+    return Candidates(chunk_ids[order], scores[order], notes)

@@ -1,0 +1,72 @@
+"""``codequarry``: the command line. Further commands come from other layers through entry points."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+
+import typer
+
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.install_hints import COMMAND_EXTRAS, missing_extra
+from codequarry.serving import cli_admin, cli_lists, cli_query
+
+COMMANDS_GROUP = "codequarry.commands"
+
+
+def build_app() -> typer.Typer:
+    """The command line with every command that is installed; one whose extra is missing says what to install."""
+    app = typer.Typer(
+        name="codequarry",
+        help="Search your code from the command line or from an AI agent.\n\n"
+        "Start with: codequarry index . && codequarry search 'where is the config loaded'",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    for plugin in sorted(entry_points(group=COMMANDS_GROUP), key=lambda entry: entry.name):
+        try:
+            register = plugin.load()
+        except ImportError as error:
+            _register_stub(app, plugin.name, error.name)
+        else:
+            register(app)
+    cli_query.register(app)
+    cli_admin.register(app)
+    cli_lists.register(app)
+    return app
+
+
+def _register_stub(app: typer.Typer, name: str, missing: str | None) -> None:
+    extra = COMMAND_EXTRAS.get(name, "build")
+
+    @app.command(
+        name,
+        help=f"Not installed: needs the extra '{extra}'.",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def stub() -> None:
+        raise missing_extra(f"codequarry {name}", extra, missing=missing)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        build_app()()
+    except CodequarryError as error:
+        _explain(error)
+        sys.exit(error.exit_code)
+
+
+def _explain(error: CodequarryError) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(Text.assemble(("error: ", "bold red"), error.message))
+    if error.suggestion:
+        console.print(Text.assemble(("try: ", "bold"), error.suggestion))
+
+
+if __name__ == "__main__":
+    main()

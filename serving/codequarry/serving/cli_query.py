@@ -1,0 +1,139 @@
+"""``codequarry search`` and ``codequarry fetch``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codequarry.schemas.settings import Settings
+from codequarry.schemas.tools import (
+    MAX_TOKENS_DEFAULT,
+    TOP_K_DEFAULT,
+    FetchRequest,
+    SearchAnswer,
+    SearchRequest,
+    SearchResult,
+    to_wire,
+)
+from codequarry.serving.arguments import parse
+from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption, configured
+
+if TYPE_CHECKING:
+    from codequarry.serving.engine import Engine
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("search")(search)
+    app.command("fetch")(fetch)
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
+    channel: Annotated[
+        str, typer.Option(help="hybrid, or one index: faiss (by meaning), bm25 (by words).")
+    ] = "hybrid",
+    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,
+    repo: Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")] = None,
+    symbol: Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each score was made.")] = False,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Find code by meaning and by words.
+
+    Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
+    """
+    filters = {
+        "lang": lang or [], "include": include or [], "exclude": exclude or [], "repos": repo or [],
+        "symbols": symbol or [],
+    }  # fmt: skip
+    request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
+    with _engine(configured(settings_file, root)) as engine:
+        answer = engine.search(request)
+    if as_json:
+        typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
+        return
+    _show(answer, explain)
+
+
+def fetch(
+    ids: Annotated[list[str], typer.Argument(help="Ids from search.")],
+    max_tokens: Annotated[int, typer.Option(help="Budget of the whole answer, 256 to 16000.")] = MAX_TOKENS_DEFAULT,
+    resolve: Annotated[str, typer.Option(help="full, summary or metadata_only.")] = "full",
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Print the code of chunks by their ids.
+
+    Example: codequarry fetch 4611686018427387904 --max-tokens 2000
+    """
+    request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
+    with _engine(configured(settings_file, root), searching=False) as engine:
+        answer = engine.fetch(request)
+    failed = [one for one in answer.objects if one.error is not None]
+    if as_json:
+        typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
+    else:
+        for one in answer.objects:
+            if one.error is None:
+                typer.secho(f"{one.title}  ({one.id})", bold=True)
+                typer.echo(for_terminal(one.content))
+        _notes([*(one.error.message for one in failed if one.error), *answer.limits])
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _engine(settings: Settings, *, searching: bool = True) -> Iterator[Engine]:
+    from codequarry.serving.bundle import SERVED_CHANNELS, Bundle
+    from codequarry.serving.engine import Engine
+
+    channels = SERVED_CHANNELS if searching else ()
+    engine = Engine(Bundle.open_current(settings.bundle.root, channels=channels), settings.serving)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _show(answer: SearchAnswer, explain: bool) -> None:
+    for number, result in enumerate(answer.results, start=1):
+        typer.secho(f"{number:>2}. {result.title}", bold=True, nl=False)
+        typer.echo(f"  {result.score:.3f}  id {result.id}")
+        if explain:
+            _explain(result)
+        for line in for_terminal(result.snippet).splitlines():
+            typer.echo(f"      {line}")
+    if not answer.results:
+        _notes(["no results: use other words, or fewer filters"])
+    _notes(answer.limits)
+
+
+def _explain(result: SearchResult) -> None:
+    explain = result.metadata.explain
+    typer.echo(f"    {', '.join(explain.hit_reason)}")
+    for name, part in explain.channels.items():
+        share = part.weight / (explain.fusion.k + part.rank) / explain.fusion.normalizer
+        typer.echo(f"    {name}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:g} -> {share:.3f}")
+
+
+def _notes(notes: list[str]) -> None:
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def for_terminal(text: str) -> str:
+    """Indexed code without control characters: an escape sequence in it must not reach the terminal."""
+    return "".join(
+        character for character in text if character in "\n\t" or (character.isprintable() or character == " ")
+    )

@@ -1,0 +1,28 @@
+"""Cooperative deadlines: a stage asks before it starts, nothing is interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment on a clock."""
+
+    seconds: float
+    """What was granted."""
+    at: float
+    clock: Callable[[], float]
+
+    @classmethod
+    def after(cls, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> Self:
+        """The moment that many seconds from now."""
+        return cls(seconds, clock() + seconds, clock)
+
+    @property
+    def passed(self) -> bool:
+        """True from the moment on."""
+        return self.clock() >= self.at

@@ -1,0 +1,166 @@
+"""The dense channel: inner product of unit vectors on FAISS, with the query encoder of the bundle."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+
+from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.manifest import Manifest
+from codequarry.serving.channels import Candidates, ranked
+
+if TYPE_CHECKING:
+    import faiss
+
+_SCAN = 4096
+"""Up to this many allowed chunks, scoring all of them exactly is faster and better than a filtered graph or list walk."""
+
+
+class QueryEncoder(Protocol):
+    """Turns a query into a vector."""
+
+    def encode_query(self, text: str) -> np.ndarray:
+        """(d,) float32, unit norm."""
+        ...
+
+
+class FaissChannel:
+    """Nearest neighbours of the query's vector."""
+
+    name = "faiss"
+
+    def __init__(
+        self,
+        index: faiss.IndexIDMap2,
+        encoder: Future[QueryEncoder],
+        *,
+        source: str,
+        vectors: np.ndarray | None = None,
+    ) -> None:
+        """vectors: (n, d) float32 in the order of the index's rows, when it is not exact and they are there."""
+        import faiss
+
+        self.source = source
+        # Searched without its id map, so that filters are bitmaps over rows for every kind of index; the map owns it.
+        self._mapped = index
+        self._index = faiss.downcast_index(index.index)
+        self._chunk_ids = faiss.vector_to_array(index.id_map)
+        self._encoder = encoder
+        self._vectors = vectors
+
+    @classmethod
+    def open(cls, paths: BundlePaths, manifest: Manifest, encoder: Future[QueryEncoder]) -> Self:
+        """Map a version's FAISS index.
+
+        Raises UnavailableError: FAISS cannot read it, or it is not the index the manifest describes.
+        """
+        import faiss
+
+        try:
+            outer = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise UnavailableError("FAISS cannot read the index") from error
+        if not isinstance(outer, faiss.IndexIDMap2) or outer.d != manifest.encoder.dim:
+            raise UnavailableError(
+                f"the index is {type(outer).__name__} of dimension {outer.d}, "
+                f"expected IndexIDMap2 of {manifest.encoder.dim}"
+            )
+        if outer.ntotal != manifest.counts.chunks:
+            raise UnavailableError(f"the index holds {outer.ntotal} vectors, expected {manifest.counts.chunks}")
+        return cls(
+            outer,
+            encoder,
+            source=source_name(manifest.faiss.factory),
+            vectors=None if manifest.faiss.exact else _stored_vectors(paths, outer.ntotal, outer.d),
+        )
+
+    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+        """See `Channel.search`. Waits for the encoder when it is still being opened."""
+        vector = self._encode(query)
+        rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
+        if rows is not None and not len(rows):
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
+        if rows is not None and self._vectors is not None and len(rows) <= _SCAN:
+            return ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
+        rows, scores = self._neighbours(vector, limit, rows)
+        if rerank and self._vectors is not None:
+            scores = self._vectors[rows] @ vector
+        return ranked(self._chunk_ids[rows], scores, limit)
+
+    def problem(self) -> str | None:
+        """Why the encoder could not be opened, once that is known."""
+        error = self._encoder.exception() if self._encoder.done() else None
+        if error is None or isinstance(error, CodequarryError):
+            return error and error.message
+        return f"the query encoder cannot be opened ({type(error).__name__})"
+
+    def close(self) -> None:
+        """Wait for the encoder's opening and drop the maps."""
+        self._encoder.exception()
+        del self._index, self._mapped, self._vectors
+
+    def _encode(self, query: str) -> np.ndarray:
+        try:
+            encoder = self._encoder.result()
+        except IntegrityError as error:
+            raise UnavailableError(error.message) from error
+        return np.ascontiguousarray(encoder.encode_query(query), np.float32)
+
+    def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, among ``rows`` when given."""
+        import faiss
+
+        # One request, one core: OpenMP would start a team per worker thread. The setting belongs to the calling thread.
+        faiss.omp_set_num_threads(1)
+        count = min(limit, self._index.ntotal if rows is None else len(rows))
+        if rows is None:
+            scores, found = self._index.search(vector[None, :], count)
+        else:
+            mask = np.zeros(self._index.ntotal, np.bool_)
+            mask[rows] = True
+            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+            scores, found = self._index.search(vector[None, :], count, params=_parameters(self._index, selector))
+        valid = found[0] >= 0
+        return found[0][valid], scores[0][valid]
+
+
+def _parameters(index: faiss.Index, selector: faiss.IDSelector) -> faiss.SearchParameters:
+    """Search parameters of the index's own kind, at its own operating point, with a selector over its rows."""
+    import faiss
+
+    if isinstance(index, faiss.IndexPreTransform):
+        return faiss.SearchParametersPreTransform(index_params=_parameters(faiss.downcast_index(index.index), selector))
+    if isinstance(index, faiss.IndexIVF):
+        return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+    if isinstance(index, faiss.IndexHNSW):
+        return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
+    return faiss.SearchParameters(sel=selector)
+
+
+def _stored_vectors(paths: BundlePaths, rows: int, dim: int) -> np.ndarray | None:
+    """The mapped vectors, or None when the version has none or not those of the index."""
+    if not paths.vectors.is_file():
+        return None
+    try:
+        vectors = np.load(paths.vectors, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise UnavailableError("the stored vectors cannot be read") from error
+    if vectors.shape != (rows, dim) or vectors.dtype != np.float32:
+        raise UnavailableError(
+            f"the stored vectors are {vectors.shape} {vectors.dtype}, expected ({rows}, {dim}) float32"
+        )
+    return vectors
+
+
+def source_name(factory: str) -> str:
+    """A FAISS factory string as the answer names it.
+
+    >>> source_name("Flat"), source_name("IVF1024,SQ8"), source_name("HNSW32,SQ8"), source_name("OPQ16,IVF64,PQ16x4fs")
+    ('faiss_flat', 'faiss_ivf_sq8', 'faiss_hnsw_sq8', 'faiss_opq_ivf_pq')
+    """
+    parts = [re.sub(r"^(ivf|hnsw|opq|pq|pca|nsg)\d.*", r"\1", part) for part in factory.lower().split(",")]
+    return "faiss_" + "_".join(re.sub(r"[^a-z0-9]", "", part) for part in parts)

@@ -1,0 +1,53 @@
+"""The engine: typed request in, typed answer out. The only place that holds the open bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.deadline import Deadline
+from codequarry.serving.fetch import fetch
+from codequarry.serving.gate import Gate
+from codequarry.serving.search import search
+
+
+class Engine:
+    """Answers searches and fetches from one bundle. Safe to share between threads.
+
+    A request reads ``bundle`` once and keeps what it read, so that another version can take its place between requests.
+    """
+
+    def __init__(self, bundle: Bundle, settings: ServingSettings) -> None:
+        self.bundle = bundle
+        self.settings = settings
+        self.gate = Gate(settings.max_concurrency)
+
+    @classmethod
+    def open(cls, root: Path, settings: ServingSettings) -> Self:
+        """Open the current version under a bundle root; raises as `Bundle.open_current`."""
+        return cls(Bundle.open_current(root), settings)
+
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """Search, when a place is free. Raises BusyError, InvalidArgumentError, DeadlineError."""
+        with self.gate.place():
+            return self.admitted_search(request)
+
+    def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Fetch, when a place is free. Raises BusyError, InvalidArgumentError, NotFoundError, DeadlineError."""
+        with self.gate.place():
+            return self.admitted_fetch(request)
+
+    def admitted_search(self, request: SearchRequest) -> SearchAnswer:
+        """Search for a caller that holds a place at the gate."""
+        return search(self.bundle, request, self.settings, Deadline.after(self.settings.search_timeout_s))
+
+    def admitted_fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Fetch for a caller that holds a place at the gate."""
+        return fetch(self.bundle, request, Deadline.after(self.settings.fetch_timeout_s))
+
+    def close(self) -> None:
+        """Close the bundle."""
+        self.bundle.close()

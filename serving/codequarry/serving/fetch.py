@@ -1,0 +1,136 @@
+"""One fetch: ids to code, within a budget over the whole answer."""
+
+from __future__ import annotations
+
+from codequarry.schemas.errors import CodequarryError, DeadlineError, InvalidArgumentError, NotFoundError
+from codequarry.schemas.ids import parse_wire_id
+from codequarry.schemas.tools import (
+    CHARS_PER_TOKEN,
+    MAX_TOKENS_MAX,
+    MAX_TOKENS_MIN,
+    ErrorBody,
+    FetchAnswer,
+    FetchObject,
+    FetchRequest,
+    ObjectMetadata,
+)
+from codequarry.serving import present
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.catalog import ChunkRow
+from codequarry.serving.deadline import Deadline
+
+
+def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAnswer:
+    """Answer a fetch.
+
+    Raises InvalidArgumentError: not exactly one of ``id`` and ``objectIds``. NotFoundError: ``id`` is not in the bundle.
+    DeadlineError: no time left to read.
+    """
+    if bool(request.id) == bool(request.objectIds):
+        raise InvalidArgumentError(
+            "id and objectIds: " + ("both are given" if request.id else "neither is given") + ", expected one of them",
+            suggestion="give `id` for one chunk, or `objectIds` for several",
+        )
+    if deadline.passed:
+        raise DeadlineError(f"no time left of {deadline.seconds:g} s", suggestion="call again")
+    limits: list[str] = []
+    budget = _Budget(_clamped(request.max_tokens, limits) * CHARS_PER_TOKEN)
+    asked = list(dict.fromkeys(request.objectIds or [request.id]))
+    if len(asked) < len(request.objectIds):
+        limits.append(f"{len(request.objectIds) - len(asked)} repeated ids merged")
+    numbers = {raw: parse_wire_id(raw) for raw in asked}
+    rows = bundle.catalog.rows([number for number in numbers.values() if number is not None])
+    objects = [_fetched(raw, rows.get(numbers[raw] or 0), request.resolve, budget) for raw in asked]
+    if budget.cut:
+        limits.append(
+            f"{budget.cut} of {len(objects)} objects cut to stay within {budget.total // CHARS_PER_TOKEN} tokens; "
+            "raise max_tokens or fetch fewer ids"
+        )
+    if request.objectIds:
+        return FetchAnswer(objects=objects, limits=limits, bundle=bundle.info)
+    return _single(objects[0], limits, bundle)
+
+
+class _Budget:
+    """Characters left for the whole answer."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.left = total
+        self.cut = 0
+
+    def take(self, text: str) -> tuple[str, bool]:
+        """As much of the text as fits, cut at a line end, and whether anything was cut.
+
+        A first line longer than the whole budget is cut inside: nobody could ever read it otherwise.
+        """
+        if len(text) <= self.left:
+            self.left -= len(text)
+            return text, False
+        self.cut += 1
+        end = text.rfind("\n", 0, self.left) + 1
+        if not end and self.left == self.total:
+            end = self.left
+        # Later objects must not fill the gap before the one that was cut: the answer reads in the order asked.
+        self.left = 0
+        return text[:end], True
+
+
+def _clamped(max_tokens: int, limits: list[str]) -> int:
+    clamped = min(max(max_tokens, MAX_TOKENS_MIN), MAX_TOKENS_MAX)
+    if clamped != max_tokens:
+        limits.append(f"max_tokens clamped to {clamped}, the range is {MAX_TOKENS_MIN} to {MAX_TOKENS_MAX}")
+    return clamped
+
+
+def _not_found(raw: str) -> CodequarryError:
+    return NotFoundError(
+        f"no chunk {present.safe_echo(raw)!r} in this version of the index",
+        suggestion="take ids from the results of search; ids of changed code are gone after a reindex, so search again",
+    )
+
+
+def error_body(error: CodequarryError) -> ErrorBody:
+    """The error as answers carry it."""
+    return ErrorBody(code=error.code, message=error.message, suggestion=error.suggestion, retryable=error.retryable)
+
+
+def _fetched(raw: str, row: ChunkRow | None, resolve: str, budget: _Budget) -> FetchObject:
+    if row is None:
+        return FetchObject(id=present.safe_echo(raw), error=error_body(_not_found(raw)))
+    text = {"full": row.text, "summary": present.first_lines(row.text), "metadata_only": ""}[resolve]
+    content, truncated = budget.take(text)
+    return FetchObject(
+        id=str(row.chunk_id),
+        title=present.title(row),
+        url=present.url(row),
+        content=content,
+        metadata=ObjectMetadata(
+            **present.location(row).model_dump(),
+            repo=row.repo,
+            kind=row.kind,
+            qualified_name=row.qualified_name,
+            truncated=truncated,
+            total_lines=row.end_line - row.start_line + 1,
+        ),
+    )
+
+
+def _single(found: FetchObject, limits: list[str], bundle: Bundle) -> FetchAnswer:
+    """The shape of a fetch by ``id``: flat, with every metadata value as text."""
+    if found.error is not None or found.metadata is None:
+        raise _not_found(found.id)
+    metadata = {
+        name: ", ".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in found.metadata.model_dump().items()
+    }
+    return FetchAnswer(
+        id=found.id,
+        title=found.title,
+        text=found.content,
+        url=found.url,
+        metadata=metadata,
+        objects=[],
+        limits=limits,
+        bundle=bundle.info,
+    )

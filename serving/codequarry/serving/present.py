@@ -1,0 +1,81 @@
+"""How a chunk is shown: title, link, first lines, location. Everything from the index is data and treated as hostile."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from codequarry.schemas.tools import MAX_SNIPPET_LINES, Location
+from codequarry.serving.catalog import ChunkRow
+
+MAX_LINE_CHARS = 200
+MAX_ECHO_CHARS = 32
+
+# Control and format characters (bidirectional overrides, zero-width, tags), line separators, surrogates, private use.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    """The text without characters that do not show or that reorder what shows.
+
+    >>> printable("src/\\u202egnp.exe\\n")
+    'src/gnp.exe'
+    """
+    return "".join(character for character in text if unicodedata.category(character) not in _INVISIBLE)
+
+
+def safe_echo(raw: str) -> str:
+    """At most 32 harmless characters of what a caller sent.
+
+    >>> safe_echo("../../etc/passwd"), safe_echo("12\\n34")
+    ('../../etc/passwd', '12?34')
+    """
+    kept = raw[:MAX_ECHO_CHARS]
+    shown = "".join(one if one.isascii() and (one.isalnum() or one in "._-/:%") else "?" for one in kept)
+    return shown + ("…" if len(raw) > MAX_ECHO_CHARS else "")
+
+
+def title(row: ChunkRow) -> str:
+    """``repository/path: lines a-b``, 1-based."""
+    first, last = row.start_line + 1, row.end_line + 1
+    return f"{printable(row.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
+
+
+def url(row: ChunkRow) -> str:
+    """``repo://repository/path#La-Lb``, 1-based, percent-encoded."""
+    return f"repo://{quote(printable(row.uri), safe='/')}#L{row.start_line + 1}-L{row.end_line + 1}"
+
+
+def first_lines(text: str) -> str:
+    """At most eight lines from the first that is not blank, each cut at 200 characters.
+
+    >>> first_lines("\\n\\ndef open():\\n    pass\\n")
+    'def open():\\n    pass'
+    """
+    lines = text.split("\n")
+    start = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+    shown = [_cut(line.rstrip("\r")) for line in lines[start : start + MAX_SNIPPET_LINES]]
+    return "\n".join(shown).rstrip()
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
+
+
+def location(row: ChunkRow) -> Location:
+    """Where the chunk is; bytes and lines as in the catalog."""
+    return Location(
+        uri=row.uri,
+        start_line=row.start_line,
+        end_line=row.end_line,
+        start_byte=row.start_byte,
+        end_byte=row.end_byte,
+        lang=row.lang,
+        symbols=row.symbols,
+    )
+
+
+def sentence_list(names: Iterable[str]) -> str:
+    """``a, b``, or ``none``."""
+    return ", ".join(names) or "none"

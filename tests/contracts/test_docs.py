@@ -1,0 +1,78 @@
+"""Documentation that is wrong fails the build: commands run, settings and files are named, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.settings import Settings
+
+PROJECT = Path(__file__).resolve().parents[2]
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+PAGES = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+
+
+def makefile_targets() -> set[str]:
+    text = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z-]+):.*##", text, re.MULTILINE))
+
+
+def test_the_readme_shows_both_commands_first() -> None:
+    assert README.index("make demo") < README.index("make test") < len(README) / 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_make_targets_in_the_docs_exist(page: Path) -> None:
+    named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= makefile_targets()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_relative_links_lead_to_files(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_setting_is_in_the_docs_with_its_default_and_meaning() -> None:
+    documented = (PROJECT / "docs" / "SETTINGS.md").read_text(encoding="utf-8")
+    rows = [
+        f"| `{section}.{key}` | `{json.dumps(inner.default, default=str)}` | {inner.description} |"
+        for section, field in Settings.model_fields.items()
+        for key, inner in field.annotation.model_fields.items()
+    ]
+    assert [row for row in rows if row not in documented] == []
+
+
+def test_the_readmes_commands_run(tmp_path: Path) -> None:
+    """Every `codequarry …` line of the README, in order, in a folder of its own, over a repository of its own."""
+    lines = re.findall(r"^codequarry (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
+    assert len(lines) >= 5
+    code = tmp_path / "your-repository"
+    code.mkdir()
+    (code / "atomic.py").write_text("def replace_atomically(path, data):\n    '''Write aside, sync, rename.'''\n    pass\n")
+    for line in lines:
+        if line.startswith("serve"):
+            continue  # blocks until stopped; tests/serving starts it
+        arguments = [argument.strip('"') for argument in re.findall(r'"[^"]*"|\S+', line)]
+        arguments = [argument.replace("~/src/your-repository", str(code)) for argument in arguments]
+        if "fetch" in arguments:
+            arguments[arguments.index("fetch") + 1] = _first_id(tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-m", "codequarry.serving.cli", *arguments], cwd=tmp_path, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"codequarry {line}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip()
+
+
+def _first_id(folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "codequarry.serving.cli", "search", "replace", "--json"], cwd=folder, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)["results"][0]["id"]

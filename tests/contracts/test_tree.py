@@ -1,0 +1,110 @@
+"""What holds of the tree as a whole: sizes, layers, packaging, lock."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+LAYERS = ("schemas", "pipelines", "serving", "assets")
+MAX_LINES = 500
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=PROJECT, capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    return [PROJECT / name for name in listed.stdout.split("\0") if name and (PROJECT / name).is_file()]
+
+
+def test_no_python_file_is_longer_than_500_lines() -> None:
+    lengths = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in tracked("*.py")}
+    assert len(lengths) > 30
+    assert {str(file.relative_to(PROJECT)): n for file, n in lengths.items() if n > MAX_LINES} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        str(file.relative_to(PROJECT))
+        for file in tracked(*(f"{layer}/*.py" for layer in LAYERS))
+        if not file.read_text(encoding="utf-8").lstrip().startswith('"""')
+    ]
+    assert silent == []
+
+
+def test_the_namespace_package_has_no_init() -> None:
+    assert [layer for layer in LAYERS if (PROJECT / layer / "codequarry" / "__init__.py").exists()] == []
+    assert all((PROJECT / layer / "codequarry" / layer / "py.typed").exists() for layer in LAYERS)
+
+
+def test_nothing_loads_pickles_or_evaluates_text() -> None:
+    forbidden = re.compile(r"\b(import pickle|joblib|torch\.load|allow_pickle=True|shell=True|trust_remote_code)\b")
+    guilty = [
+        str(file.relative_to(PROJECT))
+        for file in tracked(*(f"{layer}/*.py" for layer in LAYERS))
+        if forbidden.search(file.read_text(encoding="utf-8"))
+    ]
+    assert guilty == []
+
+
+@pytest.mark.parametrize(
+    "layer_file", ["schemas/codequarry/schemas", "serving/codequarry/serving"], ids=["schemas", "serving"]
+)
+def test_the_reader_starts_no_process(layer_file: str) -> None:
+    starts = re.compile(r"\b(import subprocess|from subprocess|os\.(system|exec|fork|spawn|posix_spawn))")
+    guilty = [file.name for file in tracked(f"{layer_file}/*.py") if starts.search(file.read_text(encoding="utf-8"))]
+    assert guilty == []
+
+
+def test_the_installed_versions_are_the_locked_ones() -> None:
+    locked: dict[str, str] = {}
+    for line in (PROJECT / "requirements.lock").read_text(encoding="utf-8").splitlines():
+        match = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)(\s*;.*)?$", line)
+        assert match, f"requirements.lock: {line!r} is not a pinned version"
+        if not match[3]:
+            locked[match[1]] = match[2]
+    drifted = {name: found for name, version in locked.items() if (found := _installed(name)) not in (None, version)}
+    assert drifted == {}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def test_the_lock_covers_every_declared_dependency() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = [
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["build"],
+        *project["dependency-groups"]["dev"],
+    ]
+    names = {re.split(r"[<>=\[; ]", requirement)[0] for requirement in declared}
+    locked = {line.partition("==")[0] for line in (PROJECT / "requirements.lock").read_text().splitlines()}
+    assert names - locked == set()
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_four_layers_and_nothing_generic(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=PROJECT, check=True,
+                   capture_output=True)  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    listing = subprocess.run(
+        [sys.executable, "-m", "zipfile", "-l", str(wheel)], capture_output=True, text=True, check=True
+    ).stdout
+    names = {line.split()[0] for line in listing.splitlines()[1:]}
+    tops = {name.partition("/")[0] for name in names if not name.startswith("codequarry-")}
+    assert tops == {"codequarry"}
+    for layer in LAYERS:
+        assert f"codequarry/{layer}/__init__.py" in names
+        assert f"codequarry/{layer}/py.typed" in names
+    assert "codequarry/assets/dagster.yaml" in names

@@ -1,0 +1,197 @@
+"""The whole road: what a run publishes, what a second run does again, and that the same input gives the same bundle."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from codequarry.pipelines.build import IndexReport, index_repositories
+from codequarry.pipelines.workspace import exclusive
+from codequarry.schemas.catalog import set_bundle
+from codequarry.schemas.errors import BusyError, CodequarryError, InvalidArgumentError, SourceError
+from codequarry.schemas.integrity import verify
+from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.settings import Settings
+from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.corpus import SHOP, write_shop, write_tools
+from tests.pipelines.repositories import commit
+
+
+def chunk_ids(report: IndexReport) -> dict[tuple[str, str, str], int]:
+    table = pq.read_table(BundlePaths(report.path).chunks)
+    keys = zip(table["repo"].to_pylist(), table["path"].to_pylist(), table["content_sha256"].to_pylist(), strict=True)
+    return dict(zip(keys, table["chunk_id"].to_pylist(), strict=True))
+
+
+def fingerprints(report: IndexReport) -> set[str]:
+    """Per file: its bytes, or where the library cannot repeat them, its content."""
+    return {f"{entry.path if not entry.content_sha256 else ''} {entry.content_sha256 or entry.sha256}"
+            for entry in report.manifest.files}  # fmt: skip
+
+
+def test_a_run_publishes_a_complete_version(tmp_path: Path, make_settings: MakeSettings) -> None:
+    settings = make_settings(write_shop(tmp_path), write_tools(tmp_path))
+    report = index_repositories(settings)
+    current = BundleRoot(settings.bundle.root).read_current()
+    assert report.path == settings.bundle.root / "versions" / current.version
+    verify(BundlePaths(report.path), report.manifest, deep=True)
+    counts = report.manifest.counts
+    assert (counts.files, counts.skipped_files) == (len(SHOP) - 1 + 2, 1)
+    assert [(source.name, source.dirty, source.skipped) for source in report.manifest.sources] == [
+        ("shop", False, {"binary": 1}),
+        ("tools", False, {}),
+    ]
+    assert list(report.path.parent.glob(".staging-*")) == []
+
+
+def test_the_catalog_opens_anywhere_and_joins_without_gaps(tmp_path: Path, make_settings: MakeSettings) -> None:
+    report = index_repositories(make_settings(write_shop(tmp_path)))
+    moved = tmp_path / "moved"
+    report.path.rename(moved)
+    with closing(duckdb.connect(str(moved / "catalog.duckdb"), read_only=True)) as connection:
+        connection.execute(set_bundle(str(moved)))
+        rows = connection.execute("SELECT count(*), count(idmap_chunk_id), count(path) FROM v_faiss_join").fetchone()
+        names = connection.execute("SELECT DISTINCT unnest(symbols) FROM chunks").fetchall()
+        dims = connection.execute("SELECT DISTINCT len(vector) FROM embeddings").fetchall()
+        reasons = connection.execute("SELECT path, skip_reason FROM files WHERE skip_reason <> ''").fetchall()
+    assert rows == (report.manifest.counts.chunks,) * 3
+    assert {("Cart",), ("Cart.total",), ("parse_price",), ("renderCart",), ("add",)} <= set(names)
+    assert dims == [(report.manifest.encoder.dim,)]
+    assert reasons == [("web/logo.png", "binary")]
+
+
+def test_an_unchanged_repository_costs_its_census(tmp_path: Path, make_settings: MakeSettings) -> None:
+    settings = make_settings(write_shop(tmp_path))
+    first = index_repositories(settings)
+    second = index_repositories(settings)
+    assert second.unchanged
+    assert list(second.seconds) == ["census"]
+    assert second.manifest == first.manifest
+    assert BundleRoot(settings.bundle.root).version_names() == [first.manifest.version]
+
+
+def test_force_publishes_the_same_contents_as_another_version(tmp_path: Path, make_settings: MakeSettings) -> None:
+    settings = make_settings(write_shop(tmp_path))
+    first, second = index_repositories(settings), index_repositories(settings, force=True)
+    assert not second.unchanged
+    assert second.manifest.digest == first.manifest.digest
+    assert len(BundleRoot(settings.bundle.root).version_names()) == 2
+
+
+def test_a_change_embeds_only_itself_and_keeps_other_ids(tmp_path: Path, make_settings: MakeSettings) -> None:
+    repo = write_shop(tmp_path)
+    settings = make_settings(repo)
+    before = index_repositories(settings)
+    commit(repo, {"shop/gift.py": "def wrap_as_gift(paper):\n    return f'wrapped in {paper}'\n"})
+    after = index_repositories(settings)
+    assert [report.embedded for report in after.embeddings] == [1]
+    old, new = chunk_ids(before), chunk_ids(after)
+    assert old.items() < new.items()
+    assert {key[1] for key in new.keys() - old.keys()} == {"shop/gift.py"}
+    verify(BundlePaths(before.path), before.manifest, deep=True)
+
+
+def test_uncommitted_work_is_indexed_and_said(tmp_path: Path, make_settings: MakeSettings) -> None:
+    repo = write_shop(tmp_path)
+    (repo / "draft.py").write_text("def draft():\n    pass\n")
+    report = index_repositories(make_settings(repo))
+    assert report.manifest.sources[0].dirty
+    assert any(path == "draft.py" for _, path, _ in chunk_ids(report))
+
+
+def test_the_same_input_gives_the_same_bundle_anywhere_in_any_order(
+    tmp_path: Path, make_settings: MakeSettings
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    first = index_repositories(make_settings(write_shop(one), write_tools(one), home=one / "home"))
+    second = index_repositories(make_settings(write_tools(two), write_shop(two), home=two / "home"))
+    assert first.manifest.digest == second.manifest.digest
+    assert fingerprints(first) == fingerprints(second)
+    assert first.manifest.sources == second.manifest.sources
+
+
+@pytest.mark.parametrize("changed", [{"chunking": {"merge_chars": 50}}, {"sources": {"max_file_bytes": 100}}])
+def test_other_settings_make_another_version(
+    tmp_path: Path, make_settings: MakeSettings, changed: dict[str, dict[str, object]]
+) -> None:
+    repo = write_shop(tmp_path)
+    first = index_repositories(make_settings(repo))
+    second = index_repositories(make_settings(repo, **changed))
+    assert not second.unchanged
+    assert first.manifest.digest != second.manifest.digest
+
+
+def bad_sources(tmp_path: Path, make_settings: MakeSettings) -> dict[str, tuple[Settings, type[CodequarryError], str]]:
+    empty, binary = tmp_path / "empty", tmp_path / "binary"
+    empty.mkdir()
+    commit(binary, {"logo.png": b"\x89PNG"})
+    return {
+        "nothing": (make_settings(), InvalidArgumentError, "no repository to index"),
+        "missing": (make_settings(tmp_path / "nowhere"), SourceError, "does not exist"),
+        "empty": (make_settings(empty), SourceError, "no file .* can be indexed"),
+        "only binary": (make_settings(binary), SourceError, "1 binary"),
+        "a good and a bad one": (make_settings(tmp_path / "shop", empty), SourceError, "empty: no file"),
+        "too few chunks": (make_settings(tmp_path / "shop", checks={"min_chunks": 10_000}), CodequarryError, "at least 10000"),
+        "too few files": (
+            make_settings(tmp_path / "shop", checks={"min_indexed_share": 0.99}), CodequarryError, "share of files",
+        ),
+        "odd factory": (
+            make_settings(tmp_path / "shop", indexes={"faiss_factory": "Nonsense7"}), InvalidArgumentError, "Nonsense7",
+        ),
+        "untrainable": (
+            make_settings(tmp_path / "shop", indexes={"faiss_factory": "IVF4096,Flat"}), InvalidArgumentError, "IVF4096",
+        ),
+    }  # fmt: skip
+
+
+CASES = (
+    "nothing", "missing", "empty", "only binary", "a good and a bad one", "too few chunks", "too few files", "odd factory",
+    "untrainable",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_says_what_to_do_and_leaves_current_as_it_was(
+    tmp_path: Path, make_settings: MakeSettings, case: str
+) -> None:
+    good = make_settings(write_shop(tmp_path))
+    index_repositories(good)
+    current = (good.bundle.root / "CURRENT").read_bytes()
+    settings, error, message = bad_sources(tmp_path, make_settings)[case]
+    with pytest.raises(error, match=message) as caught:
+        index_repositories(settings, force=True)
+    assert caught.value.suggestion
+    assert (good.bundle.root / "CURRENT").read_bytes() == current
+    assert len(BundleRoot(good.bundle.root).version_names()) == 1
+
+
+def test_a_second_run_at_the_same_time_is_told_so(tmp_path: Path, make_settings: MakeSettings) -> None:
+    settings = make_settings(write_shop(tmp_path))
+    with (
+        exclusive(settings.paths.work / ".lock", "indexing"),
+        pytest.raises(BusyError, match="another process is indexing"),
+    ):
+        index_repositories(settings)
+
+
+def test_a_killed_run_resumes_from_the_vectors_it_finished(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("codequarry.pipelines.embeddings._SAVE_EVERY", 2)
+    repo = tmp_path / "numbers"
+    commit(repo, {f"n{n}.py": f"def number_{n}_of_the_resumed_run():\n    return {n}\n" for n in range(8)})
+    settings = make_settings(repo)
+
+    def die(what: str, done: int, _total: int) -> None:
+        if "embedding" in what and done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index_repositories(settings, die)
+    assert [report.embedded for report in index_repositories(settings).embeddings] == [4]

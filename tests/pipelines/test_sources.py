@@ -1,0 +1,110 @@
+"""Listing sources: what git knows, what a plain directory holds, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from codequarry.pipelines.git import blob_oid
+from codequarry.pipelines.sources import list_source, named
+from codequarry.schemas.errors import InvalidArgumentError, SourceError
+from codequarry.schemas.settings import RepositorySettings
+from tests.pipelines.repositories import commit, git
+
+
+def source_of(path: Path) -> RepositorySettings:
+    return RepositorySettings(path=path, name="repo")
+
+
+def test_a_repository_lists_tracked_and_new_but_not_ignored_files(tmp_path: Path) -> None:
+    head = commit(tmp_path, {"a.py": "a", ".gitignore": "*.log\n"})
+    (tmp_path / "new.py").write_text("new")
+    (tmp_path / "x.log").write_text("ignored")
+    source = list_source(source_of(tmp_path))
+    assert source.commit == head
+    assert source.paths == (b".gitignore", b"a.py", b"new.py")
+    assert source.head[b"a.py"].oid == blob_oid(b"a", head) == git(tmp_path, "hash-object", "a.py")
+
+
+def test_a_folder_of_a_repository_lists_what_lies_below_it(tmp_path: Path) -> None:
+    head = commit(tmp_path, {"a.py": "a", "sub/b.py": "b"})
+    source = list_source(source_of(tmp_path / "sub"))
+    assert (source.commit, source.paths, list(source.head)) == (head, (b"b.py",), [b"b.py"])
+
+
+def test_a_plain_directory_is_walked_without_following_links(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "a.py").write_text("a")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    source = list_source(source_of(tmp_path))
+    assert (source.commit, source.paths) == ("", (b"loop", b"pkg/a.py"))
+
+
+def test_an_ignored_folder_that_is_named_is_taken_as_it_lies(tmp_path: Path) -> None:
+    commit(tmp_path, {".gitignore": "env/\n"})
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "lib.py").write_text("x")
+    assert list_source(source_of(tmp_path / "env")).paths == (b"lib.py",)
+
+
+def test_hooks_fsmonitor_and_filters_of_a_repository_never_run(tmp_path: Path) -> None:
+    """CVE-2025-68144 and kin: a repository's configuration is somebody else's program."""
+    repo = tmp_path / "repo"
+    commit(repo, {"a.py": "a", ".gitattributes": "*.py filter=evil diff=evil\n"})
+    script = tmp_path / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\ncat\n")
+    script.chmod(0o755)
+    for key in ("core.fsmonitor", "filter.evil.clean", "filter.evil.smudge", "diff.evil.command", "core.pager"):
+        git(repo, "config", key, str(script))
+    for hook in ("post-index-change", "post-checkout", "pre-commit"):
+        link = repo / ".git" / "hooks" / hook
+        link.unlink(missing_ok=True)
+        link.symlink_to(script)
+    (repo / "a.py").write_text("changed")
+    assert list_source(source_of(repo)).paths == (b".gitattributes", b"a.py")
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_path_that_is_missing_or_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("x")
+    with pytest.raises(SourceError, match="does not exist"):
+        list_source(source_of(tmp_path / "nowhere"))
+    with pytest.raises(SourceError, match="is a file, expected a directory"):
+        list_source(source_of(tmp_path / "file.py"))
+
+
+def test_a_repository_without_commits_or_work_tree_is_refused(tmp_path: Path) -> None:
+    empty, bare = tmp_path / "empty", tmp_path / "bare.git"
+    empty.mkdir()
+    git(empty, "init", "--quiet")
+    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    with pytest.raises(SourceError, match="has no commits"):
+        list_source(source_of(empty))
+    with pytest.raises(SourceError, match="bare repository"):
+        list_source(source_of(bare))
+
+
+def test_git_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    with pytest.raises(SourceError, match="git is not installed"):
+        list_source(source_of(tmp_path))
+
+
+def test_a_hanging_git_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("git", 1)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    with pytest.raises(SourceError, match="did not finish"):
+        list_source(source_of(tmp_path))
+
+
+def test_names_come_from_folders_and_collisions_are_refused(tmp_path: Path) -> None:
+    one, two = tmp_path / "one" / "my app", tmp_path / "two" / "my app"
+    assert list(named((RepositorySettings(path=one),))) == ["my-app"]
+    with pytest.raises(InvalidArgumentError, match="two repositories are named 'my-app'") as caught:
+        named((RepositorySettings(path=one), RepositorySettings(path=two)))
+    assert "NAME" in caught.value.suggestion.upper()

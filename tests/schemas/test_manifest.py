@@ -1,0 +1,82 @@
+"""The manifest: round trips, what the digest depends on, and refusals."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codequarry.schemas.errors import FormatError, IntegrityError
+from codequarry.schemas.manifest import (
+    FORMAT_VERSION,
+    Counts,
+    EncoderEntry,
+    FaissEntry,
+    FileEntry,
+    Manifest,
+    SourceEntry,
+    content_digest,
+    from_json,
+    to_json,
+)
+
+sha256s = st.text("0123456789abcdef", min_size=64, max_size=64)
+names = st.text("abcdefghij/._-", min_size=1, max_size=20)
+files = st.builds(
+    FileEntry, path=names, size_bytes=st.integers(0, 1 << 50), sha256=sha256s,
+    content_sha256=st.none() | sha256s, rows=st.none() | st.integers(0, 1 << 40), schema_sha256=st.none() | sha256s,
+)  # fmt: skip
+sources = st.builds(
+    SourceEntry, name=names, commit=st.text("0123456789abcdef", max_size=40), dirty=st.booleans(), tree_sha256=sha256s,
+    files=st.integers(0, 1 << 30), chunks=st.integers(0, 1 << 30), skipped=st.dictionaries(names, st.integers(1, 99)),
+)  # fmt: skip
+manifests = st.builds(
+    Manifest, version=names, created=st.text(max_size=30), digest=sha256s, settings_sha256=sha256s,
+    tools=st.dictionaries(names, st.text(max_size=10)), sources=st.lists(sources, max_size=3).map(tuple),
+    encoder=st.builds(EncoderEntry, name=names, fingerprint=sha256s, dim=st.integers(1, 4096)),
+    faiss=st.builds(FaissEntry, factory=names, exact=st.booleans()),
+    counts=st.builds(Counts, files=st.integers(0), skipped_files=st.integers(0), chunks=st.integers(0)),
+    files=st.lists(files, max_size=4).map(tuple),
+)  # fmt: skip
+
+
+@given(manifests)
+def test_round_trip(manifest: Manifest) -> None:
+    assert from_json(to_json(manifest)) == manifest
+
+
+@given(manifests)
+def test_the_digest_ignores_order(manifest: Manifest) -> None:
+    parts = {"settings_sha256": manifest.settings_sha256, "encoder": manifest.encoder}
+    forward = content_digest(sources=manifest.sources, files=manifest.files, **parts)
+    backward = content_digest(sources=manifest.sources[::-1], files=manifest.files[::-1], **parts)
+    assert forward == backward
+
+
+def test_the_digest_takes_content_over_bytes_where_both_are_given() -> None:
+    encoder = EncoderEntry(name="m", fingerprint="f", dim=3)
+
+    def digest(sha256: str, content: str | None) -> str:
+        entry = FileEntry(
+            path="catalog.duckdb", size_bytes=1, sha256=sha256 * 64, content_sha256=content and content * 64
+        )
+        return content_digest(sources=(), settings_sha256="", encoder=encoder, files=(entry,))
+
+    assert digest("a", "c") == digest("b", "c")
+    assert digest("a", "c") != digest("a", "d")
+    assert digest("a", None) != digest("b", None)
+
+
+def test_a_newer_format_is_refused_with_the_remedy() -> None:
+    with pytest.raises(FormatError, match=f"format {FORMAT_VERSION + 1}, this program reads format {FORMAT_VERSION}"):
+        from_json(json.dumps({"format_version": FORMAT_VERSION + 1}).encode())
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"\xff\xfe", b'{"format_version": 1}', b'{"format_version": 1, "x"']
+)
+def test_anything_else_is_no_manifest(data: bytes) -> None:
+    with pytest.raises(IntegrityError, match=r"manifest\.json"):
+        from_json(data)
