@@ -54,7 +54,9 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
     assert len(lines) >= 5
     code = tmp_path / "your-repository"
     code.mkdir()
-    (code / "atomic.py").write_text("def replace_atomically(path, data):\n    '''Write aside, sync, rename.'''\n    pass\n")
+    (code / "atomic.py").write_text(
+        "def replace_atomically(path, data):\n    '''Write aside, sync, rename.'''\n    pass\n"
+    )
     for line in lines:
         if line.startswith("serve"):
             continue  # blocks until stopped; tests/serving starts it

@@ -95,8 +95,8 @@ def test_the_lock_covers_every_declared_dependency() -> None:
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_four_layers_and_nothing_generic(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], cwd=PROJECT, check=True,
-                   capture_output=True)  # fmt: skip
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     listing = subprocess.run(
         [sys.executable, "-m", "zipfile", "-l", str(wheel)], capture_output=True, text=True, check=True

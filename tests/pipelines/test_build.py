@@ -12,7 +12,7 @@ import pytest
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.catalog import set_bundle
-from codequarry.schemas.errors import BusyError, CodequarryError, InvalidArgumentError, SourceError
+from codequarry.schemas.errors import BusyError, CodequarryError, InvalidArgumentError, PublishError, SourceError
 from codequarry.schemas.integrity import verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.settings import Settings
@@ -127,33 +127,38 @@ def test_other_settings_make_another_version(
     assert first.manifest.digest != second.manifest.digest
 
 
-def bad_sources(tmp_path: Path, make_settings: MakeSettings) -> dict[str, tuple[Settings, type[CodequarryError], str]]:
-    empty, binary = tmp_path / "empty", tmp_path / "binary"
+Case = tuple[Settings, type[CodequarryError], str]
+
+
+def bad_sources(tmp_path: Path, make: MakeSettings) -> dict[str, Case]:
+    shop, empty, binary = tmp_path / "shop", tmp_path / "empty", tmp_path / "binary"
     empty.mkdir()
     commit(binary, {"logo.png": b"\x89PNG"})
+    odd = {name: make(shop, indexes={"faiss_factory": name}) for name in ("Nonsense7", "IVF4096,Flat")}
     return {
-        "nothing": (make_settings(), InvalidArgumentError, "no repository to index"),
-        "missing": (make_settings(tmp_path / "nowhere"), SourceError, "does not exist"),
-        "empty": (make_settings(empty), SourceError, "no file .* can be indexed"),
-        "only binary": (make_settings(binary), SourceError, "1 binary"),
-        "a good and a bad one": (make_settings(tmp_path / "shop", empty), SourceError, "empty: no file"),
-        "too few chunks": (make_settings(tmp_path / "shop", checks={"min_chunks": 10_000}), CodequarryError, "at least 10000"),
-        "too few files": (
-            make_settings(tmp_path / "shop", checks={"min_indexed_share": 0.99}), CodequarryError, "share of files",
-        ),
-        "odd factory": (
-            make_settings(tmp_path / "shop", indexes={"faiss_factory": "Nonsense7"}), InvalidArgumentError, "Nonsense7",
-        ),
-        "untrainable": (
-            make_settings(tmp_path / "shop", indexes={"faiss_factory": "IVF4096,Flat"}), InvalidArgumentError, "IVF4096",
-        ),
-    }  # fmt: skip
+        "nothing": (make(), InvalidArgumentError, "no repository to index"),
+        "missing": (make(tmp_path / "nowhere"), SourceError, "does not exist"),
+        "empty": (make(empty), SourceError, "no file .* can be indexed"),
+        "only binary": (make(binary), SourceError, "1 binary"),
+        "one of two": (make(shop, empty), SourceError, "empty: no file"),
+        "few chunks": (make(shop, checks={"min_chunks": 10_000}), PublishError, "at least 10000"),
+        "few files": (make(shop, checks={"min_indexed_share": 0.99}), PublishError, "share of files"),
+        "odd factory": (odd["Nonsense7"], InvalidArgumentError, "Nonsense7"),
+        "untrainable": (odd["IVF4096,Flat"], InvalidArgumentError, "IVF4096"),
+    }
 
 
 CASES = (
-    "nothing", "missing", "empty", "only binary", "a good and a bad one", "too few chunks", "too few files", "odd factory",
+    "nothing",
+    "missing",
+    "empty",
+    "only binary",
+    "one of two",
+    "few chunks",
+    "few files",
+    "odd factory",
     "untrainable",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("case", CASES)

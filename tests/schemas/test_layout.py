@@ -27,7 +27,8 @@ def test_no_current_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"\n", b"garbage\n", GOOD.line().encode()[:-2], GOOD.line().encode() * 2, b"../../etc " + b"a" * 64 + b"\n",
+        b"", b"\n", b"garbage\n", GOOD.line().encode()[:-2], GOOD.line().encode() * 2,
+        b"../../etc " + b"a" * 64 + b"\n",
         b"\0" * 90, GOOD.line().encode().rstrip(), GOOD.line().encode().replace(b" ", b"  "), b"\xff" * 90,
     ],
 )  # fmt: skip

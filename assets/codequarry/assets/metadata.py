@@ -80,7 +80,9 @@ def _cell(value: Any) -> str:
         text = ", ".join(f"{item:.3f}" if isinstance(item, float) else str(item) for item in value[:4])
         text += f", … ({len(value)})" if len(value) > 4 else ""
     else:
-        text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e12 else str(value)
+        text = (
+            f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e12 else str(value)
+        )
     line = " ".join(text.split())
     cut = line if len(line) <= _CELL_CHARS else f"{line[:_CELL_CHARS]}…"
     return "".join(f"\\{char}" if char in "\\|`*_<>[]#~" else char for char in cut)

@@ -13,6 +13,10 @@ from codequarry.schemas.settings import SETTINGS_FILE, Settings, load_settings
 
 SETTINGS_VARIABLE = "CODEQUARRY_SETTINGS"
 
+# An hour of patience with a `codequarry index` that runs beside us.
+MAX_RETRIES = 60
+RETRY_AFTER_S = 60
+
 
 class Project(dg.ConfigurableResource):
     """The settings file, read afresh by every step."""
@@ -32,14 +36,14 @@ class Project(dg.ConfigurableResource):
     def step(self) -> Iterator[Settings]:
         """Settings for one step, which shares the work folder neither with ``codequarry index`` nor with another run.
 
-        Raises dagster.Failure for a CodequarryError, so that the run page shows its message and suggestion; only
-        errors that may pass by themselves are retried.
+        A CodequarryError becomes dagster.RetryRequested when waiting may help, else dagster.Failure, with which the run
+        page shows the message and the suggestion.
         """
         try:
             settings = self.settings()
             with exclusive(settings.paths.work / ".lock", "indexing"):
                 yield settings
         except CodequarryError as error:
-            raise dg.Failure(
-                error.message, {"code": error.code, "suggestion": error.suggestion}, allow_retries=error.retryable
-            ) from error
+            if error.retryable:
+                raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=RETRY_AFTER_S) from error
+            raise dg.Failure(error.message, {"code": error.code, "suggestion": error.suggestion}) from error

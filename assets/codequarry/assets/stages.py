@@ -22,9 +22,6 @@ OWNERS = ["team:codequarry"]
 # The work folder has one writer: a second run would overwrite stage outputs between the steps of the first.
 POOL = "work_folder"
 
-# Steps fail for good unless their error says that waiting helps, see Project.step.
-RETRIES = dg.RetryPolicy(max_retries=3, delay=30, backoff=dg.Backoff.EXPONENTIAL)
-
 _LOG_EVERY_S = 10.0
 
 Stage = Callable[[RepositorySettings, Settings, Progress], Mapping[str, Any]]
@@ -50,7 +47,6 @@ def repository_asset(function: str, *, kinds: set[str], after: str | None = None
             partitions_def=repositories,
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=POOL,
-            retry_policy=RETRIES,
         )
 
 
@@ -63,7 +59,6 @@ def bundle_asset(function: str, *, kinds: set[str], after: dg.AssetDep) -> Calla
         kinds=kinds,
         deps=[after],
         pool=POOL,
-        retry_policy=RETRIES,
     )
 
 

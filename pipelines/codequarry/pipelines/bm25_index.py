@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 import pyarrow as pa
+import tantivy
 
 from codequarry.pipelines.workspace import Progress, silent
 from codequarry.schemas.analyzer import AnalyzedToken
@@ -30,8 +31,6 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
 
     chunks: the ``chunks`` table sorted by chunk_id.
     """
-    import tantivy
-
     paths.bm25.mkdir()
     index = tantivy.Index(tantivy_schema(), path=str(paths.bm25))
     writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
@@ -48,7 +47,7 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
             digest.update("\x1f".join(f"{term.position}:{term.text}" for term in terms).encode() + b"\n")
         writer.add_document(document)
         if done % 512 == 0 or done == total:
-            progress("indexing words", done, total)
+            progress("bm25", done, total)
     writer.commit()
     writer.wait_merging_threads()
     for name in _LOCK_FILES:
@@ -56,7 +55,5 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
     return Bm25Report(total, digest.hexdigest())
 
 
-def _pre_tokenized(terms: list[AnalyzedToken]) -> object:
-    import tantivy
-
+def _pre_tokenized(terms: list[AnalyzedToken]) -> tantivy.PreTokenizedString:
     return tantivy.PreTokenizedString("", [tantivy.Token(term.text, term.position, 0, 0) for term in terms])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from codequarry.pipelines.definitions import Outline, outline, parse
+from codequarry.pipelines.definitions import outline, parse
 from codequarry.pipelines.grammars import grammar
 from codequarry.pipelines.line_chunks import line_ranges
 from codequarry.pipelines.source_text import SourceText
@@ -29,8 +29,8 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
 
     data: the raw file; any bytes. language: a name from ``schemas.languages``; one without a grammar is cut by lines.
     max_chars, merge_chars: sizes in non-whitespace bytes. A definition of at most ``max_chars`` is never cut;
-    neighbours are merged up to ``merge_chars``. A span exceeds ``max_chars`` only by the comment above a definition that
-    just fits (at most a quarter of ``merge_chars``) and by closing brackets.
+    neighbours are merged up to ``merge_chars``. A span exceeds ``max_chars`` only by the comment above a definition
+    that just fits (at most a quarter of ``merge_chars``) and by closing brackets.
 
     Raises InvalidArgumentError unless 1 <= merge_chars <= max_chars.
 
@@ -48,9 +48,8 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
         loaded = grammar(known.grammar)
         tree = parse(loaded, data)
         if tree is not None:
-            found = outline(loaded, tree, data)
-            units = syntax_units(tree, loaded, text, _ranges(found), max_chars=max_chars, merge_chars=merge_chars)
-            names = SpanNames(found, text)
+            names = SpanNames(outline(loaded, tree, data), text)
+            units = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
             packed = _pack(_group(units, text, max_chars, merge_chars), text, names, max_chars, merge_chars)
             spans = _spans(_cuts(packed, text), text, names)
             return FileChunks(spans, parsed=True, has_syntax_errors=tree.root_node.has_error)
@@ -66,10 +65,6 @@ class _Run(NamedTuple):
     fresh: bool
     closes: bool
     comment: bool
-
-
-def _ranges(found: Outline) -> frozenset[tuple[int, int]]:
-    return frozenset((entry.start_byte, entry.end_byte) for entry in (*found.definitions, *found.scopes))
 
 
 def _group(units: list[Unit], text: SourceText, max_chars: int, merge_chars: int) -> list[_Run]:

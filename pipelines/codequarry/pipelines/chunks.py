@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunking import chunk_source
@@ -95,9 +94,7 @@ def _line_count(content: bytes) -> int:
 
 
 def _completed(census: pa.Table, outcomes: dict[str, tuple[int, FileChunks]]) -> pa.Table:
-    indexed = pc.equal(census["skip_reason"], "").to_pylist()
-    paths = census["path"].to_pylist()
-    made = [outcomes[path] if kept else None for path, kept in zip(paths, indexed, strict=True)]
+    made = [outcomes.get(path) for path in census["path"].to_pylist()]
     replaced = {
         "lines": [outcome[0] if outcome else 0 for outcome in made],
         "parsed": [bool(outcome and outcome[1].parsed) for outcome in made],

@@ -219,6 +219,7 @@ _LEADING_NODES = frozenset(
         "requires_clause",
     }
 )
+_LIST_NODES = frozenset({"statement_list"})
 _BODY_FIELDS = ("body", "consequence")
 _WRAPPED_FIELDS = ("declaration", "definition")
 
@@ -232,6 +233,8 @@ class Grammar:
     query: Query
     leading_kinds: frozenset[int]
     """Node kinds that belong to the definition after them: comments, attributes, decorators."""
+    list_kinds: frozenset[int]
+    """Node kinds that only hold the statements of a body."""
     body_fields: tuple[int, ...]
     """Fields of a node that follows a header (``def f():``) which should not be torn from it."""
     wrapped_fields: tuple[int, ...]
@@ -263,13 +266,16 @@ def grammar(name: str) -> Grammar:
         name=name,
         language=language,
         query=query,
-        leading_kinds=frozenset(
-            kind for kind in range(language.node_kind_count) if language.node_kind_for_id(kind) in _LEADING_NODES
-        ),
+        leading_kinds=_kind_ids(language, _LEADING_NODES),
+        list_kinds=_kind_ids(language, _LIST_NODES),
         body_fields=_field_ids(language, _BODY_FIELDS),
         wrapped_fields=_field_ids(language, _WRAPPED_FIELDS),
         open_patterns=frozenset(at for at in range(query.pattern_count) if "extent" in query.pattern_settings(at)),
     )
+
+
+def _kind_ids(language: Language, names: frozenset[str]) -> frozenset[int]:
+    return frozenset(kind for kind in range(language.node_kind_count) if language.node_kind_for_id(kind) in names)
 
 
 def _field_ids(language: Language, names: tuple[str, ...]) -> tuple[int, ...]:

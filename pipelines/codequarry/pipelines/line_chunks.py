@@ -27,7 +27,7 @@ def line_ranges(text: SourceText, language: str, *, max_chars: int, merge_chars:
         far = min(text.reach(start, max_chars), size)
         cut = _last_break(levels, text, start, near, merge_chars // 4) or _first_break(levels, near, far)
         if cut is None:
-            if text.ink(start, size) <= max_chars:
+            if text.ink(start, size) <= min(merge_chars + merge_chars // 4, max_chars):
                 break
             cut = next(text.pieces(start, size, merge_chars))[1]
         yield start, cut

@@ -65,11 +65,14 @@ class SourceText:
         return max(self.data.rfind(b"\n", max(end - 1, 0), start) + 1, end)
 
     def pieces(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """Cut ``[start, end)`` into ranges of at most ``limit`` ink: at line ends, else between UTF-8 characters."""
+        """Cut ``[start, end)`` into ranges of at most ``limit`` ink: at line ends, else words, else UTF-8 characters."""
         while self.ink(start, end) > limit:
             furthest = min(self.reach(start, limit), end)
             cut = max(self.data.rfind(b"\n", start, furthest) + 1, start)
             if not self.ink(start, cut):
+                middle = self.reach(start, limit // 2)
+                cut = max(self.data.rfind(mark, middle, furthest) for mark in (b" ", b",", b";")) + 1
+            if not self.ink(start, max(cut, start)):
                 cut = self._character_start(start, furthest)
             yield start, cut
             start = cut

@@ -23,6 +23,8 @@ class SpanNames:
         self._entries = sorted(
             (*outline.definitions, *outline.scopes), key=lambda entry: (entry.start_byte, -entry.end_byte)
         )
+        self.ranges = frozenset((entry.start_byte, entry.end_byte) for entry in self._entries)
+        """(start, end) of every definition and scope."""
         self._starts = [entry.start_byte for entry in self._entries]
         self._parents: list[int] = []
         enclosing: list[int] = []

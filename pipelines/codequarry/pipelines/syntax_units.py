@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from codequarry.pipelines.source_text import SourceText
+from codequarry.pipelines.span_names import SpanNames
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from codequarry.pipelines.grammars import Grammar
 
 _CLOSERS = frozenset({b"}", b")", b"]", b">", b";", b",", b"end", b"#endif"})
+
+_TABLE_ITEMS = 200
+_TABLE_ITEM_CHARS = 6
 
 
 class Unit(NamedTuple):
@@ -41,7 +45,7 @@ class _Pending(NamedTuple):
     leads: bool
     closes: bool
     comment: bool
-    torn: bool = False
+    expand: bool = False
     """The body of a node that is over budget: expanded even if it fits, so that the header keeps its first lines."""
 
 
@@ -49,14 +53,14 @@ def syntax_units(
     tree: Tree,
     grammar: Grammar,
     text: SourceText,
-    named: frozenset[tuple[int, int]],
+    names: SpanNames,
     *,
     max_chars: int,
     merge_chars: int,
 ) -> list[Unit]:
     """The units of a file in order; together they hold all of its ink.
 
-    ``named`` holds the (start, end) of definitions and scopes: the ones that must be expanded start a new run of units.
+    ``names`` tells which nodes are definitions or scopes: one that must be expanded starts a new run of units.
     """
     units: list[Unit] = []
     pending: list[_Pending | None] = []
@@ -68,16 +72,21 @@ def syntax_units(
         if item is None:
             fresh = True
         else:
-            node, start, end, leads, closes, comment, torn = item
-            if ink[end] - ink[start] <= whole_limit and not (torn and node and node.child_count):
+            node, start, end, leads, closes, comment, expand = item
+            if ink[end] - ink[start] <= whole_limit and not (expand and node and node.child_count):
                 units.append(Unit(start, end, leads, closes, comment, fresh))
-                fresh = False
-            elif node is None or not node.child_count:
+                # The semicolon after a class is not yet what follows it.
+                fresh = fresh and closes
+            elif (
+                node is None
+                or not node.child_count
+                or (_is_table(node, ink[end] - ink[start]) and not names.defines(start, end))
+            ):
                 for piece_start, piece_end in text.pieces(start, end, merge_chars):
                     units.append(Unit(piece_start, piece_end, leads and piece_end == end, False, comment, fresh))
                     fresh = False
             else:
-                if whole_limit and (start, end) in named:
+                if whole_limit and (start, end) in names.ranges:
                     fresh = True
                     pending.append(None)
                 pending.extend(reversed(_children(node, start, end, grammar, text)))
@@ -85,6 +94,11 @@ def syntax_units(
         if not pending:
             return units
         item = pending.pop()
+
+
+def _is_table(node: Node, size: int) -> bool:
+    """Whether a node is a long list of tiny items, such as numbers: cut by lines, as no item means anything alone."""
+    return node.child_count > _TABLE_ITEMS and size < _TABLE_ITEM_CHARS * node.child_count
 
 
 def _children(node: Node, start: int, end: int, grammar: Grammar, text: SourceText) -> list[_Pending]:
@@ -103,9 +117,8 @@ def _children(node: Node, start: int, end: int, grammar: Grammar, text: SourceTe
         comment = child.kind_id in grammar.leading_kinds
         closes = not child.is_named and text.data[child_start:child_end] in _CLOSERS
         leads = comment or child_start < body_start or not (closes or child.is_named)
-        found.append(
-            _Pending(child, child_start, child_end, leads, closes, comment, torn and child_start == body_start)
-        )
+        expand = (torn and child_start == body_start) or child.kind_id in grammar.list_kinds
+        found.append(_Pending(child, child_start, child_end, leads, closes, comment, expand))
         covered = child_end
     if ink[end] > ink[covered]:
         found.append(_Pending(None, covered, end, False, False, False))

@@ -26,17 +26,18 @@ def list_files(folder: Path) -> list[str]:
     found: list[str] = []
     pending = [folder]
     while pending:
-        for entry in os.scandir(pending.pop()):
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                pending.append(Path(entry.path))
-            elif stat.S_ISREG(mode):
-                found.append(Path(entry.path).relative_to(folder).as_posix())
-            else:
-                raise IntegrityError(
-                    f"{entry.name} in version {folder.name} is not a regular file",
-                    suggestion="do not serve this version; publish again",
-                )
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISDIR(mode):
+                    pending.append(Path(entry.path))
+                elif stat.S_ISREG(mode):
+                    found.append(Path(entry.path).relative_to(folder).as_posix())
+                else:
+                    raise IntegrityError(
+                        f"{entry.name} in version {folder.name} is not a regular file",
+                        suggestion="do not serve this version; publish again",
+                    )
     return sorted(found)
 
 

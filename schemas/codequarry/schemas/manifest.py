@@ -33,9 +33,9 @@ class FileEntry(_Record):
     path: str = Field(description="Path below the version folder, '/' separated.")
     size_bytes: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    content_sha256: str | None = Field(None, description="Reproducible digest where the bytes are not.")
-    rows: int | None = Field(None, description="Rows, for tables.")
-    schema_sha256: str | None = Field(None, description="Hash of column names and types, for tables.")
+    content_sha256: str | None = Field(default=None, description="Reproducible digest where the bytes are not.")
+    rows: int | None = Field(default=None, description="Rows, for tables.")
+    schema_sha256: str | None = Field(default=None, description="Hash of column names and types, for tables.")
 
 
 class SourceEntry(_Record):

@@ -14,7 +14,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -32,9 +32,9 @@ class PathsSettings(_Section):
     """Where the pipeline keeps what can be rebuilt. Relative paths start at the settings file's folder."""
 
     store: Path = Field(
-        Path(".codequarry/store"), description="Content-addressed store: vectors and exported encoders."
+        default=Path(".codequarry/store"), description="Content-addressed store: vectors and exported encoders."
     )
-    work: Path = Field(Path(".codequarry/work"), description="Stage outputs of each repository between runs.")
+    work: Path = Field(default=Path(".codequarry/work"), description="Stage outputs of each repository between runs.")
 
 
 class RepositorySettings(_Section):
@@ -42,7 +42,7 @@ class RepositorySettings(_Section):
 
     path: Path = Field(description="A git work tree or a plain directory.")
     name: str = Field(
-        "",
+        default="",
         description="Name used in ids, URLs and filters; the folder's name when empty.",
         pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
     )
@@ -51,69 +51,77 @@ class RepositorySettings(_Section):
 class SourcesSettings(_Section):
     """What is indexed, and which of its files."""
 
-    repositories: tuple[RepositorySettings, ...] = Field((), description="The repositories the bundle holds.")
-    max_file_bytes: int = Field(1_000_000, ge=1, description="Larger files are skipped with reason `too_large`.")
-    exclude: tuple[str, ...] = Field((), description="Extra gitignore-style patterns to leave out.")
+    repositories: tuple[RepositorySettings, ...] = Field(default=(), description="The repositories the bundle holds.")
+    max_file_bytes: int = Field(
+        default=1_000_000, ge=1, description="Larger files are skipped with reason `too_large`."
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="Extra gitignore-style patterns to leave out.")
 
 
 class ChunkingSettings(_Section):
     """Size budgets of the structure-aware chunker, in non-whitespace bytes."""
 
-    max_chars: int = Field(1600, ge=100, le=20_000, description="A definition up to this size stays whole.")
-    merge_chars: int = Field(600, ge=1, le=20_000, description="Neighbours merge while their sum is at most this.")
+    max_chars: int = Field(default=1600, ge=100, le=20_000, description="A definition up to this size stays whole.")
+    merge_chars: int = Field(
+        default=600, ge=1, le=20_000, description="Neighbours merge while their sum is at most this."
+    )
 
 
 class EmbeddingSettings(_Section):
     """The dense encoder."""
 
-    model: Literal["minilm"] = Field("minilm", description="all-MiniLM-L6-v2, int8 on ONNX Runtime; needs no network.")
-    max_tokens: int = Field(128, ge=16, le=256, description="Tokens of a chunk the encoder reads.")
-    threads: int = Field(0, ge=0, description="Encoder threads while building; 0 = one per core.")
+    model: Literal["minilm"] = Field(
+        default="minilm", description="all-MiniLM-L6-v2, int8 on ONNX Runtime; needs no network."
+    )
+    max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk the encoder reads.")
+    threads: int = Field(default=0, ge=0, description="Encoder threads while building; 0 = one per core.")
 
 
 class IndexesSettings(_Section):
     """Search indexes."""
 
-    faiss_factory: str = Field("Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
+    faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
 class ChecksSettings(_Section):
     """What a staged version must satisfy before it is published."""
 
-    min_chunks: int = Field(1, ge=0, description="Fewer chunks than this stop the publish.")
+    min_chunks: int = Field(default=1, ge=0, description="Fewer chunks than this stop the publish.")
     min_indexed_share: float = Field(
-        0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
+        default=0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
     )
 
 
 class ScheduleSettings(_Section):
     """The Dagster reindex schedule."""
 
-    cron: str = Field("0 3 * * *", description="When the reindex job runs (cron syntax).")
-    timezone: str = Field("UTC", description="IANA time zone of the cron expression.")
-    enabled: bool = Field(False, description="Start the schedule when the code location loads.")
+    cron: str = Field(default="0 3 * * *", description="When the reindex job runs (cron syntax).")
+    timezone: str = Field(default="UTC", description="IANA time zone of the cron expression.")
+    enabled: bool = Field(default=False, description="Start the schedule when the code location loads.")
 
 
 class BundleSettings(_Section):
     """Where versions are published."""
 
-    root: Path = Field(Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/.")
+    root: Path = Field(default=Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/.")
 
 
 class ServingSettings(_Section):
     """The read-only service."""
 
-    host: str = Field("127.0.0.1", description="Address the HTTP service binds.")
-    port: int = Field(8321, ge=0, le=65_535, description="Port of the HTTP service; 0 = any free one.")
-    allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted besides the bound address.")
-    allowed_origins: tuple[str, ...] = Field((), description="Browser origins accepted besides the service's own.")
-    max_concurrency: int = Field(8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
-    search_timeout_s: float = Field(20.0, gt=0, description="Deadline of one search.")
-    fetch_timeout_s: float = Field(30.0, gt=0, description="Deadline of one fetch.")
-    candidates: int = Field(100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
-    rrf_k: float = Field(60.0, gt=0, description="k of weighted reciprocal rank fusion.")
-    weight_faiss: float = Field(1.0, ge=0, description="Fusion weight of the dense channel.")
-    weight_bm25: float = Field(0.8, ge=0, description="Fusion weight of the lexical channel.")
+    host: str = Field(default="127.0.0.1", description="Address the HTTP service binds.")
+    port: int = Field(default=8321, ge=0, le=65_535, description="Port of the HTTP service; 0 = any free one.")
+    allowed_hosts: tuple[str, ...] = Field(default=(), description="Host headers accepted besides the bound address.")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(), description="Browser origins accepted besides the service's own."
+    )
+    max_concurrency: int = Field(default=8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
+    search_timeout_s: float = Field(default=20.0, gt=0, description="Deadline of one search.")
+    fetch_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of one fetch.")
+    candidates: int = Field(default=100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
+    rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
+    weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")
+    weight_bm25: float = Field(default=0.8, ge=0, description="Fusion weight of the lexical channel.")
 
 
 class Settings(_Section):
@@ -194,7 +202,7 @@ def _refuse_unknown(data: Mapping[str, Any], where: str) -> None:
                 f"{where}: [{section}] is {type(values).__name__}, expected a table",
                 suggestion=f"write [{section}] on its own line, then key = value lines",
             )
-        for key in values:
+        for key in cast("Mapping[str, Any]", values):
             if key not in model.model_fields:
                 raise _unknown(where, f"{section}.{key}", [f"{section}.{name}" for name in model.model_fields])
 

@@ -6,11 +6,14 @@ No column is nullable, "" stands for "none": DuckDB 2.0 answers a pushed-down ``
 whose other values are all equal (``docs/DESIGN.md``, traps).
 """
 
+# pyright: basic
+# Arrow ships no type stubs.
+
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,23 +89,18 @@ def schema_hash(schema: pa.Schema) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenTable:
-    """A table on disk."""
-
-    path: Path
-    rows: int
-    schema_sha256: str
-
-
-def write_table(path: Path, table: pa.Table, schema: pa.Schema) -> WrittenTable:
+def write_table(path: Path, table: pa.Table, schema: pa.Schema) -> None:
     """Write Parquet with fixed writer options, so that the same rows give the same bytes.
 
     Raises pyarrow.ArrowInvalid: the table does not fit the schema.
     """
     conformed = table.select(schema.names).cast(schema)
+    dictionary: Any = [name for name in _REPETITIVE if name in schema.names]
     pq.write_table(
-        conformed, path, compression="zstd", compression_level=3, row_group_size=65_536, store_schema=True,
-        use_dictionary=[name for name in _REPETITIVE if name in schema.names],
-    )  # fmt: skip
-    return WrittenTable(path, conformed.num_rows, schema_hash(schema))
+        conformed,
+        path,
+        compression="zstd",
+        compression_level=3,
+        row_group_size=65_536,
+        use_dictionary=dictionary,
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import ErrorCode
@@ -27,7 +29,7 @@ MAX_GLOBS, MAX_GLOB_CHARS = 32, 256
 Globs = Annotated[list[str], Field(max_length=MAX_GLOBS)]
 
 
-def _without_default(schema: dict[str, object]) -> None:
+def _without_default(schema: JsonDict) -> None:
     """Advertise an optional object as absent, not as null."""
     schema.pop("default", None)
 
@@ -39,17 +41,19 @@ class _Model(BaseModel):
 class SearchFilters(_Model):
     """Narrow a search. Every given list must match; inside one list any entry may."""
 
-    lang: list[str] = Field([], max_length=64, description="Languages, e.g. ['python', 'go'].")
+    lang: list[str] = Field(default=[], max_length=64, description="Languages, e.g. ['python', 'go'].")
     include: Globs = Field(
-        [],
+        default=[],
         description="Keep only paths matching one of these globs, e.g. ['src/**'] or ['myrepo/src/**']. "
         "A glob without a slash matches file and folder names at any depth, e.g. ['*.py'].",
     )
-    exclude: Globs = Field([], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
+    exclude: Globs = Field(default=[], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
     symbols: list[str] = Field(
-        [], max_length=64, description="Keep chunks that define, are or lie in one of these names, plain or qualified."
+        default=[],
+        max_length=64,
+        description="Keep chunks that define, are or lie in one of these names, plain or qualified.",
     )
-    repos: list[str] = Field([], max_length=256, description="Repository names.")
+    repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
 
 
 class SearchRequest(_Model):
@@ -59,13 +63,13 @@ class SearchRequest(_Model):
         description=f"What to find: a question, an identifier, an error message. At most {MAX_QUERY_CHARS} characters."
     )
     top_k: int = Field(
-        TOP_K_DEFAULT, description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; out of range is clamped."
+        default=TOP_K_DEFAULT, description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; out of range is clamped."
     )
-    rerank: bool = Field(True, description="Score approximate dense candidates again exactly. Leave it on.")
+    rerank: bool = Field(default=True, description="Score approximate dense candidates again exactly. Leave it on.")
     channel: Channel = Field(
-        "hybrid", description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words."
+        default="hybrid", description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words."
     )
-    filters: SearchFilters = Field(SearchFilters(), description="Where to look; everywhere when left out.")
+    filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
 
 
 class ChannelScore(_Model):
@@ -79,7 +83,7 @@ class ChannelScore(_Model):
 class Fusion(_Model):
     """How the score was made: sum over channels of weight / (k + rank), divided by the normalizer."""
 
-    method: Literal["weighted_rrf"] = Field("weighted_rrf", description="Weighted reciprocal rank fusion.")
+    method: Literal["weighted_rrf"] = Field(default="weighted_rrf", description="Weighted reciprocal rank fusion.")
     k: float = Field(description="Rank constant of the fusion.")
     normalizer: float = Field(description="The sum a chunk ranked first by every channel asked would get.")
 
@@ -161,15 +165,19 @@ class ErrorAnswer(_Model):
 class FetchRequest(_Model):
     """A fetch as the engine takes it: ``id`` or ``objectIds``, never both."""
 
-    id: str = Field("", description="One id from search: the answer holds its code in `text`.")
+    id: str = Field(default="", description="One id from search: the answer holds its code in `text`.")
     objectIds: list[str] = Field(
-        [], max_length=MAX_OBJECT_IDS, description="Several ids from search: the answer holds them in `objects`."
+        default=[],
+        max_length=MAX_OBJECT_IDS,
+        description="Several ids from search: the answer holds them in `objects`.",
     )
     max_tokens: int = Field(
-        MAX_TOKENS_DEFAULT,
+        default=MAX_TOKENS_DEFAULT,
         description=f"Budget of the whole answer, {MAX_TOKENS_MIN} to {MAX_TOKENS_MAX}; out of range is clamped.",
     )
-    resolve: Resolve = Field("full", description="'full' code, 'summary' (first lines), or 'metadata_only' (no code).")
+    resolve: Resolve = Field(
+        default="full", description="'full' code, 'summary' (first lines), or 'metadata_only' (no code)."
+    )
 
 
 class ObjectMetadata(Location):
@@ -186,25 +194,27 @@ class FetchObject(_Model):
     """One fetched chunk, or the reason why there is none."""
 
     id: str = Field(description="The id asked for.")
-    title: str = Field("", description="path: lines a-b (1-based).")
-    url: str = Field("", description="repo://repository/path#La-Lb")
-    content: str = Field("", description="The code: all of it, its first lines (summary), or nothing (metadata_only).")
+    title: str = Field(default="", description="path: lines a-b (1-based).")
+    url: str = Field(default="", description="repo://repository/path#La-Lb")
+    content: str = Field(
+        default="", description="The code: all of it, its first lines (summary), or nothing (metadata_only)."
+    )
     metadata: ObjectMetadata | SkipJsonSchema[None] = Field(
-        None, description="Absent when `error` is given.", json_schema_extra=_without_default
+        default=None, description="Absent when `error` is given.", json_schema_extra=_without_default
     )
     error: ErrorBody | SkipJsonSchema[None] = Field(
-        None, description="Why this id gave nothing; absent on success.", json_schema_extra=_without_default
+        default=None, description="Why this id gave nothing; absent on success.", json_schema_extra=_without_default
     )
 
 
 class FetchAnswer(_Model):
     """``{id}`` gives id, title, text, url and metadata; ``{objectIds}`` gives objects in the order asked."""
 
-    id: str = Field("", description="The id asked for by `id`.")
-    title: str = Field("", description="path: lines a-b (1-based).")
-    text: str = Field("", description="The code of the one chunk asked for by `id`.")
-    url: str = Field("", description="repo://repository/path#La-Lb")
-    metadata: dict[str, str] = Field({}, description="Location of the one chunk, every value as text.")
+    id: str = Field(default="", description="The id asked for by `id`.")
+    title: str = Field(default="", description="path: lines a-b (1-based).")
+    text: str = Field(default="", description="The code of the one chunk asked for by `id`.")
+    url: str = Field(default="", description="repo://repository/path#La-Lb")
+    metadata: dict[str, str] = Field(default={}, description="Location of the one chunk, every value as text.")
     objects: list[FetchObject] = Field(description="One entry for each id of `objectIds`, in the order asked.")
     limits: list[str] = Field(description="What was clamped or cut; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version the answer speaks for.")

@@ -48,7 +48,8 @@ def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
 def _whole_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """JSON knows one kind of number, and JSON Schema calls 12.0 an integer; so do we."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in arguments.items()
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in arguments.items()
     }
 
 

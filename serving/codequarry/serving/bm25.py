@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -37,25 +39,27 @@ class Bm25Channel:
     def open(cls, folder: Path) -> Self:
         """Map a version's ``bm25/``.
 
-        tantivy wants a writable folder for its lock file, and a bundle must stay as it was published: it is opened through a
-        temporary folder of symbolic links. The maps outlive that folder, so it goes right after.
+        tantivy wants a writable folder for its lock file, and a bundle must stay as it was published: it is opened
+        through a temporary folder of symbolic links. The maps outlive that folder, so it goes right after.
 
         Raises UnavailableError: not an index, or not one with our fields.
         """
         import tantivy
 
-        with tempfile.TemporaryDirectory(prefix="codequarry-") as links:
+        links = Path(tempfile.mkdtemp(prefix="codequarry-"))
+        try:
             for file in folder.resolve().iterdir():
-                (Path(links) / file.name).symlink_to(file)
-            try:
-                index = tantivy.Index.open(links)
-                # Nothing watches the folder for commits: a published index never changes.
-                index.config_reader("manual")
-                searcher = index.searcher()
-                for field in FIELD_BOOSTS:
-                    tantivy.Query.term_query(index.schema, field, "probe")
-            except (ValueError, OSError) as error:
-                raise UnavailableError("the index is damaged or of another format") from error
+                (links / file.name).symlink_to(file)
+            index = tantivy.Index.open(str(links))
+            # Nothing watches the folder for commits: a published index never changes.
+            index.config_reader("manual")
+            searcher = index.searcher()
+            for field in FIELD_BOOSTS:
+                tantivy.Query.term_query(index.schema, field, "probe")
+        except (ValueError, OSError) as error:
+            raise UnavailableError("the index is damaged or of another format") from error
+        finally:
+            _remove(links)
         return cls(searcher, index.schema)
 
     @property
@@ -119,6 +123,15 @@ class Bm25Channel:
     def close(self) -> None:
         """The maps go with the last reference."""
         del self._searcher
+
+
+def _remove(links: Path) -> None:
+    """Remove the folder of links; tantivy's first reader, on its way out, may put a lock file there once more."""
+    for _ in range(100):
+        shutil.rmtree(links, ignore_errors=True)
+        if not links.exists():
+            return
+        time.sleep(0.005)
 
 
 def _members(ids: np.ndarray, allowed: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ class Bundle:
 
         channels: what to map; a reader that only fetches needs none.
 
-        Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and is not served.
+        Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
         bundle_root = BundleRoot(root)
         current = bundle_root.read_current()

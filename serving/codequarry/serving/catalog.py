@@ -27,15 +27,15 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = "SELECT repo, path, coalesce(lang, '') FROM files_mat ORDER BY repo, path"
+_FILES = "SELECT repo, path, lang FROM files_mat ORDER BY repo, path"
 _DIRECTORY = """
 SELECT chunk_id, file
 FROM chunks_mat
 JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
 ORDER BY chunk_id
 """
-# A name matches when it is the whole qualified name or the end of one at a dot. Names are laid out as ".a.b\n.c\n", so that
-# one substring search answers both; names hold no line breaks.
+# A name matches when it is the whole qualified name or the end of one at a dot. Names are laid out as ".a.b\n.c\n",
+# so that one substring search answers both; names hold no line breaks.
 _SYMBOLS = """
 SELECT chunk_id
 FROM chunks_mat

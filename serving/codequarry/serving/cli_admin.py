@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a local client.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to bind.", show_default="[serving] host")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind; 0 = any free one.", show_default="[serving] port")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to bind; 0 = any free one.", show_default="[serving] port")
+    ] = None,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
@@ -62,7 +64,7 @@ def _bound(serving: ServingSettings, host: str | None, port: int | None) -> Serv
     given = {"host": host, "port": port}
     changed = {name: value for name, value in given.items() if value is not None}
     if port is not None and not 0 <= port <= 65_535:
-        raise InvalidArgumentError(f"--port {port}: expected 0 to 65535", suggestion="leave it out for the settings' port")
+        raise InvalidArgumentError(f"--port {port}: expected 0 to 65535", suggestion="leave it out, or give 0")
     return serving.model_copy(update=changed)
 
 

@@ -59,9 +59,14 @@ def _version_cells(row: dict[str, Any]) -> tuple[str, ...]:
     mark = "current" if row["current"] else ""
     if "problem" in row:
         return (mark, row["version"], row["problem"], "", "", "", "", "")
-    commits = ", ".join(f"{name} {commit[:12]}{'+dirty' * commit.endswith('+dirty')}" if commit else name for name, commit in row["commits"].items())
-    size = f"{row['size_bytes'] / 1e6:.1f} MB"
-    return (mark, row["version"], row["created"], _age(row["age_s"]), f"{row['files']:,}", f"{row['chunks']:,}", size, commits)
+    counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB")
+    commits = ", ".join(f"{name} {_short(commit)}".rstrip() for name, commit in row["commits"].items())
+    return (mark, row["version"], row["created"], _age(row["age_s"]), *counts, commits)
+
+
+def _short(revision: str) -> str:
+    commit, plus, dirty = revision.partition("+")
+    return commit[:12] + plus + dirty
 
 
 def _age(seconds: int) -> str:

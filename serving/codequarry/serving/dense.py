@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import faiss
 
 _SCAN = 4096
-"""Up to this many allowed chunks, scoring all of them exactly is faster and better than a filtered graph or list walk."""
+"""Up to this many allowed chunks, scoring all of them exactly beats a filtered walk of a graph or of lists."""
 
 
 class QueryEncoder(Protocol):
@@ -122,23 +122,33 @@ class FaissChannel:
         else:
             mask = np.zeros(self._index.ntotal, np.bool_)
             mask[rows] = True
-            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-            scores, found = self._index.search(vector[None, :], count, params=_parameters(self._index, selector))
+            scores, found = self._index.search(vector[None, :], count, params=_parameters(self._index, _selector(mask)))
         valid = found[0] >= 0
         return found[0][valid], scores[0][valid]
+
+
+def _selector(mask: np.ndarray) -> faiss.IDSelector:
+    import faiss
+
+    bitmap = np.packbits(mask, bitorder="little")
+    # The stubs know the C++ signature; FAISS's Python layer takes an array and keeps it alive.
+    return faiss.IDSelectorBitmap(bitmap)  # pyright: ignore[reportCallIssue]
 
 
 def _parameters(index: faiss.Index, selector: faiss.IDSelector) -> faiss.SearchParameters:
     """Search parameters of the index's own kind, at its own operating point, with a selector over its rows."""
     import faiss
 
+    # The stubs know neither the keyword arguments nor every class of FAISS's Python layer.
+    kinds: Any = faiss
     if isinstance(index, faiss.IndexPreTransform):
-        return faiss.SearchParametersPreTransform(index_params=_parameters(faiss.downcast_index(index.index), selector))
+        inner = _parameters(faiss.downcast_index(index.index), selector)
+        return kinds.SearchParametersPreTransform(index_params=inner)
     if isinstance(index, faiss.IndexIVF):
-        return faiss.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+        return kinds.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
     if isinstance(index, faiss.IndexHNSW):
-        return faiss.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
-    return faiss.SearchParameters(sel=selector)
+        return kinds.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
+    return kinds.SearchParameters(sel=selector)
 
 
 def _stored_vectors(paths: BundlePaths, rows: int, dim: int) -> np.ndarray | None:

@@ -23,8 +23,8 @@ from codequarry.serving.deadline import Deadline
 def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAnswer:
     """Answer a fetch.
 
-    Raises InvalidArgumentError: not exactly one of ``id`` and ``objectIds``. NotFoundError: ``id`` is not in the bundle.
-    DeadlineError: no time left to read.
+    Raises InvalidArgumentError: not exactly one of ``id`` and ``objectIds``. NotFoundError: ``id`` is not in the
+    bundle. DeadlineError: no time left to read.
     """
     if bool(request.id) == bool(request.objectIds):
         raise InvalidArgumentError(
@@ -121,7 +121,11 @@ def _single(found: FetchObject, limits: list[str], bundle: Bundle) -> FetchAnswe
     if found.error is not None or found.metadata is None:
         raise _not_found(found.id)
     metadata = {
-        name: ", ".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+        name: ", ".join(value)
+        if isinstance(value, list)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
         for name, value in found.metadata.model_dump().items()
     }
     return FetchAnswer(

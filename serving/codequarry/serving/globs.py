@@ -75,9 +75,9 @@ def _spread(segment: str) -> list[str]:
 def _regex(segments: list[str]) -> str:
     """Regular expression of whole segments.
 
-    Between two ``**`` the leftmost match is always good enough, so what follows a ``**`` up to the next one goes into an
-    atomic group: the engine never comes back to try another place, and the time stays polynomial of low degree whatever the
-    glob. The same holds for the ``*`` inside one segment.
+    Between two ``**`` the leftmost match is always good enough, so what follows a ``**`` up to the next one goes into
+    an atomic group: the engine never comes back to try another place, and no glob can make it try all combinations.
+    The same holds for the ``*`` inside one segment.
     """
     blocks: list[list[str]] = [[]]
     for segment in segments:

@@ -1,4 +1,4 @@
-"""Streamable HTTP: one endpoint for both protocol eras, guarded against DNS rebinding, foreign origins and huge bodies."""
+"""Streamable HTTP: one endpoint for both protocol eras, guarded against DNS rebinding and oversized bodies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The MCP server: two tools over the engine, in both protocol eras, with typed errors.
 
-Arguments are validated here and not by FastMCP, because a tool's errors are part of its contract: one shape, no library's
-wording, no echo of what was sent. Hence `EngineTool`, a tool that owns its schemas and its whole call.
+Arguments are validated here and not by FastMCP, because a tool's errors are part of its contract: one shape, no
+library's wording, no echo of what was sent. Hence `EngineTool`, a tool that owns its schemas and its whole call.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
     for tool in tools:
         tool.serve(answering[tool.name], engine.gate)
         server.add_tool(tool)
-    # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it does
-    # so by running a whole tools/list.
+    # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
+    # runs a whole tools/list for that.
     schemas = {tool.name: tool.parameters for tool in tools}
     server._mcp_server.get_tool_input_schema = schemas.get
     return server
@@ -69,7 +69,8 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
 def listed_tools() -> list[dict[str, Any]]:
     """The tools as ``tools/list`` gives them; needs no bundle, since nothing in it depends on one."""
     return [
-        _described(tool).to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in (SEARCH, FETCH)
+        _described(tool).to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
+        for tool in (SEARCH, FETCH)
     ]
 
 
@@ -90,9 +91,7 @@ class EngineTool(Tool):
             request = parse(self.request, arguments)
             async with self._gate.place_async():
                 # The gate is the one limit on threads, so anyio's own shared limiter is bypassed.
-                answer = await anyio.to_thread.run_sync(
-                    self._answering, request, limiter=anyio.CapacityLimiter(1)
-                )
+                answer = await anyio.to_thread.run_sync(self._answering, request, limiter=anyio.CapacityLimiter(1))
         except CodequarryError as error:
             return failure(error)
         except Exception:

@@ -1,4 +1,4 @@
-"""How a chunk is shown: title, link, first lines, location. Everything from the index is data and treated as hostile."""
+"""How a chunk is shown: title, link, first lines, location. Whatever comes from the index is hostile data."""
 
 from __future__ import annotations
 

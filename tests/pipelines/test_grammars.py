@@ -1,0 +1,193 @@
+"""Every packaged grammar finds its definitions under the names people use for them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from codequarry.pipelines.definitions import Outline, clean_name, outline, parse
+from codequarry.pipelines.grammars import GRAMMARS, grammar
+from codequarry.schemas.errors import MissingExtraError, NotFoundError
+from codequarry.schemas.languages import LANGUAGES
+
+
+def outline_of(name: str, source: str) -> Outline:
+    data = source.encode()
+    loaded = grammar(name)
+    tree = parse(loaded, data)
+    assert tree is not None
+    assert not tree.root_node.has_error, str(tree.root_node)
+    return outline(loaded, tree, data)
+
+
+CASES = [
+    ("python", "class A:\n  @p\n  def b(self):\n    def c(): pass\n", "class A, method A.b, function A.b.c"),
+    ("python", "FOO = 1\nbar = 2\ntype X = int\nasync def d(): pass\n", "constant FOO, type X, function d"),
+    ("javascript", "export const f = () => 1; function* g() {}", "function f, function g"),
+    ("javascript", "exports.x = function () {}; A.prototype.z = () => 1;", "function x, function A.z"),
+    (
+        "javascript",
+        "class A { static #p = () => 1; [Symbol.iterator]() {} }",
+        "class A, method A.#p, method A.Symbol.iterator",
+    ),
+    (
+        "javascript",
+        "const api = { get() {}, v1: { put: () => 1 } }; const o = { a: 1 };",
+        "method api.get, method api.v1.put",
+    ),
+    (
+        "typescript",
+        "namespace N { abstract class C { x = () => 1; abstract q(): void } }",
+        "namespace N, class N.C, method N.C.x, method N.C.q",
+    ),
+    (
+        "typescript",
+        "interface I { f(): void }\nenum E { A }\ntype T = string;",
+        "interface I, method I.f, enum E, type T",
+    ),
+    ("tsx", "const App = () => <p>{x}</p>;", "function App"),
+    (
+        "go",
+        "package p\nfunc (r *Repo) Open() {}\nfunc (s Stack[T]) Push() {}\nfunc m() {}",
+        "method Repo.Open, method Stack.Push, function m",
+    ),
+    (
+        "go",
+        "package p\ntype (\n R struct{}\n I interface{ F() }\n)\nconst X, Y = 1, 2",
+        "struct R, interface I, method I.F, constant X",
+    ),
+    ("rust", "impl<T> fmt::Display for Repo<T> { fn open(&self) {} }", "method Repo.open"),
+    (
+        "rust",
+        "mod a { pub trait T { fn g(); } enum E {} }\nmacro_rules! m { () => {} }",
+        "module a, trait a.T, method a.T.g, enum a.E, macro m",
+    ),
+    (
+        "java",
+        "package x; class A { A() {} interface I { void q(); } static final int N = 1; }",
+        "class A, method A.A, interface A.I, method A.I.q, constant A.N",
+    ),
+    ("java", "record P(int x) { void m() {} } enum E { B }", "class P, method P.m, enum E"),
+    (
+        "c",
+        "#define A_H\n#define N 1\n#define F(x) x\ntypedef struct { int a; } t;\nchar **f() { return 0; }\nint g();",
+        "constant N, macro F, struct t, function f",
+    ),
+    (
+        "c",
+        "typedef struct bar { int a; } bar_t;\ntypedef int (*cb)(int);\nenum e { A };",
+        "type bar_t, struct bar, type cb, enum e",
+    ),
+    (
+        "cpp",
+        "namespace a::b { template <class T> class X<T*> { ~X() {} T& f() { return x; } }; }",
+        "namespace a.b, class a.b.X, method a.b.X.~X, method a.b.X.f",
+    ),
+    (
+        "cpp",
+        "template <class T> T& a::X<T>::get(int i) { return x; }\nbool A::operator<(int x) { return 1; }",
+        "method a.X.get, method A.operator<",
+    ),
+    (
+        "csharp",
+        "namespace A.B;\nclass C { void M() { void L() {} } }",
+        "class A.B.C, method A.B.C.M, function A.B.C.M.L",
+    ),
+    (
+        "csharp",
+        "namespace A { record R(int X); interface I { void Q(); } }",
+        "namespace A, class A.R, interface A.I, method A.I.Q",
+    ),
+    (
+        "ruby",
+        "module A\n class B\n  def c; end\n  def self.d=(v); end\n  def <=>(o); end\n end\nend",
+        "module A, class A.B, method A.B.c, method A.B.d=, method A.B.<=>",
+    ),
+    (
+        "ruby",
+        "class A::B\n class << self\n  def x; end\n end\n FOO = 1\nend",
+        "class A.B, method A.B.x, constant A.B.FOO",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "source", "expected"), CASES)
+def test_definitions_have_the_names_people_use(name: str, source: str, expected: str) -> None:
+    found = outline_of(name, source).definitions
+    assert ", ".join(f"{definition.kind} {definition.qualified_name}" for definition in found) == expected
+
+
+def test_a_definition_spans_its_node() -> None:
+    (definition,) = outline_of("python", "# x\ndef f():\n    pass\n# y\n").definitions
+    assert (definition.start_byte, definition.end_byte) == (4, 21)
+
+
+def test_containers_without_definitions_are_not_scopes() -> None:
+    assert [scope.qualified_name for scope in outline_of("javascript", "x = 1; const o = { a: { b: 1 } }").scopes] == []
+    assert [(scope.qualified_name, scope.kind) for scope in outline_of("rust", "impl A { fn f() {} }").scopes] == [
+        ("A", "impl")
+    ]
+
+
+def test_a_file_scoped_namespace_reaches_to_the_end() -> None:
+    source = "namespace A;\nclass B {}\nclass C {}\n"
+    (scope,) = outline_of("csharp", source).scopes
+    assert (scope.kind, scope.end_byte) == ("namespace", len(source))
+
+
+@pytest.mark.parametrize(
+    ("written", "cleaned"),
+    [
+        (b"Stack<Map<K, V>>::push", "Stack::push"),
+        (b"A<B>::operator<=>", "A::operator<=>"),
+        (b"operator\n  bool", "operator bool"),
+        (b"my_operator_x", "my_operator_x"),
+        (b"module.exports.open", "open"),
+        (b"this.open", "open"),
+        (b"make().handler", "handler"),
+        (b"'content-type'", "content-type"),
+        (b"[]=", "[]="),
+        (b"caf\xc3\xa9", "café"),
+        (b"\xff", "\ufffd"),
+        (b"x" * 5000, "x" * 200),
+    ],
+)
+def test_names_are_cleaned(written: bytes, cleaned: str) -> None:
+    assert clean_name(written) == cleaned
+
+
+def test_every_grammar_of_the_language_table_is_packaged() -> None:
+    assert {language.grammar for language in LANGUAGES if language.grammar} == set(GRAMMARS)
+
+
+def test_an_unknown_grammar_names_the_known_ones() -> None:
+    with pytest.raises(NotFoundError, match="cobol") as caught:
+        grammar("cobol")
+    assert "python" in caught.value.suggestion
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tree_sitter_ruby", None)
+    grammar.cache_clear()
+    try:
+        with pytest.raises(MissingExtraError) as caught:
+            grammar("ruby")
+        assert "codequarry[build]" in caught.value.suggestion
+    finally:
+        grammar.cache_clear()
+
+
+def test_importing_the_chunker_loads_no_grammar() -> None:
+    """The code location is imported by every Dagster step, which must not pay for eleven grammars."""
+    code = (
+        "import sys; import codequarry.pipelines.chunking; "
+        "sys.exit(any(name.startswith('tree_sitter') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("source", ["->" * 20_000, "case a:" * 20_000])
+def test_a_parse_that_takes_too_many_steps_is_given_up(source: str) -> None:
+    assert parse(grammar("javascript"), source.encode()) is None

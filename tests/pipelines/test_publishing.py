@@ -1,0 +1,251 @@
+"""Staging, verification and the flip: sabotage is stopped by the check that names it; faults change nothing visible."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from codequarry.pipelines import publisher
+from codequarry.pipelines.build import index_repositories
+from codequarry.pipelines.chunks import chunk_repository
+from codequarry.pipelines.embeddings import embed_repository
+from codequarry.pipelines.publisher import publish_verified
+from codequarry.pipelines.snapshot import snapshot_repository
+from codequarry.pipelines.sources import named
+from codequarry.pipelines.staging import stage_bundle
+from codequarry.pipelines.verification import verify_staged
+from codequarry.pipelines.workspace import exclusive, repository_work
+from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
+from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.settings import Settings
+from codequarry.schemas.tables import CHUNKS, embeddings_schema, write_table
+from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.corpus import write_shop
+from tests.pipelines.repositories import commit
+
+
+@pytest.fixture
+def published(tmp_path: Path, make_settings: MakeSettings) -> Settings:
+    """A published version, then a change whose stages have run up to the embeddings."""
+    repo = write_shop(tmp_path)
+    settings = make_settings(repo)
+    index_repositories(settings)
+    commit(repo, {"shop/new.py": "def brand_new():\n    return 1\n"})
+    (repository,) = named(settings.sources.repositories).values()
+    snapshot_repository(repository, settings)
+    chunk_repository("shop", settings)
+    embed_repository("shop", settings)
+    return settings
+
+
+def state(settings: Settings) -> tuple[bytes, list[str]]:
+    root = BundleRoot(settings.bundle.root)
+    return root.current.read_bytes(), root.version_names()
+
+
+def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
+    work = repository_work(settings.paths.work, "shop")
+    write_table(work.chunks, edit(pq.read_table(work.chunks)), CHUNKS)
+
+
+def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
+    work = repository_work(settings.paths.work, "shop")
+    table = edit(pq.read_table(work.embeddings))
+    write_table(work.embeddings, table, embeddings_schema(384))
+
+
+def replaced(table: pa.Table, column: str, values: object) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(column), table.schema.field(column), values)
+
+
+def drop_a_chunk(settings: Settings) -> None:
+    edit_chunks(settings, lambda table: table.slice(1))
+    edit_vectors(settings, lambda table: table.slice(1))
+
+
+def drop_a_vector(settings: Settings) -> None:
+    edit_vectors(settings, lambda table: table.slice(1))
+
+
+def double_a_chunk(settings: Settings) -> None:
+    edit_chunks(settings, lambda table: pa.concat_tables([table, table.slice(0, 1)]))
+    edit_vectors(settings, lambda table: pa.concat_tables([table, table.slice(0, 1)]))
+
+
+def shift_the_ranges(settings: Settings) -> None:
+    edit_chunks(settings, lambda table: replaced(table, "start_byte", pc.add(table["start_byte"], 1)))
+
+
+def turn_lines_around(settings: Settings) -> None:
+    edit_chunks(settings, lambda table: replaced(table, "end_line", pa.array([-1] * len(table), pa.int32())))
+
+
+def scale_the_vectors(settings: Settings) -> None:
+    edit_vectors(settings, lambda table: _vectors(table, 2.0))
+
+
+def spoil_a_vector(settings: Settings) -> None:
+    edit_vectors(settings, lambda table: _vectors(table, float("nan")))
+
+
+def rename_a_file(settings: Settings) -> None:
+    edit_chunks(settings, lambda table: replaced(table, "path", pa.array(["elsewhere.py"] * len(table))))
+
+
+def _vectors(table: pa.Table, factor: float) -> pa.Table:
+    flat = pc.multiply(table["vector"].combine_chunks().flatten(), pa.scalar(factor, pa.float32()))
+    return replaced(table, "vector", pa.FixedSizeListArray.from_arrays(flat, 384))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "named_cause"),
+    [
+        (drop_a_chunk, "covered not exactly once|do not reach the end"),
+        (drop_a_vector, "do not hold the same ids"),
+        (double_a_chunk, "duplicate|Duplicate"),
+        (shift_the_ranges, "covered not exactly once"),
+        (turn_lines_around, "out of order"),
+        (scale_the_vectors, "unit norm"),
+        (spoil_a_vector, "unit norm"),
+        (rename_a_file, "chunks of files that are not indexed"),
+    ],
+)
+def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(
+    published: Settings, sabotage: Callable[[Settings], None], named_cause: str
+) -> None:
+    before = state(published)
+    sabotage(published)
+    with pytest.raises(PublishError, match=named_cause):
+        stage_bundle(["shop"], published)
+        verify_staged(published)
+    with pytest.raises(PublishError, match="nothing is verified"):
+        publish_verified(published)
+    assert state(published) == before
+
+
+def test_an_honest_change_passes_every_check(published: Settings) -> None:
+    staged = stage_bundle(["shop"], published)
+    checks = verify_staged(published).checks
+    assert len(checks) > 12
+    assert all(check.passed for check in checks)
+    result = publish_verified(published)
+    assert (result.unchanged, result.manifest) == (False, staged.manifest)
+
+
+def test_a_staged_version_that_changes_after_verification_is_refused(published: Settings) -> None:
+    staged = stage_bundle(["shop"], published)
+    verify_staged(published)
+    (staged.path / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(PublishError, match="changed since"):
+        publish_verified(published)
+
+
+@pytest.mark.parametrize("name", ["catalog.duckdb", "tables/chunks.parquet", "faiss.index", "encoder/model.onnx"])
+def test_a_flipped_bit_in_a_staged_file_is_found(published: Settings, name: str) -> None:
+    file = stage_bundle(["shop"], published).path / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(IntegrityError, match=name):
+        verify_staged(published)
+
+
+@pytest.mark.parametrize("calls", range(1, 60, 7))
+def test_a_disk_that_refuses_to_sync_changes_nothing_visible(
+    published: Settings, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    before = state(published)
+    stage_bundle(["shop"], published)
+    verify_staged(published)
+    real, seen = os.fsync, [0]
+
+    def refuse(descriptor: int) -> None:
+        seen[0] += 1
+        if seen[0] == calls:
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(publisher.os, "fsync", refuse)
+    try:
+        publish_verified(published)
+    except PublishError as error:
+        assert "Input/output error" in error.message
+        assert state(published) == before
+        assert list((published.bundle.root / "versions").glob(".staging-*")) == []
+    else:
+        assert seen[0] < calls, "an fsync error was swallowed"
+
+
+def test_two_publishers_do_not_meet(published: Settings) -> None:
+    stage_bundle(["shop"], published)
+    verify_staged(published)
+    with exclusive(published.bundle.root / ".publish.lock", "publishing"), pytest.raises(BusyError, match="publishing"):
+        publish_verified(published)
+    assert not publish_verified(published).unchanged
+
+
+@pytest.mark.parametrize("stage", [chunk_repository, embed_repository])
+def test_a_stage_out_of_order_says_which_one_to_run(
+    tmp_path: Path, make_settings: MakeSettings, stage: Callable[..., object]
+) -> None:
+    with pytest.raises(SourceError, match="is missing"):
+        stage("shop", make_settings(tmp_path))
+    with pytest.raises((SourceError, CodequarryError)):
+        stage_bundle(["shop"], make_settings(tmp_path))
+
+
+def test_abandoned_staging_folders_go_and_fresh_ones_stay(published: Settings) -> None:
+    versions = published.bundle.root / "versions"
+    old, fresh = versions / ".staging-old", versions / ".staging-fresh"
+    for folder in (old, fresh):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    stage_bundle(["shop"], published)
+    assert not old.exists()
+    assert fresh.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [2_000, 40_000, 300_000, 2_000_000], ids=lambda limit: f"{limit}B")
+def test_a_full_disk_leaves_current_and_no_litter(published: Settings, limit: int, tmp_path: Path) -> None:
+    """A file-size limit refuses writes as a full disk does, at a different stage for each size."""
+    before = state(published)
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "from codequarry.serving.cli import main; main()"
+    )
+    environment = {
+        **os.environ,
+        "CODEQUARRY__PATHS__STORE": str(published.paths.store),
+        "CODEQUARRY__PATHS__WORK": str(published.paths.work),
+    }
+    repo = published.sources.repositories[0].path
+    done = subprocess.run(
+        [sys.executable, "-c", program, "index", str(repo), "--root", str(published.bundle.root), "--force"],
+        env=environment, capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode not in (0, -25), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "free" in done.stderr
+    assert state(published) == before
+    assert list((published.bundle.root / "versions").glob(".staging-*")) == []
+
+
+def test_the_bundle_root_that_cannot_be_made_is_named(published: Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    blocked = published.model_copy(
+        update={"bundle": published.bundle.model_copy(update={"root": tmp_path / "file" / "x"})}
+    )
+    with pytest.raises(PublishError, match="nothing can be staged"):
+        stage_bundle(["shop"], blocked)
+    shutil.rmtree(published.bundle.root)

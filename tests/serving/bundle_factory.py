@@ -1,0 +1,223 @@
+"""Small valid bundles straight from chunk rows, so that serving's tests need no pipeline."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import faiss
+import numpy as np
+import pyarrow as pa
+import tantivy
+
+from codequarry.schemas import tables
+from codequarry.schemas.catalog import build_statements, set_bundle
+from codequarry.schemas.encoder import OnnxEncoder
+from codequarry.schemas.ids import chunk_id
+from codequarry.schemas.integrity import file_sha256, list_files
+from codequarry.schemas.languages import language_of
+from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.lexical import ID_FIELD, dense_text, field_tokens, tantivy_schema
+from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, SourceEntry, to_json
+
+VERSION = "20260101T000000Z-0123abcd"
+CREATED = "2026-01-01T00:00:00+00:00"
+NO_ENCODER = EncoderEntry(name="none", fingerprint="0" * 64, dim=16)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One chunk to be."""
+
+    path: str
+    text: str
+    qualified_name: str = ""
+    symbols: tuple[str, ...] = ()
+    repo: str = "quarry"
+    kind: str = "function"
+    start_line: int = 0
+    id: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        place = (self.repo, self.path, self.qualified_name, self.text.encode(), self.start_line)
+        object.__setattr__(self, "id", chunk_id(*place))
+
+    @property
+    def lang(self) -> str:
+        """As the census would say."""
+        return language_of(self.path) or "text"
+
+
+def write_bundle(
+    root: Path,
+    pieces: Iterable[Piece],
+    *,
+    encoder: Path | None = None,
+    factory: str = "Flat",
+    version: str = VERSION,
+    commits: dict[str, str] | None = None,
+) -> BundlePaths:
+    """Write a version and point CURRENT at it.
+
+    encoder: directory of an exported encoder; without one the vectors are random and there is no ``encoder/``.
+    commits: repository -> commit id; a '+' at the end marks it dirty.
+    """
+    chunks = sorted(pieces, key=lambda piece: piece.id)
+    paths = BundleRoot(root).version(version)
+    paths.tables.mkdir(parents=True)
+    paths.bm25.mkdir()
+    entry, vectors = _vectors(paths, chunks, encoder)
+    _write_tables(paths, chunks, vectors)
+    exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
+    write_bm25(paths.bm25, chunks)
+    with duckdb.connect(str(paths.catalog)) as connection:
+        connection.execute(set_bundle(str(paths.path)))
+        for statement in build_statements(entry.dim):
+            connection.execute(statement)
+    seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
+    return paths
+
+
+def seal(
+    root: Path,
+    paths: BundlePaths,
+    chunks: Sequence[Piece],
+    encoder: EncoderEntry,
+    index: FaissEntry,
+    commits: dict[str, str],
+) -> None:
+    """Write the manifest of whatever lies in the version's folder, and CURRENT."""
+    names = [name for name in list_files(paths.path) if name != "manifest.json"]
+    files = tuple(
+        FileEntry(path=name, size_bytes=(paths.path / name).stat().st_size, sha256=file_sha256(paths.path / name))
+        for name in names
+    )
+    sources = tuple(
+        SourceEntry(
+            name=repo,
+            commit=commits.get(repo, "").removesuffix("+"),
+            dirty=commits.get(repo, "+").endswith("+"),
+            tree_sha256="0" * 64,
+            files=len({piece.path for piece in chunks if piece.repo == repo}),
+            chunks=sum(piece.repo == repo for piece in chunks),
+            skipped={},
+        )
+        for repo in sorted({piece.repo for piece in chunks})
+    )
+    manifest = Manifest(
+        version=paths.path.name,
+        created=CREATED,
+        digest="0" * 64,
+        settings_sha256="0" * 64,
+        tools={},
+        sources=sources,
+        encoder=encoder,
+        faiss=index,
+        counts=Counts(files=sum(source.files for source in sources), skipped_files=0, chunks=len(chunks)),
+        files=files,
+    )
+    data = to_json(manifest)
+    paths.manifest.write_bytes(data)
+    current = Current(paths.path.name, hashlib.sha256(data).hexdigest())
+    BundleRoot(root).current.write_text(current.line(), encoding="ascii")
+
+
+def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
+    """Index the chunks with tantivy, one segment."""
+    index = tantivy.Index(tantivy_schema(), path=str(folder))
+    writer = index.writer(heap_size=50_000_000, num_threads=1)
+    for piece in chunks:
+        document = tantivy.Document()
+        document.add_unsigned(ID_FIELD, piece.id)
+        for name, terms in tokens_of(piece).items():
+            tokens = [tantivy.Token(term.text, term.position, 0, 0) for term in terms]
+            document.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
+        writer.add_document(document)
+    writer.commit()
+    writer.wait_merging_threads()
+    for lock in folder.glob(".tantivy-*.lock"):
+        lock.unlink()
+
+
+def tokens_of(piece: Piece):  # noqa: ANN201
+    """The index terms of a chunk by field."""
+    return field_tokens(
+        path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text
+    )
+
+
+def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) -> tuple[EncoderEntry, np.ndarray]:
+    if encoder is None:
+        random = np.random.default_rng(0).standard_normal((len(chunks), NO_ENCODER.dim)).astype(np.float32)
+        return NO_ENCODER, random / np.linalg.norm(random, axis=1, keepdims=True)
+    shutil.copytree(encoder, paths.encoder)
+    opened = OnnxEncoder.open(paths.encoder)
+    texts = [dense_text(path=one.path, qualified_name=one.qualified_name, text=one.text) for one in chunks]
+    entry = EncoderEntry(name=opened.spec.name, fingerprint=opened.fingerprint, dim=opened.dim)
+    return entry, opened.encode_documents(texts)
+
+
+def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray) -> None:
+    rows = [
+        {
+            "chunk_id": piece.id,
+            "repo": piece.repo,
+            "path": piece.path,
+            "lang": piece.lang,
+            "kind": piece.kind,
+            "qualified_name": piece.qualified_name,
+            "symbols": list(piece.symbols),
+            "start_byte": 0,
+            "end_byte": len(piece.text.encode()),
+            "start_line": piece.start_line,
+            "end_line": piece.start_line + piece.text.rstrip("\n").count("\n"),
+            "content_sha256": hashlib.sha256(piece.text.encode()).hexdigest(),
+            "text": piece.text,
+        }
+        for piece in chunks
+    ]
+    files = [
+        {
+            "repo": repo,
+            "path": path,
+            "lang": language_of(path) or "",
+            "size_bytes": 0,
+            "lines": 0,
+            "sha256": "",
+            "encoding": "utf-8",
+            "skip_reason": "",
+            "parsed": True,
+            "syntax_errors": False,
+        }
+        for repo, path in sorted({(piece.repo, piece.path) for piece in chunks})
+    ]
+    tables.write_table(paths.chunks, pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
+    tables.write_table(paths.files, pa.Table.from_pylist(files, tables.FILES), tables.FILES)
+    schema = tables.embeddings_schema(vectors.shape[1])
+    embedded = [{"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)]
+    tables.write_table(paths.embeddings, pa.Table.from_pylist(embedded, schema), schema)
+
+
+def _write_faiss(paths: BundlePaths, ids: list[int], vectors: np.ndarray, factory: str) -> bool:
+    index = mapped_index(np.array(ids, np.int64), vectors, factory)
+    faiss.write_index(index, str(paths.faiss_index))
+    idmap = [{"faiss_row": row, "chunk_id": one} for row, one in enumerate(ids)]
+    tables.write_table(paths.faiss_idmap, pa.Table.from_pylist(idmap, tables.FAISS_IDMAP), tables.FAISS_IDMAP)
+    if factory != "Flat":
+        np.save(paths.vectors, vectors, allow_pickle=False)
+    return factory == "Flat"
+
+
+def mapped_index(ids: np.ndarray, vectors: np.ndarray, factory: str) -> faiss.IndexIDMap2:
+    """An index behind an id map. ids: (n,) int64. vectors: (n, d) float32, unit norm."""
+    base = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+    base.train(vectors)
+    index = faiss.IndexIDMap2(base)
+    index.add_with_ids(vectors, ids)
+    base.this.own(False)
+    index.own_fields = True
+    return index

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.errors import IntegrityError, NoBundleError
+from codequarry.schemas.integrity import read_manifest
+from codequarry.schemas.layout import BundleRoot
+from codequarry.serving.bundle import Bundle
+from tests.serving.bundle_factory import VERSION, seal, write_bundle
+from tests.serving.corpus import COMMITS, PIECES
+
+
+@pytest.fixture
+def damaged(lexical_root: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return shutil.copytree(lexical_root, tmp_path / "root")
+
+
+def files_below(root: Path) -> dict[str, tuple[int, int]]:
+    return {
+        path.relative_to(root).as_posix(): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_an_open_bundle_knows_its_version_and_commits(engine) -> None:
+    info = engine.bundle.info
+    assert info.version == VERSION
+    assert info.commits == {"quarry": "a" * 40, "gateway": "b" * 40 + "+dirty"}
+
+
+def test_a_repository_without_git_has_no_commit(tmp_path: Path) -> None:
+    write_bundle(tmp_path, PIECES)
+    bundle = Bundle.open_current(tmp_path)
+    assert bundle.info.commits == {"quarry": "", "gateway": ""}
+    bundle.close()
+
+
+def test_opening_and_reading_writes_nothing_and_works_on_a_read_only_folder(lexical_root: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(lexical_root, tmp_path / "root")
+    before = files_below(root)
+    folders = [path for path in (root, *root.rglob("*")) if path.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        bundle = Bundle.open_current(root)
+        assert len(bundle.channels["bm25"].search("open", 5, allowed=None, rerank=True).chunk_ids)
+        assert bundle.catalog.rows([PIECES[0].id])
+        bundle.close()
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert files_below(root) == before
+
+
+def test_a_missing_encoder_turns_only_the_dense_channel_off(lexical_engine) -> None:
+    problems = lexical_engine.bundle.problems()
+    assert list(problems) == ["faiss"]
+    assert problems["faiss"].startswith("encoder/encoder.json: cannot be read")
+
+
+def test_an_encoder_that_did_not_make_the_vectors_turns_the_dense_channel_off(
+    bundle_root: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(bundle_root, tmp_path / "root")
+    paths = BundleRoot(root).version(VERSION)
+    manifest = read_manifest(paths)
+    other = manifest.encoder.model_copy(update={"fingerprint": "f" * 64})
+    seal(root, paths, PIECES, other, manifest.faiss, COMMITS)
+    bundle = Bundle.open_current(root)
+    bundle.channels["faiss"]._encoder.exception()  # waits for the thread that opens it
+    assert "the vectors were made by ffffffffffff" in bundle.problems()["faiss"]
+    bundle.close()
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"), [("faiss.index", "FAISS cannot read the index"), ("bm25/meta.json", "damaged")]
+)
+def test_an_index_that_cannot_be_read_turns_its_channel_off(damaged: Path, file: str, reason: str) -> None:
+    paths = BundleRoot(damaged).version(VERSION)
+    manifest = read_manifest(paths)
+    (paths.path / file).write_bytes(b"not an index")
+    seal(damaged, paths, PIECES, manifest.encoder, manifest.faiss, COMMITS)
+    bundle = Bundle.open_current(damaged)
+    assert reason in bundle.closed[file.split(".")[0].split("/")[0]]
+    assert str(damaged) not in str(bundle.problems())
+    bundle.close()
+
+
+def test_nothing_published(tmp_path: Path) -> None:
+    with pytest.raises(NoBundleError, match="no bundle is published"):
+        Bundle.open_current(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"garbage", b"../../etc/passwd " + b"0" * 64 + b"\n", VERSION.encode() + b" zz\n", b"\xff\xfe\x00", b"a" * 9999],
+)
+def test_a_current_that_is_not_one_valid_line_is_refused(damaged: Path, content: bytes) -> None:
+    (damaged / "CURRENT").write_bytes(content)
+    with pytest.raises(IntegrityError, match="expected '<version> <sha256>'"):
+        Bundle.open_current(damaged)
+
+
+@pytest.mark.parametrize("file", ["catalog.duckdb", "faiss.index", "tables/chunks.parquet", "bm25/meta.json"])
+@pytest.mark.parametrize("damage", ["grow", "shrink", "remove", "link"])
+def test_a_file_of_another_size_or_kind_refuses_the_whole_version(damaged: Path, file: str, damage: str) -> None:
+    path = BundleRoot(damaged).version(VERSION).path / file
+    if damage == "grow":
+        path.write_bytes(path.read_bytes() + b"x")
+    elif damage == "shrink":
+        os.truncate(path, path.stat().st_size - 1)
+    else:
+        kept = path.rename(damaged / "kept")
+        if damage == "link":
+            path.symlink_to(kept)
+    with pytest.raises(IntegrityError) as caught:
+        Bundle.open_current(damaged)
+    assert path.name in caught.value.message
+    assert caught.value.suggestion
+
+
+def test_an_extra_file_refuses_the_version(damaged: Path) -> None:
+    (BundleRoot(damaged).version(VERSION).path / "extra").write_text("x")
+    with pytest.raises(IntegrityError, match="extra: not in the manifest"):
+        Bundle.open_current(damaged)
+
+
+def test_a_swapped_manifest_refuses_the_version(damaged: Path) -> None:
+    manifest = BundleRoot(damaged).version(VERSION).manifest
+    manifest.write_bytes(manifest.read_bytes().replace(b'"digest": "0', b'"digest": "1'))
+    with pytest.raises(IntegrityError, match="CURRENT promises"):
+        Bundle.open_current(damaged)
+
+
+def test_a_version_renamed_to_another_is_refused(damaged: Path) -> None:
+    other = VERSION.replace("2026", "2027")
+    root = BundleRoot(damaged)
+    (root.versions / VERSION).rename(root.versions / other)
+    root.current.write_text(root.current.read_text().replace(VERSION, other))
+    with pytest.raises(IntegrityError, match="calls itself"):
+        Bundle.open_current(damaged)
+
+
+def test_a_catalog_that_is_no_database_refuses_the_version(damaged: Path) -> None:
+    paths = BundleRoot(damaged).version(VERSION)
+    manifest = read_manifest(paths)
+    paths.catalog.write_bytes(b"not a database")
+    seal(damaged, paths, PIECES, manifest.encoder, manifest.faiss, COMMITS)
+    with pytest.raises(IntegrityError, match="catalog.duckdb"):
+        Bundle.open_current(damaged)
+
+
+def test_no_links_are_left_behind(lexical_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    bundle = Bundle.open_current(lexical_root)
+    assert list(tmp_path.iterdir()) == []
+    assert len(bundle.channels["bm25"].search("open", 5, allowed=None, rerank=True).chunk_ids)
+    bundle.close()
