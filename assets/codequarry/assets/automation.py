@@ -13,7 +13,7 @@ reindex = dg.define_asset_job(
     "reindex",
     selection=dg.AssetSelection.all(),
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
-    "When launched by hand, choose all partitions.",
+    "By hand: Materialize all, All, Launch backfill; that is one run.",
 )
 
 
@@ -21,13 +21,14 @@ def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
     """The schedule of the settings: one run of ``reindex`` over all repositories that the settings name then."""
 
     @dg.schedule(
+        name="reindex_schedule",
         job=reindex,
         cron_schedule=schedule.cron,
         execution_timezone=schedule.timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING if schedule.enabled else dg.DefaultScheduleStatus.STOPPED,
         description="Cron, time zone and whether it starts by itself come from [schedule] of the settings file.",
     )
-    def reindex_on_schedule(
+    def request(
         context: dg.ScheduleEvaluationContext, project: dg.ResourceParam[Project]
     ) -> dg.RunRequest | dg.SkipReason:
         keys = sync_partitions(context.instance, project.settings())
@@ -35,7 +36,7 @@ def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
             return dg.SkipReason("the settings name no repository: add [[sources.repositories]]")
         return dg.RunRequest(tags=whole(keys))
 
-    return reindex_on_schedule
+    return request
 
 
 def whole(keys: tuple[str, ...]) -> dict[str, str]:

@@ -44,9 +44,9 @@ def _verify(settings: Settings, progress: Progress) -> Mapping[str, Any]:
     verification = verify_staged(settings, progress)
     checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verification.checks]
     return {
-        **bundle_metadata(read_manifest(BundlePaths(verification.path))),
         "checks_passed": len(checks),
         "checks": markdown_table(checks, ("check", "found", "expected")),
+        **bundle_metadata(read_manifest(BundlePaths(verification.path))),
     }
 
 
@@ -60,8 +60,8 @@ def _publish(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
 
     published = publish_verified(settings)
     return {
-        **bundle_metadata(published.manifest),
-        "created": published.manifest.created,
         "unchanged": published.unchanged,
+        "created": published.manifest.created,
         "path": dg.MetadataValue.path(published.path),
+        **bundle_metadata(published.manifest),
     }

@@ -1,6 +1,7 @@
 """What all assets have in common: policy, description, timing, progress."""
 
 import ast
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -115,7 +116,7 @@ def logged(context: dg.AssetExecutionContext) -> Progress:
 
 
 def described(function: str) -> str:
-    """The docstring of a pipeline function, read without importing the libraries it needs.
+    """What a pipeline function's docstring says, its parameters apart; read without importing the libraries it needs.
 
     >>> described("publisher.publish_verified").splitlines()[0]
     'Publish the version that passed verification; a version equal to CURRENT is dropped instead.'
@@ -125,4 +126,5 @@ def described(function: str) -> str:
     assert spec is not None and spec.origin is not None, module
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
-    return ast.get_docstring(found) or ""
+    paragraphs = (ast.get_docstring(found) or "").split("\n\n")
+    return "\n\n".join(paragraph for paragraph in paragraphs if not re.match(r"[a-z_]+: ", paragraph))

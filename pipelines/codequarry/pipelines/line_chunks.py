@@ -40,7 +40,7 @@ def heading_starts(data: bytes) -> list[int]:
     """Offsets of the ATX headings of a Markdown file, those inside code fences left out.
 
     >>> heading_starts(b"# a\\n```\\n# not this\\n```\\n## b\\n")
-    [0, 25]
+    [0, 23]
     """
     starts: list[int] = []
     fence = b""

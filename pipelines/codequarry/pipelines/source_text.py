@@ -65,7 +65,7 @@ class SourceText:
         return max(self.data.rfind(b"\n", max(end - 1, 0), start) + 1, end)
 
     def pieces(self, start: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
-        """Cut ``[start, end)`` into ranges of at most ``limit`` ink: at line ends, else words, else UTF-8 characters."""
+        """Cut ``[start, end)`` to ranges of at most ``limit`` ink: at line ends, else words, else UTF-8 characters."""
         while self.ink(start, end) > limit:
             furthest = min(self.reach(start, limit), end)
             cut = max(self.data.rfind(b"\n", start, furthest) + 1, start)

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
-from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import ErrorCode

@@ -1,0 +1,104 @@
+"""FAISS against exact search in NumPy, for every kind of index the settings allow."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.serving import dense
+from codequarry.serving.dense import FaissChannel, source_name
+from tests.serving.bundle_factory import mapped_index
+
+ROWS, DIM, LIMIT = 2000, 32, 20
+EXACT, APPROXIMATE = ("Flat",), ("HNSW32,SQ8", "IVF16,SQ8", "PCA16,IVF16,Flat")
+
+
+def unit(shape: tuple[int, int], seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+VECTORS = unit((ROWS, DIM), 1)
+QUERIES = unit((20, DIM), 2)
+IDS = np.sort(np.random.default_rng(3).choice(2**62, ROWS, replace=False)).astype(np.int64)
+
+
+class Rows:
+    """Encodes the query "7" as row 7 of the queries."""
+
+    def encode_query(self, text: str) -> np.ndarray:
+        return QUERIES[int(text)]
+
+
+def ready(encoder: object) -> Future:
+    future: Future = Future()
+    future.set_result(encoder)
+    return future
+
+
+@pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
+def channel(request) -> FaissChannel:
+    factory = request.param
+    index = mapped_index(IDS, VECTORS, factory)
+    stored = None if factory in EXACT else VECTORS
+    return FaissChannel(index, ready(Rows()), source=source_name(factory), vectors=stored)
+
+
+def exact(row: int, rows: np.ndarray, limit: int) -> tuple[list[int], np.ndarray]:
+    scores = VECTORS[rows] @ QUERIES[row]
+    order = np.lexsort((IDS[rows], -scores))[:limit]
+    return IDS[rows][order].tolist(), scores[order]
+
+
+def test_neighbours_are_the_exact_ones_or_nearly(channel) -> None:
+    recall = []
+    for row in range(len(QUERIES)):
+        found = channel.search(str(row), LIMIT, allowed=None, rerank=True)
+        ids, scores = exact(row, np.arange(ROWS), LIMIT)
+        recall.append(len(set(found.chunk_ids.tolist()) & set(ids)) / LIMIT)
+        if channel.source == "faiss_flat":
+            assert found.chunk_ids.tolist() == ids
+            assert found.scores == pytest.approx(scores, abs=1e-5)
+        true = dict(zip(IDS.tolist(), (VECTORS @ QUERIES[row]).tolist(), strict=True))
+        assert found.scores.tolist() == pytest.approx([true[one] for one in found.chunk_ids.tolist()], abs=1e-5)
+        assert (np.diff(found.scores) <= 0).all()
+    assert np.mean(recall) >= {"faiss_flat": 1.0, "faiss_hnsw_sq8": 0.8}.get(channel.source, 0.1)
+
+
+def test_without_rerank_the_indexs_own_scores_stay(channel) -> None:
+    found = channel.search("0", LIMIT, allowed=None, rerank=False)
+    assert len(found.chunk_ids) == LIMIT
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 500])
+def test_only_allowed_chunks_are_returned(channel, count: int) -> None:
+    rows = np.sort(np.random.default_rng(5).choice(ROWS, count, replace=False))
+    found = channel.search("3", LIMIT, allowed=IDS[rows], rerank=True)
+    assert found.chunk_ids.tolist() == exact(3, rows, LIMIT)[0]
+
+
+def test_beyond_the_exact_scan_the_index_filters_itself(channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "_SCAN", 0)
+    rows = np.arange(0, ROWS, 2)
+    found = channel.search("3", LIMIT, allowed=IDS[rows], rerank=True)
+    assert len(found.chunk_ids) == LIMIT
+    assert np.isin(found.chunk_ids, IDS[rows]).all()
+
+
+def test_an_encoder_that_cannot_be_opened_is_a_problem_and_not_a_crash() -> None:
+    future: Future = Future()
+    channel = FaissChannel(mapped_index(IDS, VECTORS, "Flat"), future, source="faiss_flat")
+    assert channel.problem() is None
+    future.set_exception(IntegrityError("encoder/model.onnx is damaged"))
+    assert channel.problem() == "encoder/model.onnx is damaged"
+    with pytest.raises(UnavailableError, match="damaged"):
+        channel.search("0", 5, allowed=None, rerank=True)
+
+
+def test_equal_vectors_come_in_the_order_of_their_ids() -> None:
+    vectors = np.repeat(VECTORS[:1], 10, axis=0)
+    channel = FaissChannel(mapped_index(IDS[:10], vectors, "Flat"), ready(Rows()), source="faiss_flat")
+    assert channel.search("0", 10, allowed=None, rerank=True).chunk_ids.tolist() == IDS[:10].tolist()
