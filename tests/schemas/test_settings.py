@@ -57,6 +57,7 @@ def test_paths_start_at_the_file(tmp_path: Path) -> None:
         ("[serving]\nport = 70000\n", "serving.port: found 70000", "codequarry settings"),
         ("[[sources.repositories]]\npaht = 'x'\n", "did you mean 'path'", "codequarry settings"),
         ("[schedule]\ncron = 'daily'\n", "expected five fields", "codequarry settings"),
+        ("[chunking]\nmerge_chars = 1601\n", "merge_chars 1601 must not exceed max_chars 1600", "codequarry settings"),
         ("[embedding]\nmodel = 'big'\n", "embedding.model: found 'big'", "codequarry settings"),
         ("not toml", "cannot be read as TOML", "fix the line"),
     ],

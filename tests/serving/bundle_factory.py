@@ -145,9 +145,7 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
 
 def tokens_of(piece: Piece):  # noqa: ANN201
     """The index terms of a chunk by field."""
-    return field_tokens(
-        path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text
-    )
+    return field_tokens(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
 
 
 def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) -> tuple[EncoderEntry, np.ndarray]:
@@ -198,7 +196,9 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(paths.chunks, pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
     tables.write_table(paths.files, pa.Table.from_pylist(files, tables.FILES), tables.FILES)
     schema = tables.embeddings_schema(vectors.shape[1])
-    embedded = [{"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)]
+    embedded = [
+        {"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)
+    ]
     tables.write_table(paths.embeddings, pa.Table.from_pylist(embedded, schema), schema)
 
 

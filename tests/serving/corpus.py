@@ -40,7 +40,8 @@ GO_SERVER = Piece(
 )
 LONG = Piece(
     "io/long.py",
-    "def long():\n" + "".join(f"    step_{number} = compute({number})  # the quick brown fox\n" for number in range(60)),
+    "def long():\n"
+    + "".join(f"    step_{number} = compute({number})  # the quick brown fox\n" for number in range(60)),
     "long",
     ("long",),
 )

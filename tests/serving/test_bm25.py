@@ -31,7 +31,8 @@ def quantized_length(length: int) -> int:
 def naive_scores(pieces: list[Piece], query: str) -> dict[int, float]:
     """Sum over terms and fields of boost x idf x saturated frequency; only chunks that hold a term."""
     documents = {
-        piece.id: {field: [term.text for term in terms] for field, terms in tokens_of(piece).items()} for piece in pieces
+        piece.id: {field: [term.text for term in terms] for field, terms in tokens_of(piece).items()}
+        for piece in pieces
     }
     scores: dict[int, float] = {}
     for field, boost in FIELD_BOOSTS.items():
@@ -58,7 +59,9 @@ def opened(folder: Path, pieces: list[Piece]) -> Bm25Channel:
 WORDS = ["open", "file", "openFile", "read_bytes", "index", "Index", "close", "x1", "->", "session", "42"]
 names = st.sampled_from(["", "Index.open", "readBytes", "close_all"])
 texts = st.lists(st.sampled_from(WORDS), max_size=90).map(" ".join)
-corpora = st.lists(st.tuples(st.sampled_from(["a/open.py", "b/index.py", "c.py"]), names, texts), min_size=1, max_size=12)
+corpora = st.lists(
+    st.tuples(st.sampled_from(["a/open.py", "b/index.py", "c.py"]), names, texts), min_size=1, max_size=12
+)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -105,18 +108,20 @@ def test_a_filtered_search_is_the_whole_ranking_without_the_others(many, share: 
 def test_a_shorter_ranking_is_the_head_of_a_longer_one_even_among_ties(many, limit: int) -> None:
     channel, _ = many
     everything = channel.search("open file", 2000, allowed=None, rerank=True).chunk_ids
-    assert channel.search("open file", limit, allowed=None, rerank=True).chunk_ids.tolist() == everything[:limit].tolist()
+    assert (
+        channel.search("open file", limit, allowed=None, rerank=True).chunk_ids.tolist() == everything[:limit].tolist()
+    )
 
 
-@pytest.mark.parametrize("query", ["", "   ", "+*?^", 'body:"x" OR *:*', "nowhere_to_be_found", "AND OR NOT (", "🎉"])
+@pytest.mark.parametrize("query", ["", "   ", "+*?^", 'body:"zz" OR *:*', "nowhere_to_be_found", "AND OR NOT (", "🎉"])
 def test_queries_are_words_and_no_language(many, query: str) -> None:
     found = many[0].search(query, 10, allowed=None, rerank=True)
     assert len(found.chunk_ids) == 0
 
 
 def test_a_query_of_too_many_terms_is_cut_and_says_so(many) -> None:
-    found = many[0].search(" ".join(f"w{number}" for number in range(500)), 10, allowed=None, rerank=True)
-    assert found.notes == (f"bm25 searched the first {MAX_TERMS} of {1000} terms",)
+    found = many[0].search(" ".join(f"word_{number}" for number in range(250)), 10, allowed=None, rerank=True)
+    assert found.notes == (f"bm25 searched the first {MAX_TERMS} of 501 terms",)
 
 
 def test_matched_terms() -> None:

@@ -99,7 +99,14 @@ def test_nothing_published(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"garbage", b"../../etc/passwd " + b"0" * 64 + b"\n", VERSION.encode() + b" zz\n", b"\xff\xfe\x00", b"a" * 9999],
+    [
+        b"",
+        b"garbage",
+        b"../../etc/passwd " + b"0" * 64 + b"\n",
+        VERSION.encode() + b" zz\n",
+        b"\xff\xfe\x00",
+        b"a" * 9999,
+    ],
 )
 def test_a_current_that_is_not_one_valid_line_is_refused(damaged: Path, content: bytes) -> None:
     (damaged / "CURRENT").write_bytes(content)

@@ -82,7 +82,9 @@ def naive(segments: list[str], path: list[str]) -> bool:
     st.lists(st.sampled_from(["a", "b", "ab", "ba"]), min_size=1, max_size=6),
 )
 def test_across_segments_globs_agree_with_trying_everything(segments: list[str], path: list[str]) -> None:
-    expected = naive([one for one, before in zip(segments, ["", *segments], strict=False) if (one, before) != ("**", "**")], path)
+    expected = naive(
+        [one for one, before in zip(segments, ["", *segments], strict=False) if (one, before) != ("**", "**")], path
+    )
     if not re.search(r"[*?]", segments[-1]):  # a plain last name also stands for the folder of that name
         expected = expected or any(naive(_collapsed(segments), path[:end]) for end in range(1, len(path)))
     assert compile_glob("/".join(segments))("/".join(path)) == expected

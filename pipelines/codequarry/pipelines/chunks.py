@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.chunking import chunk_source
+from codequarry.pipelines.chunk_workers import chunk_files
 from codequarry.pipelines.snapshot import read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.ids import chunk_id
@@ -41,10 +41,8 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     total = read_snapshot(work).files
     columns: dict[str, list[object]] = {field: [] for field in CHUNKS.names}
     outcomes: dict[str, tuple[int, FileChunks]] = {}
-    for done, (path, lang, content) in enumerate(read_contents(work), start=1):
-        made = chunk_source(
-            content, lang, max_chars=settings.chunking.max_chars, merge_chars=settings.chunking.merge_chars
-        )
+    results = chunk_files(read_contents(work), settings.chunking)
+    for done, ((path, lang, content), made) in enumerate(results, start=1):
         outcomes[path] = (_line_count(content), made)
         for row in _rows(name, path, lang, content, made):
             for field, value in zip(CHUNKS.names, row, strict=True):

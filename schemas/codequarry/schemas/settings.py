@@ -14,9 +14,9 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, Self, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from codequarry.schemas.errors import SettingsError
 
@@ -65,6 +65,12 @@ class ChunkingSettings(_Section):
     merge_chars: int = Field(
         default=600, ge=1, le=20_000, description="Neighbours merge while their sum is at most this."
     )
+
+    @model_validator(mode="after")
+    def _merged_fits(self) -> Self:
+        if self.merge_chars > self.max_chars:
+            raise ValueError(f"merge_chars {self.merge_chars} must not exceed max_chars {self.max_chars}")
+        return self
 
 
 class EmbeddingSettings(_Section):

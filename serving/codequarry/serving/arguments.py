@@ -16,7 +16,6 @@ RequestT = TypeVar("RequestT", bound=BaseModel)
 _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": lambda _: "is required",
     "string_type": lambda _: "must be a string",
-    "string_unicode": lambda _: "must be valid Unicode text",
     "int_type": lambda _: "must be an integer",
     "int_from_float": lambda _: "must be an integer",
     "int_parsing_size": lambda _: "must be an integer of ordinary size",
@@ -69,7 +68,7 @@ def _suggestion(model: type[BaseModel], problems: list[ErrorDetails]) -> str:
             continue
         fields = _fields(model, problem["loc"][:-1])
         near = difflib.get_close_matches(str(problem["loc"][-1])[:64], fields, n=1, cutoff=0.5)
-        return f"did you mean {near[0]!r}? " * bool(near) + f"known are {', '.join(fields)}"
+        return "".join(f"did you mean {name!r}? " for name in near) + f"known are {', '.join(fields)}"
     return f"the arguments are {', '.join(model.model_fields)}; see the tool's input schema"
 
 

@@ -1,0 +1,147 @@
+"""Chunking in worker processes with a memory limit, so that a hostile file costs its own syntax tree and nothing else.
+
+A tree-sitter step cannot be interrupted: 20 kB of ambiguous syntax can take gigabytes before any time budget is asked.
+A worker that dies on a file, or does not answer in time, is replaced, and the file is chunked by lines.
+
+Protocol, one request at a time: a JSON line with language, sizes and byte count, then the bytes; a JSON line back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import astuple
+from itertools import islice
+from types import TracebackType
+
+from codequarry.pipelines.chunking import chunk_source
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.records import ChunkSpan, FileChunks
+from codequarry.schemas.settings import ChunkingSettings
+
+_MEMORY_BYTES = 1 << 30
+_ANSWER_S = 30.0
+_EXIT_FAILED, _EXIT_NO_MEMORY = 1, 3
+SourceFile = tuple[str, str, bytes]
+"""(path, language, content)"""
+
+
+def chunk_files(
+    files: Iterable[SourceFile], settings: ChunkingSettings, *, workers: int = 0
+) -> Iterator[tuple[SourceFile, FileChunks]]:
+    """Chunk files in worker processes; results come in the order of the files.
+
+    workers: number of processes; 0 = one per core.
+    """
+    with ExitStack() as stack:
+        pool = [stack.enter_context(_Worker(settings)) for _ in range(workers or os.cpu_count() or 1)]
+        remaining = iter(files)
+        while batch := list(islice(remaining, len(pool))):
+            for worker, (_, language, content) in zip(pool, batch, strict=False):
+                worker.send(language, content)
+            for worker, file in zip(pool, batch, strict=False):
+                yield file, worker.receive() or _by_lines(file[2], settings)
+
+
+def _by_lines(content: bytes, settings: ChunkingSettings) -> FileChunks:
+    return chunk_source(content, "text", max_chars=settings.max_chars, merge_chars=settings.merge_chars)
+
+
+class _Worker:
+    """One process, started again after it died."""
+
+    def __init__(self, settings: ChunkingSettings) -> None:
+        self._settings = settings
+        self._process = self._start()
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def send(self, language: str, content: bytes) -> None:
+        """Hand over a file; a worker that is gone is noticed by ``receive``."""
+        sizes = {"max_chars": self._settings.max_chars, "merge_chars": self._settings.merge_chars}
+        header = json.dumps({"language": language, "bytes": len(content), **sizes})
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(header.encode() + b"\n" + content)
+            self._process.stdin.flush()
+
+    def receive(self) -> FileChunks | None:
+        """The chunks of the file sent last; None when the worker was killed over it or did not answer in time.
+
+        Raises CodequarryError: the worker failed by itself, which is a bug; its traceback is on standard error.
+        """
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
+        line = self._process.stdout.readline() if ready else b""
+        if line.endswith(b"\n"):
+            return _from_json(line)
+        if ready and self._process.wait() == _EXIT_FAILED:
+            raise CodequarryError(
+                "a chunk worker failed; its traceback is above", suggestion="report it, with the file that caused it"
+            )
+        self._stop()
+        self._process = self._start()
+        return None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "codequarry.pipelines.chunk_workers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def _stop(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+def _from_json(line: bytes) -> FileChunks:
+    answer = json.loads(line)
+    spans = tuple(ChunkSpan(*values[:-1], symbols=tuple(values[-1])) for values in answer["spans"])
+    return FileChunks(spans, parsed=answer["parsed"], has_syntax_errors=answer["errors"])
+
+
+def _work() -> None:
+    """Answer requests from standard input until it ends."""
+    limit = _address_space() + _MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        content = sys.stdin.buffer.read(request["bytes"])
+        sizes = {"max_chars": request["max_chars"], "merge_chars": request["merge_chars"]}
+        made = chunk_source(content, request["language"], **sizes)
+        spans = [astuple(span) for span in made.spans]
+        answer = {"spans": spans, "parsed": made.parsed, "errors": made.has_syntax_errors}
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _address_space() -> int:
+    """Bytes of address space in use; libraries reserve far more than they touch."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as stream:
+            return int(stream.read().split()[0]) * resource.getpagesize()
+    except FileNotFoundError:  # no procfs: assume a generous base
+        return 4 << 30
+
+
+if __name__ == "__main__":
+    try:
+        _work()
+    except MemoryError:
+        sys.exit(_EXIT_NO_MEMORY)

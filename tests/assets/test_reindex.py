@@ -1,0 +1,180 @@
+"""The job, from repositories to CURRENT, its failures included."""
+
+import dagster as dg
+import pytest
+
+from codequarry.assets import project as project_module
+from codequarry.assets.automation import whole
+from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS
+from codequarry.assets.partitions import PARTITIONS, sync_partitions
+from codequarry.pipelines.build import index_repositories
+from codequarry.pipelines.workspace import exclusive
+from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.settings import Settings
+
+
+def materializations(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str | None], dict[str, object]]:
+    """Metadata by asset and partition."""
+    events = [event.materialization for event in result.get_asset_materialization_events()]
+    return {
+        (event.asset_key.to_user_string(), event.partition): {k: v.value for k, v in event.metadata.items()}
+        for event in events
+    }
+
+
+def failure(result: dg.ExecuteInProcessResult) -> tuple[str, str]:
+    """The step that failed, and what the run page shows for it."""
+    (event,) = result.get_step_failure_events()
+    data = event.step_failure_data
+    metadata = data.user_failure_data.metadata if data.user_failure_data else {}
+    return str(event.step_key), f"{data.error} {' '.join(str(value.value) for value in metadata.values())}"
+
+
+def contents(manifest: Manifest) -> dict[str, str]:
+    """Digest by file; one for a folder whose library names its files at random."""
+    return {
+        "bm25/" if entry.path.startswith("bm25/") else entry.path: entry.content_sha256 or entry.sha256
+        for entry in manifest.files
+    }
+
+
+def test_one_run_indexes_every_repository_and_publishes(workbench):
+    result = workbench.reindex()
+    assert result.success
+    assert [(source.name, source.files) for source in workbench.manifest.sources] == [("alpha", 2), ("beta", 2)]
+
+    made = materializations(result)
+    repository_assets = [asset.key.to_user_string() for asset in REPOSITORY_ASSETS]
+    bundle_assets = [asset.key.to_user_string() for asset in BUNDLE_ASSETS]
+    assert made.keys() == {(asset, name) for asset in repository_assets for name in ("alpha", "beta")} | {
+        (asset, None) for asset in bundle_assets
+    }
+    for metadata in made.values():
+        assert {"dagster/row_count", "bytes", "seconds", "preview"} <= metadata.keys()
+    for name in ("alpha", "beta"):
+        assert f"{name}.py" in str(made["repository_chunks", name]["preview"])
+        rows = [made[asset, name]["dagster/row_count"] for asset in ("repository_chunks", "repository_embeddings")]
+        assert rows[0] == rows[1] == next(each.chunks for each in workbench.manifest.sources if each.name == name)
+    for asset in bundle_assets:
+        assert made[asset, None]["digest"] == workbench.manifest.digest
+    assert made["published_bundle", None]["path"] == str(workbench.root.version(workbench.manifest.version).path)
+
+
+def test_nothing_is_handed_from_step_to_step_in_memory(workbench):
+    result = workbench.reindex()
+    kinds = {event.event_type_value for event in result.all_events}
+    assert "ASSET_MATERIALIZATION" in kinds
+    assert not kinds & {"HANDLED_OUTPUT", "LOADED_INPUT"}
+
+
+def test_the_command_line_writes_the_same_bundle(workbench):
+    assert workbench.reindex().success
+    settings = workbench.project.settings()
+    apart = workbench.folder / "command line"
+    settings = settings.model_copy(
+        update={
+            "paths": settings.paths.model_copy(update={"store": apart / "store", "work": apart / "work"}),
+            "bundle": settings.bundle.model_copy(update={"root": apart / "bundles"}),
+        }
+    )
+    written = index_repositories(settings).manifest
+    assert written.digest == workbench.manifest.digest
+    assert contents(written) == contents(workbench.manifest)
+    same = {"version": "", "created": "", "files": ()}
+    assert written.model_copy(update=same) == workbench.manifest.model_copy(update=same)
+
+
+def test_a_rerun_without_changes_publishes_nothing_and_embeds_nothing(workbench):
+    workbench.reindex()
+    before = workbench.root.current.read_bytes()
+    made = materializations(workbench.reindex())
+    assert workbench.root.current.read_bytes() == before
+    assert len(workbench.root.version_names()) == 1
+    assert made["published_bundle", None]["unchanged"] is True
+    assert {made["repository_embeddings", name]["embedded"] for name in ("alpha", "beta")} == {0}
+
+
+def test_a_run_of_one_partition_reads_only_that_repository(workbench):
+    workbench.reindex()
+    before = workbench.manifest
+    for name in ("alpha", "beta"):
+        workbench.write(f"{name}/added.py", "def added() -> None:\n    return None\n")
+    result = workbench.run(whole(("alpha",)))
+    assert {partition for _, partition in materializations(result)} == {"alpha", None}
+    assert [source.files for source in workbench.manifest.sources] == [3, 2]
+    assert workbench.manifest.digest != before.digest
+
+
+def test_a_failed_check_leaves_current_as_it_was(workbench):
+    workbench.reindex()
+    before = workbench.root.current.read_bytes()
+    workbench.write("alpha/added.py", "def added() -> None:\n    return None\n")
+    workbench.configure("beta", "alpha", more="[checks]\nmin_chunks = 1000\n")
+    result = workbench.reindex()
+    step, shown = failure(result)
+    assert step == "verified_bundle"
+    assert "expected at least 1000" in shown
+    assert "CURRENT is unchanged" in shown
+    assert workbench.root.current.read_bytes() == before
+    assert ("published_bundle", None) not in materializations(result)
+
+
+def test_a_version_damaged_after_its_checks_is_not_published(workbench):
+    workbench.reindex()
+    before = workbench.root.current.read_bytes()
+    workbench.write("alpha/added.py", "def added() -> None:\n    return None\n")
+    until_verified = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS[:-1]]
+    resources, keys = {"project": workbench.project}, sync_partitions(workbench.instance, workbench.project.settings())
+    assert dg.materialize(until_verified, instance=workbench.instance, resources=resources, tags=whole(keys)).success
+    (staged,) = workbench.root.versions.glob(".staging-*/manifest.json")
+    staged.write_bytes(staged.read_bytes() + b" ")
+    result = dg.materialize(
+        [*REPOSITORY_ASSETS, *BUNDLE_ASSETS],
+        selection=["published_bundle"],
+        instance=workbench.instance,
+        resources=resources,
+        raise_on_error=False,
+    )
+    assert "was changed since" in failure(result)[1]
+    assert workbench.root.current.read_bytes() == before
+
+
+def test_the_bundle_holds_the_repositories_of_the_settings_and_no_others(workbench):
+    workbench.reindex()
+    workbench.configure("beta")
+    result = workbench.reindex()
+    assert workbench.instance.get_dynamic_partitions(PARTITIONS) == ["beta"]
+    assert [source.name for source in workbench.manifest.sources] == ["beta"]
+    assert ("repository_snapshot", "alpha") not in materializations(result)
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [({}, "names no partition"), (whole(("ghost",)), "no repository ghost choose among beta, alpha")],
+    ids=["no partition", "a partition the settings do not name"],
+)
+def test_a_run_over_the_wrong_partitions_says_what_to_choose(workbench, tags, message):
+    workbench.instance.add_dynamic_partitions(PARTITIONS, ["ghost"])
+    step, shown = failure(workbench.run(tags))
+    assert step == "repository_snapshot"
+    assert message in " ".join(shown.split())
+
+
+def test_a_repository_that_cannot_be_read_fails_its_step_with_the_remedy(workbench):
+    workbench.configure("beta", "gone")
+    step, shown = failure(workbench.reindex())
+    assert step == "repository_snapshot"
+    assert "gone does not exist" in shown
+    assert "check the path" in shown
+    assert not workbench.root.current.exists()
+
+
+def test_a_step_waits_for_an_index_command_that_is_running(workbench, monkeypatch):
+    monkeypatch.setattr(project_module, "MAX_RETRIES", 1)
+    monkeypatch.setattr(project_module, "RETRY_AFTER_S", 0)
+    settings: Settings = workbench.project.settings()
+    with exclusive(settings.paths.work / ".lock", "indexing"):
+        result = workbench.reindex()
+    assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["repository_snapshot"]
+    assert "another process is indexing" in failure(result)[1]
+    assert workbench.reindex().success
