@@ -14,7 +14,7 @@ help:  ## Show the targets
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "codequarry needs Python 3.11 or newer, found " + sys.version.split()[0])'
-	@echo "== installing the locked versions into $(VENV) (once; about two minutes)"
+	@echo "== installing the locked versions into $(VENV) (once; a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --progress-bar off -r requirements.lock \
 		| awk '/^Collecting/ {n++; if (n % 20 == 0) {print "   " n " packages found"; fflush()}} /^Installing/ {print "   unpacking"; fflush()}'

@@ -1,5 +1,6 @@
 """A project of two tiny repositories, and runs of its job on an instance that lives in memory."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,10 +70,33 @@ class Workbench:
 
 @pytest.fixture
 def workbench(tmp_path: Path) -> Iterator[Workbench]:
+    """Nothing has run yet."""
     with dg.DagsterInstance.ephemeral() as instance:
-        bench = Workbench(tmp_path, instance)
-        for name in ("alpha", "beta"):
-            bench.write(f"{name}/{name}.py", PYTHON.format(name=name))
-            bench.write(f"{name}/README.md", f"# {name}\n\nWhat {name} is for.\n")
-        bench.configure("beta", "alpha")
-        yield bench
+        yield _prepared(tmp_path, instance)
+
+
+@pytest.fixture(scope="session")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Workbench, dg.ExecuteInProcessResult]]:
+    """A project after its first run, and that run. Not to be changed: copy it, as ``published`` does."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        bench = _prepared(tmp_path_factory.mktemp("project"), instance)
+        yield bench, bench.reindex()
+
+
+@pytest.fixture
+def published(
+    first_run: tuple[Workbench, dg.ExecuteInProcessResult], tmp_path: Path, workbench: Workbench
+) -> Workbench:
+    """A project whose first version is published."""
+    shutil.copytree(first_run[0].folder, tmp_path, dirs_exist_ok=True)
+    sync_partitions(workbench.instance, workbench.project.settings())
+    return workbench
+
+
+def _prepared(folder: Path, instance: dg.DagsterInstance) -> Workbench:
+    bench = Workbench(folder, instance)
+    for name in ("alpha", "beta"):
+        bench.write(f"{name}/{name}.py", PYTHON.format(name=name))
+        bench.write(f"{name}/README.md", f"# {name}\n\nWhat {name} is for.\n")
+    bench.configure("beta", "alpha")
+    return bench

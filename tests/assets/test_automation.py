@@ -14,9 +14,11 @@ NIGHT = datetime(2031, 5, 6, 3, tzinfo=UTC)
 
 def tick_schedule(workbench):
     schedule = build_definitions(workbench.project).resolve_schedule_def("reindex_schedule")
+    home = workbench.folder / "home"
+    home.mkdir()
     # A schedule opens the instance by reference, which one in memory has not.
     with (
-        dg.instance_for_test(temp_dir=str(workbench.folder / "home")) as instance,
+        dg.instance_for_test(temp_dir=str(home)) as instance,
         dg.build_schedule_context(instance, NIGHT, resources={"project": workbench.project}) as context,
     ):
         tick = schedule.evaluate_tick(context)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
@@ -93,7 +94,7 @@ def test_an_asset_says_what_its_pipeline_function_says(name):
 def test_the_graph_runs_from_repositories_to_the_published_bundle(workbench):
     graph = build_definitions(workbench.project).resolve_asset_graph()
     chain = list(WRAPPED)
-    for before, after in zip(chain, chain[1:], strict=False):
+    for before, after in pairwise(chain):
         assert graph.get(dg.AssetKey(after)).parent_keys == {dg.AssetKey(before)}
     groups = {key.to_user_string(): graph.get(key).group_name for key in graph.get_all_asset_keys()}
     assert groups == dict.fromkeys(chain[:3], "repository") | dict.fromkeys(chain[3:], "bundle")

@@ -73,8 +73,6 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
 
 
 def _first_id(folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "codequarry.serving.cli", "search", "replace", "--json"], cwd=folder, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "codequarry.serving.cli", "search", "replace", "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["results"][0]["id"]

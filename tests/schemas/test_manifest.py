@@ -34,7 +34,8 @@ sources = st.builds(
 )  # fmt: skip
 manifests = st.builds(
     Manifest, version=names, created=st.text(max_size=30), digest=sha256s, settings_sha256=sha256s,
-    tools=st.dictionaries(names, st.text(max_size=10)), sources=st.lists(sources, max_size=3, unique_by=lambda source: source.name).map(tuple),
+    tools=st.dictionaries(names, st.text(max_size=10)),
+    sources=st.lists(sources, max_size=3, unique_by=lambda source: source.name).map(tuple),
     encoder=st.builds(EncoderEntry, name=names, fingerprint=sha256s, dim=st.integers(1, 4096)),
     faiss=st.builds(FaissEntry, factory=names, exact=st.booleans()),
     counts=st.builds(Counts, files=st.integers(0), skipped_files=st.integers(0), chunks=st.integers(0)),

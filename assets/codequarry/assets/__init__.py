@@ -1,1 +1,1 @@
-
+"""L2: the only importer of Dagster: assets, checks, automation."""

@@ -33,7 +33,7 @@ _SECRET_FILE = re.compile(
 )
 _SECRET_EXAMPLE = re.compile(r"\.env\.(example|sample|template|dist)")
 _VENDORED_FOLDERS = frozenset(
-    "node_modules bower_components vendor _vendor third_party .venv venv __pycache__ .tox .nox .eggs .git .hg .svn "
+    "node_modules bower_components vendor _vendor third_party .venv venv .tox .nox .eggs .git .hg .svn "
     ".codequarry".split()
 )
 _GENERATED = re.compile(

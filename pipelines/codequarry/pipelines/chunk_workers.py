@@ -97,8 +97,9 @@ class _Worker:
         return None
 
     def _start(self) -> subprocess.Popen[bytes]:
+        # -P: the current folder may be a repository that is being indexed, and its json.py is not ours to run.
         return subprocess.Popen(
-            [sys.executable, "-m", "codequarry.pipelines.chunk_workers"],
+            [sys.executable, "-P", "-m", "codequarry.pipelines.chunk_workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -54,17 +55,19 @@ def serve_http(server: FastMCP, settings: ServingSettings, announce: Callable[[s
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
-    except OSError as error:
-        raise UnavailableError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}",
-            suggestion="stop what uses the port, or choose another with --port (0 takes any free one)",
-        ) from error
+    with ExitStack() as undo:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = undo.enter_context(socket.socket(family, kind, protocol))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot listen on {host} port {port}: {error.strerror or error}",
+                suggestion="stop what uses the port, or choose another with --port (0 takes any free one)",
+            ) from error
+        undo.pop_all()
     return listener

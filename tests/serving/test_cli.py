@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.errors import MissingExtraError
+from codequarry.serving import cli
+from codequarry.serving.cli_query import for_terminal
+from codequarry.serving.mcp_server import listed_tools
+from tests.serving.bundle_factory import VERSION, write_bundle
+from tests.serving.corpus import HOSTILE, INDEX_OPEN, PIECES, SESSION
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Run the console script in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["codequarry", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        code = left.value.code
+        out, err = capsys.readouterr()
+        return (code if isinstance(code, int) else 0), out, err
+
+    return command
+
+
+def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
+    code, out, err = run("search", "Index.open", "--root", lexical_root)
+    assert code == 0
+    assert out.startswith(f" 1. quarry/io/index.py: lines 120-122  1.000  id {INDEX_OPEN.id}\n      def open(path):")
+    assert err.startswith("note: channel faiss is off")
+
+
+def test_search_takes_every_filter(run, lexical_root) -> None:
+    code, out, _ = run(
+        "search", "open", "--lang", "python", "--include", "io/**", "--exclude", "*long*", "--repo", "quarry", "--symbol",
+        "open", "--channel", "bm25", "-k", 3, "--json", "--root", lexical_root,
+    )  # fmt: skip
+    answer = json.loads(out)
+    assert code == 0
+    assert [result["id"] for result in answer["results"]] == [str(INDEX_OPEN.id)]
+    assert answer["top_k"] == 3
+
+
+def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
+    _, out, _ = run("search", "Index.open", "--explain", "-k", 1, "--root", lexical_root)
+    assert "bm25:terms=index,open" in out
+    assert "weight 0.8 -> 1.000" in out
+
+
+def test_no_results_is_no_failure(run, lexical_root) -> None:
+    code, out, err = run("search", "zzzzzz", "--root", lexical_root)
+    assert (code, out) == (0, "")
+    assert "no results" in err
+
+
+def test_fetch_prints_code(run, lexical_root) -> None:
+    code, out, _ = run("fetch", SESSION.id, "--root", lexical_root)
+    assert code == 0
+    assert SESSION.text in out
+
+
+def test_fetch_fails_when_an_id_is_not_there_but_prints_the_others(run, lexical_root) -> None:
+    code, out, err = run("fetch", SESSION.id, 12345, "--root", lexical_root)
+    assert code == 1
+    assert SESSION.text in out
+    assert "no chunk '12345'" in err
+    code, out, _ = run("fetch", 12345, "--json", "--root", lexical_root)
+    assert code == 1
+    assert json.loads(out)["objects"][0]["error"]["code"] == "NOT_FOUND"
+
+
+def test_indexed_code_cannot_drive_the_terminal(run, lexical_root) -> None:
+    _, out, _ = run("fetch", HOSTILE.id, "--root", lexical_root)
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert for_terminal("a\x1b[31m\tb\r\n\u202ec") == "a[31m\tb\nc"
+
+
+def test_versions(run, tmp_path) -> None:
+    write_bundle(tmp_path, PIECES, version=VERSION.replace("2026", "2025"))
+    paths = write_bundle(tmp_path, PIECES, commits={"quarry": "a" * 40})
+    code, out, _ = run("versions", "--json", "--root", tmp_path)
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["version"] for row in rows] == [VERSION.replace("2026", "2025"), VERSION]
+    assert [row["current"] for row in rows] == [False, True]
+    assert rows[1]["chunks"] == len(PIECES)
+    assert rows[1]["commits"] == {"quarry": "a" * 40, "gateway": ""}
+    paths.manifest.write_text("{")
+    _, out, _ = run("versions", "--root", tmp_path)
+    assert "manifest.json is not a manifest" in out
+    assert "current" in out
+
+
+def test_settings_lists_every_key_with_its_meaning(run) -> None:
+    code, out, _ = run("settings", "--json")
+    rows = {row["key"]: row for row in json.loads(out)}
+    assert code == 0
+    assert rows["serving.rrf_k"]["default"] == 60.0
+    assert rows["serving.rrf_k"]["environment"] == "CODEQUARRY__SERVING__RRF_K"
+    assert all(row["description"] for row in rows.values())
+    assert "serving.rrf_k" in run("settings")[1]
+
+
+def test_settings_shows_the_current_value_beside_the_default(run, tmp_path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text("[serving]\nrrf_k = 10\n")
+    rows = {row["key"]: row for row in json.loads(run("settings", "--json", "--settings", file)[1])}
+    assert (rows["serving.rrf_k"]["value"], rows["serving.rrf_k"]["default"]) == (10.0, 60.0)
+
+
+def test_tools_prints_the_listing(run) -> None:
+    assert json.loads(run("tools")[1]) == {"tools": listed_tools()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "found", "remedy"),
+    [
+        (("search", "x"), 1, "no bundle is published", "codequarry index"),
+        (("fetch", "1"), 1, "no bundle is published", "codequarry index"),
+        (("versions",), 1, "no bundle is published", "codequarry index"),
+        (("serve", "--stdio"), 1, "no bundle is published", "codequarry index"),
+        (("serve", "--stdio", "--port", "1"), 2, "--stdio and --host or --port", "--stdio alone"),
+        (("serve", "--port", "99999"), 2, "--port 99999", "0"),
+        (("search", "x", "--channel", "best"), 2, "channel: must be one of", "arguments are"),
+        (("search", "x", "--settings", "nowhere.toml"), 2, "settings file not found", "existing file"),
+    ],
+)
+def test_errors_say_what_to_do_and_set_the_exit_code(run, arguments, code, found, remedy) -> None:
+    left, out, err = run(*arguments)
+    assert (left, out) == (code, "")
+    assert err.startswith("error: ")
+    assert found in err
+    assert remedy in err
+    assert "Traceback" not in err
+
+
+def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) -> None:
+    write_bundle(tmp_path / "root", PIECES).faiss_index.write_bytes(b"x")
+    code, _, err = run("search", "x", "--root", tmp_path / "root")
+    assert code == 1
+    assert "faiss.index: 1 bytes, expected" in err
+
+
+@pytest.mark.parametrize("command", ["index", "search", "fetch", "serve", "tools", "versions", "settings"])
+def test_help_teaches_by_example(run, command) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Example" in out
+    assert f"codequarry {command}" in out
+
+
+def test_a_command_whose_extra_is_missing_says_what_to_install(run, monkeypatch) -> None:
+    class Absent:
+        name = "index"
+
+        def load(self) -> None:
+            raise ModuleNotFoundError("No module named 'dagster'", name="dagster")
+
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Absent()])
+    code, out, err = run("index", ".", "--force")
+    assert (code, out) == (MissingExtraError.exit_code, "")
+    assert "dagster is not installed" in err
+    assert "pip install 'codequarry[build]'" in err
+    assert "needs the extra 'build'" in run("--help")[1]

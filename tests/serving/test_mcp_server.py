@@ -1,0 +1,216 @@
+"""The tools through an in-memory client, in both protocol eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import jsonschema
+import mcp_types
+import pytest
+from fastmcp import Client, FastMCP
+
+from codequarry.schemas.settings import ServingSettings
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.descriptions import INSTRUCTIONS
+from codequarry.serving.engine import Engine
+from codequarry.serving.mcp_server import build_server, listed_tools
+from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
+
+ERAS = ("2026-07-28", "2025-11-25")
+
+
+def talk(server: FastMCP, era: str, conversation: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Run a conversation with a client of the era."""
+
+    async def run() -> Any:
+        async with Client(server, mode="legacy" if era == "2025-11-25" else "auto") as client:
+            return await conversation(client)
+
+    return asyncio.run(run())
+
+
+def call(server: FastMCP, era: str, tool: str, arguments: dict[str, Any]) -> mcp_types.CallToolResult:
+    """Call a tool and check what holds of every result."""
+    result = talk(server, era, lambda client: client.call_tool_mcp(tool, arguments))
+    assert len(result.content) == 1
+    assert isinstance(result.content[0], mcp_types.TextContent)
+    assert json.loads(result.content[0].text) == result.structured_content
+    if not result.is_error:
+        schemas = {tool["name"]: tool["outputSchema"] for tool in listed_tools()}
+        jsonschema.validate(result.structured_content, schemas[tool], cls=jsonschema.Draft202012Validator)
+    return result
+
+
+def failed(result: mcp_types.CallToolResult, code: str) -> dict[str, Any]:
+    """The error of a failed call, after checking its shape."""
+    assert result.is_error
+    assert set(result.structured_content) == {"error"}
+    error = result.structured_content["error"]
+    assert set(error) == {"code", "message", "suggestion", "retryable"}
+    assert error["code"] == code
+    assert not {"pydantic", "Traceback", "/site-packages/"} & set(json.dumps(error).split())
+    return error
+
+
+@pytest.fixture(scope="module")
+def server(engine) -> FastMCP:
+    return build_server(engine, version="1.2.3")
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_both_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
+    tools = talk(server, era, lambda client: client.list_tools())
+    assert [tool.name for tool in tools] == ["search", "fetch"]
+    for tool in tools:
+        for schema in (tool.input_schema, tool.output_schema):
+            jsonschema.Draft202012Validator.check_schema(schema)
+            assert schema["type"] == "object"
+            assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & set(schema)
+        text = json.dumps(tool.input_schema)
+        assert "null" not in text
+        assert "anyOf" not in text
+        assert undescribed(tool.input_schema) == []
+        assert undescribed(tool.output_schema) == []
+        assert "Example: {" in tool.description
+        hints = tool.annotations
+        assert (hints.read_only_hint, hints.idempotent_hint) == (True, True)
+        assert (hints.destructive_hint, hints.open_world_hint) == (False, False)
+
+
+def undescribed(schema: dict[str, Any], where: str = "") -> list[str]:
+    """Properties without a description, at any depth."""
+    missing: list[str] = []
+    for name, property_ in schema.get("properties", {}).items():
+        if not property_.get("description"):
+            missing.append(f"{where}.{name}")
+        missing += undescribed(property_, f"{where}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            missing += undescribed(schema[key], where)
+    return missing
+
+
+def test_the_command_line_prints_what_clients_get(server, era) -> None:
+    tools = talk(server, era, lambda client: client.list_tools())
+    listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    assert listed == listed_tools()
+
+
+def test_the_examples_in_the_descriptions_are_valid_arguments() -> None:
+    for tool in listed_tools():
+        example = json.loads(tool["description"].partition("Example: ")[2])
+        jsonschema.validate(example, tool["inputSchema"])
+
+
+def test_nothing_from_the_index_reaches_the_listing(server, lexical_engine) -> None:
+    other = build_server(lexical_engine, version="1.2.3")
+    lists = [talk(one, "2026-07-28", lambda client: client.list_tools()) for one in (server, other)]
+    assert lists[0] == lists[1]
+
+
+def test_the_server_introduces_itself(server, era) -> None:
+    async def introduced(client: Client) -> Any:
+        return client.instructions, client.server_info, client.protocol_version
+
+    instructions, info, version = talk(server, era, introduced)
+    assert instructions == INSTRUCTIONS
+    assert (info.name, info.version) == ("codequarry", "1.2.3")
+    assert version == era
+    assert all(word in INSTRUCTIONS[:512] for word in ("search", "fetch", "filters", "limits", "never follow"))
+
+
+def test_search_and_fetch(server, era) -> None:
+    found = call(server, era, "search", {"query": "Index.open", "filters": {"lang": ["python"]}}).structured_content
+    assert found["results"][0]["id"] == str(INDEX_OPEN.id)
+    one = call(server, era, "fetch", {"id": found["results"][0]["id"]}).structured_content
+    assert one["text"] == INDEX_OPEN.text
+    assert "content" not in one
+    several = call(server, era, "fetch", {"objectIds": [str(SESSION.id), str(CONFIG.id)]}).structured_content
+    assert [object_["content"] for object_ in several["objects"]] == [SESSION.text, CONFIG.text]
+    assert "text" not in several
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search", {"query": ""}),
+        ("search", {"query": "open", "top_k": 999, "channel": "warp", "rerank": False}),
+        ("search", {"query": "open", "top_k": -1, "channel": "bm25"}),
+        ("search", {"query": "日本語 🎉 Größe"}),
+        ("search", {"query": "nothing", "filters": {"lang": ["rust"]}}),
+        ("fetch", {"objectIds": ["1", "../../etc/passwd", str(LONG.id)], "max_tokens": 1}),
+        ("fetch", {"objectIds": [str(LONG.id)], "resolve": "summary", "max_tokens": 10**9}),
+        ("fetch", {"id": str(LONG.id), "resolve": "metadata_only"}),
+    ],
+)
+def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -> None:
+    assert not call(server, era, tool, arguments).is_error
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "message"),
+    [
+        ("search", {}, "INVALID_ARGUMENT", "query: is required"),
+        ("search", {"query": "x", "top_k": "many"}, "INVALID_ARGUMENT", "top_k: must be an integer"),
+        ("search", {"query": "x", "canary_argument": 1}, "INVALID_ARGUMENT", "arguments: holds a name that"),
+        ("search", {"query": "x\0canary"}, "INVALID_ARGUMENT", "query: holds NUL"),
+        ("search", {"query": "canary" * 1000}, "INVALID_ARGUMENT", "query: 6000 characters"),
+        ("search", {"query": "x", "filters": {"include": ["../canary"]}}, "INVALID_ARGUMENT", "glob"),
+        ("search", {"query": "x", "filters": {"lang": ["canary"]}}, "INVALID_ARGUMENT", "filters.lang"),
+        ("fetch", {}, "INVALID_ARGUMENT", "neither is given"),
+        ("fetch", {"id": "1", "objectIds": ["2"]}, "INVALID_ARGUMENT", "both are given"),
+        ("fetch", {"objectIds": ["1"] * 51}, "INVALID_ARGUMENT", "at most 50 entries"),
+        ("fetch", {"id": "1"}, "NOT_FOUND", "no chunk '1'"),
+        ("canary_tool", {}, "INVALID_ARGUMENT", "no such tool"),
+    ],
+)
+def test_errors_have_one_shape_and_no_echo(server, era, tool, arguments, code, message) -> None:
+    error = failed(call(server, era, tool, arguments), code)
+    assert message in error["message"]
+    assert error["suggestion"]
+    assert error["retryable"] is False
+    assert "canary" not in json.dumps(error)
+
+
+def test_a_lone_surrogate_is_refused(server, era) -> None:
+    """As `json.loads` makes them from a valid escape; a client cannot send one as UTF-8."""
+    result = asyncio.run(server.call_tool("search", {"query": "\ud800"}))
+    assert result.is_error
+    assert result.structured_content["error"]["code"] == "INVALID_ARGUMENT"
+
+
+def test_a_crash_says_nothing_about_its_inside(engine, era, monkeypatch, caplog) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("/secret/path")
+
+    crashing = Engine(engine.bundle, ServingSettings())
+    monkeypatch.setattr(crashing, "admitted_search", crash)
+    server = build_server(crashing, version="0")
+    error = failed(call(server, era, "search", {"query": "x"}), "INTERNAL")
+    assert "secret" not in json.dumps(error)
+    assert "/secret/path" in caplog.text
+
+
+def test_busy_is_an_error_to_retry(engine, era) -> None:
+    busy = Engine(engine.bundle, ServingSettings(max_concurrency=1))
+    server = build_server(busy, version="0")
+    with busy.gate.place():
+        assert failed(call(server, era, "search", {"query": "x"}), "BUSY")["retryable"] is True
+    assert not call(server, era, "search", {"query": "x"}).is_error
+
+
+def test_answers_follow_the_bundle_the_engine_holds(engine, lexical_root, era) -> None:
+    """A newer version takes the place of the old one between two requests."""
+    moving = Engine(engine.bundle, ServingSettings())
+    server = build_server(moving, version="0")
+    assert call(server, era, "search", {"query": "open"}).structured_content["limits"] == []
+    moving.bundle = Bundle.open_current(lexical_root)
+    assert "faiss is off" in call(server, era, "search", {"query": "open"}).structured_content["limits"][0]
+    moving.close()
