@@ -92,11 +92,12 @@ def test_a_rerun_without_changes_publishes_nothing_and_embeds_nothing(published)
     assert {made["repository_embeddings", name]["embedded"] for name in ("alpha", "beta")} == {0}
 
 
-def test_a_run_of_one_partition_reads_only_that_repository(published):
+@pytest.mark.parametrize("tags", [whole(("alpha",)), {"dagster/partition": "alpha"}], ids=["range of one", "partition"])
+def test_a_run_of_one_partition_reads_only_that_repository(published, tags):
     before = published.manifest
     for name in ("alpha", "beta"):
         published.write(f"{name}/added.py", "def added() -> None:\n    return None\n")
-    result = published.run(whole(("alpha",)))
+    result = published.run(tags)
     assert {partition for _, partition in materializations(result)} == {"alpha", None}
     assert [source.files for source in published.manifest.sources] == [3, 2]
     assert published.manifest.digest != before.digest

@@ -68,3 +68,13 @@ def test_a_bug_in_the_chunker_is_an_error_not_a_fallback(capfd: pytest.CaptureFi
         with pytest.raises(CodequarryError, match="chunk worker failed"):
             worker.receive()
     assert "merge_chars" in capfd.readouterr().err
+
+
+def test_a_worker_never_imports_from_the_folder_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`codequarry index .` in a repository that holds a json.py must not run it."""
+    (tmp_path / "json.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    assert len(list(chunk_files(fixtures()[:1], SETTINGS, workers=1))) == 1
+    assert not (tmp_path / "pwned").exists()

@@ -130,6 +130,7 @@ def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(
     with pytest.raises(PublishError, match="nothing is verified"):
         publish_verified(published)
     assert state(published) == before
+    assert list((published.bundle.root / "versions").glob(".staging-*")) == []
 
 
 def test_an_honest_change_passes_every_check(published: Settings) -> None:

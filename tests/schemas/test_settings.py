@@ -58,6 +58,7 @@ def test_paths_start_at_the_file(tmp_path: Path) -> None:
         ("[[sources.repositories]]\npaht = 'x'\n", "did you mean 'path'", "codequarry settings"),
         ("[schedule]\ncron = 'daily'\n", "expected five fields", "codequarry settings"),
         ("[chunking]\nmerge_chars = 1601\n", "merge_chars 1601 must not exceed max_chars 1600", "codequarry settings"),
+        ("[schedule]\ntimezone = 'Mars/Olympus'\n", "schedule.timezone: found 'Mars/Olympus'", "codequarry settings"),
         ("[embedding]\nmodel = 'big'\n", "embedding.model: found 'big'", "codequarry settings"),
         ("not toml", "cannot be read as TOML", "fix the line"),
     ],

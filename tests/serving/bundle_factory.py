@@ -143,7 +143,7 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
         lock.unlink()
 
 
-def tokens_of(piece: Piece):  # noqa: ANN201
+def tokens_of(piece: Piece):
     """The index terms of a chunk by field."""
     return field_tokens(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
 

@@ -6,6 +6,8 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.tools import FetchRequest, SearchRequest
 from codequarry.serving.arguments import parse
 
+CHANNELS = "'hybrid', 'faiss', 'warp', 'bm25', 'splade' or 'symbol'"
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -17,7 +19,7 @@ from codequarry.serving.arguments import parse
         ({"query": "x", "top_k": True}, "top_k: must be an integer"),
         ({"query": "x", "top_k": 1.5}, "top_k: must be an integer"),
         ({"query": "x", "rerank": "yes"}, "rerank: must be true or false"),
-        ({"query": "x", "channel": "secret"}, "channel: must be one of 'hybrid', 'faiss', 'warp', 'bm25', 'splade' or 'symbol'"),
+        ({"query": "x", "channel": "secret"}, f"channel: must be one of {CHANNELS}"),
         ({"query": "x", "filters": []}, "filters: must be an object"),
         ({"query": "x", "filters": {"lang": "python"}}, "filters.lang: must be a list"),
         ({"query": "x", "filters": {"lang": [1]}}, "filters.lang[0]: must be a string"),

@@ -159,7 +159,7 @@ def test_a_catalog_that_is_no_database_refuses_the_version(damaged: Path) -> Non
     manifest = read_manifest(paths)
     paths.catalog.write_bytes(b"not a database")
     seal(damaged, paths, PIECES, manifest.encoder, manifest.faiss, COMMITS)
-    with pytest.raises(IntegrityError, match="catalog.duckdb"):
+    with pytest.raises(IntegrityError, match=r"catalog\.duckdb"):
         Bundle.open_current(damaged)
 
 

@@ -40,8 +40,8 @@ def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
 
 def test_search_takes_every_filter(run, lexical_root) -> None:
     code, out, _ = run(
-        "search", "open", "--lang", "python", "--include", "io/**", "--exclude", "*long*", "--repo", "quarry", "--symbol",
-        "open", "--channel", "bm25", "-k", 3, "--json", "--root", lexical_root,
+        "search", "open", "--lang", "python", "--include", "io/**", "--exclude", "*long*", "--repo", "quarry",
+        "--symbol", "open", "--channel", "bm25", "-k", 3, "--json", "--root", lexical_root,
     )  # fmt: skip
     answer = json.loads(out)
     assert code == 0

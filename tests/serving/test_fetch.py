@@ -12,10 +12,10 @@ from tests.serving.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, 
 
 
 def get(engine, *ids, **arguments):
-    return engine.fetch(FetchRequest(objectIds=[getattr(one, "name", None) or str(one) for one in ids], **arguments))
+    return engine.fetch(FetchRequest(objectIds=[str(one) for one in ids], **arguments))
 
 
-BAD_IDS = ["", "0", "-1", "042", "+5", " 5", "1.0", "1e3", "0x10", "９", "9" * 32, "9223372036854775808", "x" * 1_000_000,
+BAD_IDS = ["0", "-1", "042", "+5", " 5", "1.0", "1e3", "0x10", "９", "9" * 32, "9223372036854775808", "x" * 1_000_000,
            "../../etc/passwd", "%2e%2e", "1; DROP TABLE chunks_mat", "1\n2", "\ud800", "12345"]  # fmt: skip
 
 
@@ -72,9 +72,7 @@ def test_exactly_one_of_id_and_object_ids(lexical_engine, arguments) -> None:
 
 @pytest.mark.parametrize("bad", BAD_IDS, ids=lambda one: ascii(one[:20]))
 def test_an_id_that_is_none_is_reported_in_its_place(lexical_engine, bad) -> None:
-    answer = get(lexical_engine, SESSION.id, bad, CONFIG.id) if bad else None
-    if answer is None:
-        return
+    answer = get(lexical_engine, SESSION.id, bad, CONFIG.id)
     good, missing, other = answer.objects
     assert (good.content, other.content) == (SESSION.text, CONFIG.text)
     assert missing.error.code == "NOT_FOUND"
@@ -84,7 +82,7 @@ def test_an_id_that_is_none_is_reported_in_its_place(lexical_engine, bad) -> Non
     answer.model_dump_json().encode()
 
 
-@pytest.mark.parametrize("bad", [one for one in BAD_IDS if one], ids=lambda one: ascii(one[:20]))
+@pytest.mark.parametrize("bad", BAD_IDS, ids=lambda one: ascii(one[:20]))
 def test_a_single_id_that_is_none_fails_the_call(lexical_engine, bad) -> None:
     with pytest.raises(NotFoundError) as caught:
         lexical_engine.fetch(FetchRequest.model_construct(id=bad, objectIds=[], max_tokens=4000, resolve="full"))

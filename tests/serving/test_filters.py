@@ -10,7 +10,6 @@ from tests.serving.corpus import (
     GO_SERVER,
     HOSTILE,
     INDEX_OPEN,
-    INDEX_TEST,
     LONG,
     MINIFIED,
     PIECES,

@@ -138,6 +138,6 @@ def test_malformed_bodies_are_client_errors(port: int, body, modern) -> None:
 
 
 def test_the_address_must_be_free(port: int) -> None:
-    with pytest.raises(UnavailableError, match="cannot listen on 127.0.0.1") as caught:
+    with pytest.raises(UnavailableError, match=r"cannot listen on 127\.0\.0\.1") as caught:
         serving_http._listen("127.0.0.1", port)
     assert "--port" in caught.value.suggestion

@@ -24,8 +24,8 @@ def test_serving_imports_without_the_pipeline_and_its_libraries() -> None:
     done = run_isolated(
         """
         import importlib, pkgutil, sys
-        for blocked in ("dagster", "torch", "transformers", "sentence_transformers", "great_expectations", "tree_sitter",
-                        "onnx", "safetensors", "pathspec", "codequarry.pipelines", "codequarry.assets"):
+        for blocked in ("dagster", "torch", "transformers", "sentence_transformers", "great_expectations",
+                        "tree_sitter", "onnx", "safetensors", "pathspec", "codequarry.pipelines", "codequarry.assets"):
             sys.modules[blocked] = None
         import codequarry.serving
         for module in pkgutil.walk_packages(codequarry.serving.__path__, "codequarry.serving."):
@@ -65,6 +65,18 @@ def test_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }
-    assert not imported & {"pickle", "joblib", "torch", "subprocess", "urllib3", "requests", "httpx", "shelve", "marshal"}
+    assert not imported & {
+        "pickle",
+        "joblib",
+        "torch",
+        "subprocess",
+        "urllib3",
+        "requests",
+        "httpx",
+        "shelve",
+        "marshal",
+    }
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not called & {"print", "eval", "exec"}
+    loads = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.load"]
+    assert all("allow_pickle=False" in ast.unparse(node) for node in loads)

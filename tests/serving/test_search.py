@@ -13,6 +13,7 @@ from codequarry.serving.bundle import Bundle
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.engine import Engine
 from codequarry.serving.search import search
+from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import GO_SERVER, HOSTILE, INDEX_OPEN, INDEX_TEST, MINIFIED, PIECES, SESSION
 
 
@@ -221,3 +222,12 @@ def test_long_lines_are_cut_in_snippets(engine) -> None:
     result = next(one for one in ask(engine, "var a", top_k=50).results if one.id == str(MINIFIED.id))
     assert len(result.snippet) == 200
     assert result.metadata.explain.ast is False
+
+
+def test_an_empty_bundle_answers(tmp_path, minilm_directory) -> None:
+    write_bundle(tmp_path, [], encoder=minilm_directory)
+    empty = Engine.open(tmp_path, ServingSettings())
+    answer = ask(empty, "open")
+    assert (answer.results, answer.limits) == ([], [])
+    assert ask(empty, "open", filters=SearchFilters(include=["*.py"])).results == []
+    empty.close()

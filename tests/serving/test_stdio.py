@@ -48,8 +48,10 @@ def test_stdout_carries_nothing_but_the_protocol(bundle_root: Path, tmp_path: Pa
         {"jsonrpc": "2.0", "id": 1, "method": "initialize",
          "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "open"}}},
-        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "\0"}}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+         "params": {"name": "search", "arguments": {"query": "open"}}},
+        {"jsonrpc": "2.0", "id": 3, "method": "tools/call",
+         "params": {"name": "search", "arguments": {"query": "\0"}}},
     ]  # fmt: skip
     served = subprocess.Popen(
         [sys.executable, *COMMAND, str(bundle_root)], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

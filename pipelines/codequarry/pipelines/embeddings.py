@@ -15,7 +15,7 @@ from codequarry.pipelines import minilm
 from codequarry.pipelines.vector_store import Vector, open_vector_store, text_key
 from codequarry.pipelines.workspace import Progress, exclusive, replacing, repository_work, silent
 from codequarry.schemas.encoder import OnnxEncoder
-from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
@@ -44,13 +44,23 @@ def encoder_directory(settings: Settings) -> Path:
     # The exporter's own code names the folder: an export of older code is another encoder.
     exporter = file_sha256(Path(minilm.__file__))[:12]
     folder = settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
-    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder"):
+    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
             OnnxEncoder.open(folder)
         except IntegrityError:
-            folder.mkdir(parents=True, exist_ok=True)
-            minilm.export_minilm(folder, max_tokens=embedding.max_tokens)
+            _export(folder, embedding.max_tokens)
     return folder
+
+
+def _export(folder: Path, max_tokens: int) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        minilm.export_minilm(folder, max_tokens=max_tokens)
+    except OSError as error:
+        raise UnavailableError(
+            f"the encoder cannot be written to {folder}: {error.strerror or error}",
+            suggestion="free disk space or check permissions, then run again",
+        ) from error
 
 
 def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import duckdb
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.catalog import set_bundle
-from codequarry.schemas.errors import PublishError
+from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest
@@ -73,22 +74,32 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     """Run every check on the staged version and record that it passed.
 
     Raises PublishError: nothing is staged, or a check failed (its message names each). IntegrityError: the files
-    differ from the manifest.
+    differ from the manifest. A version that fails is removed; CURRENT is as it was.
     """
     paths = BundlePaths(Path(read_pointer(staged_pointer(settings), "staged")["path"]))
     verified_pointer(settings).unlink(missing_ok=True)
     progress("verifying", 0, 1)
+    try:
+        result = _verified(paths, settings)
+    except CodequarryError:
+        shutil.rmtree(paths.path, ignore_errors=True)
+        staged_pointer(settings).unlink()
+        raise
+    progress("verifying", 1, 1)
+    write_json(verified_pointer(settings), {"path": str(paths.path), "manifest_sha256": file_sha256(paths.manifest)})
+    return result
+
+
+def _verified(paths: BundlePaths, settings: Settings) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     result = Verification(manifest.version, paths.path, tuple(_run(paths, manifest, settings)))
-    progress("verifying", 1, 1)
     if result.failed:
         reasons = "; ".join(f"{check.name}: {check.found}, expected {check.expected}" for check in result.failed)
         raise PublishError(
             f"the staged version {manifest.version} is not fit to publish: {reasons}",
             suggestion="CURRENT is unchanged; fix the cause or change [checks], then index again",
         )
-    write_json(verified_pointer(settings), {"path": str(paths.path), "manifest_sha256": file_sha256(paths.manifest)})
     return result
 
 

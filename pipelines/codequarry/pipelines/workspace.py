@@ -95,15 +95,23 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 @contextmanager
-def exclusive(lock: Path, what: str) -> Iterator[None]:
+def exclusive(lock: Path, what: str, *, wait: bool = False) -> Iterator[None]:
     """Hold a lock file for the block; the kernel releases it when the process dies.
 
-    Raises BusyError: another process holds it.
+    wait: until another holder is done, instead of raising; for work of seconds.
+
+    Raises BusyError: another process holds it. UnavailableError: the lock file cannot be made.
     """
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as stream:
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        stream = lock.open("a")
+    except OSError as error:
+        raise UnavailableError(
+            f"{lock} cannot be written: {error.strerror}", suggestion="check permissions and disk space"
+        ) from error
+    with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise BusyError(
                 f"another process is {what} (lock {lock.name})", suggestion="wait for it to finish, then run again"

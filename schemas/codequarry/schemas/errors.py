@@ -32,7 +32,8 @@ class CodequarryError(Exception):
     exit_code: int = 1
 
     def __init__(self, message: str, *, suggestion: str = "") -> None:
-        super().__init__(message)
+        # Where only str(error) is shown, a run page or a log, the remedy is shown too.
+        super().__init__(f"{message}; {suggestion}" if suggestion else message)
         self.message = message
         self.suggestion = suggestion
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import tomllib
+import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args, get_origin
@@ -105,6 +106,22 @@ class ScheduleSettings(_Section):
     timezone: str = Field(default="UTC", description="IANA time zone of the cron expression.")
     enabled: bool = Field(default=False, description="Start the schedule when the code location loads.")
 
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, value: str) -> str:
+        if len(value.split()) != 5:
+            raise ValueError("expected five fields such as '0 3 * * *'")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            zoneinfo.ZoneInfo(value)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("expected an IANA name such as 'Europe/Berlin'") from None
+        return value
+
 
 class BundleSettings(_Section):
     """Where versions are published."""
@@ -142,13 +159,6 @@ class Settings(_Section):
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()
-
-    @field_validator("schedule")
-    @classmethod
-    def _five_cron_fields(cls, value: ScheduleSettings) -> ScheduleSettings:
-        if len(value.cron.split()) != 5:
-            raise ValueError(f"cron: found {value.cron!r}, expected five fields such as '0 3 * * *'")
-        return value
 
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not."""

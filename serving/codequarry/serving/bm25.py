@@ -143,5 +143,5 @@ def _members(ids: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 def matched_terms(query: str, texts: list[str]) -> list[str]:
     """Terms of the query that these texts hold, in query order."""
-    held = set().union(*map(query_terms, texts))
+    held = set(query_terms("\n".join(texts)))
     return [term for term in query_terms(query)[:MAX_TERMS] if term in held]

@@ -39,6 +39,8 @@ def serve(
     if stdio and (host is not None or port is not None):
         raise InvalidArgumentError("--stdio and --host or --port", suggestion="give --stdio alone, or leave it out")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # FAISS reports every instruction set its wheel was not built for.
+    logging.getLogger("faiss").setLevel(logging.WARNING)
     settings = configured(settings_file, root)
     serving = _bound(settings.serving, host, port)
     from codequarry.serving.engine import Engine

@@ -82,7 +82,7 @@ class FaissChannel:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
         vector = self._encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
-        if rows is not None and not len(rows):
+        if not self._index.ntotal or (rows is not None and not len(rows)):
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
         if rows is not None and self._vectors is not None and len(rows) <= _SCAN:
             return ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)

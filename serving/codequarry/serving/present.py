@@ -22,6 +22,8 @@ def printable(text: str) -> str:
     >>> printable("src/\\u202egnp.exe\\n")
     'src/gnp.exe'
     """
+    if text.isprintable():
+        return text
     return "".join(character for character in text if unicodedata.category(character) not in _INVISIBLE)
 
 
