@@ -102,7 +102,12 @@ def test_int8_vectors_stay_close_to_the_float_model(minilm_directory: Path, ship
 def test_two_exports_are_the_same_bytes(minilm_directory: Path, tmp_path: Path) -> None:
     spec = export_minilm(tmp_path)
     assert spec == EncoderSpec.load(minilm_directory)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["encoder.json", "model.onnx", "tokenizer.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "encoder.json",
+        "model.onnx",
+        "model.onnx.data",
+        "tokenizer.json",
+    ]
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (minilm_directory / path.name).read_bytes(), path.name
 

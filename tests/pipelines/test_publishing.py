@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import publisher
+from codequarry.pipelines import faiss_index, publisher
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.embeddings import embed_repository
@@ -131,6 +131,14 @@ def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(
         publish_verified(published)
     assert state(published) == before
     assert list((published.bundle.root / "versions").glob(".staging-*")) == []
+
+
+def test_an_id_map_of_another_order_is_found(published: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = faiss_index.write_idmap
+    monkeypatch.setattr(faiss_index, "write_idmap", lambda path, ids: honest(path, ids[::-1].copy()))
+    stage_bundle(["shop"], published)
+    with pytest.raises(PublishError, match="ids in FAISS that differ from its id map"):
+        verify_staged(published)
 
 
 def test_an_honest_change_passes_every_check(published: Settings) -> None:

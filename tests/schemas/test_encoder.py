@@ -140,12 +140,12 @@ def test_a_fingerprint_is_the_same_wherever_it_is_computed() -> None:
         max_tokens=8,
         license="MIT",
         source="s",
-        sha256={"tokenizer.json": "b" * 64, "model.onnx": "a" * 64},
+        sha256={"tokenizer.json": "b" * 64, "model.onnx": "a" * 64, "model.onnx.data": "c" * 64},
     )
-    assert spec.fingerprint == "4186937560c7c827ef9fc86ffa48860565623f2f28566fea6c206194049ff767"
+    assert spec.fingerprint == "a795568d3f71d46259c89f655377c8b4ee9214b3091fecff3c3b396e6d1d14de"
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json", "encoder.json"])
+@pytest.mark.parametrize("file", ["model.onnx", "model.onnx.data", "tokenizer.json", "encoder.json"])
 def test_a_missing_file_is_named(copied: Path, file: str) -> None:
     (copied / file).unlink()
     with pytest.raises(IntegrityError, match=rf"{file}: cannot be read") as caught:
@@ -153,7 +153,7 @@ def test_a_missing_file_is_named(copied: Path, file: str) -> None:
     assert "export the encoder again" in caught.value.suggestion
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("file", ["model.onnx", "model.onnx.data", "tokenizer.json"])
 def test_changed_bytes_are_found(copied: Path, file: str) -> None:
     data = bytearray((copied / file).read_bytes())
     data[len(data) // 2] ^= 1
@@ -167,7 +167,7 @@ def test_changed_bytes_are_found(copied: Path, file: str) -> None:
     [
         ({"dim": "wide"}, "dim: "),
         ({"max_tokens": 0}, "max_tokens: "),
-        ({"sha256": {"model.onnx": "0" * 64}}, "must name exactly model.onnx and tokenizer.json"),
+        ({"sha256": {"model.onnx": "0" * 64}}, "must name exactly model.onnx, model.onnx.data, tokenizer.json"),
         ({"surprise": 1}, "surprise: "),
     ],
 )

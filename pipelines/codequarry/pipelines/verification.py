@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import numpy as np
 
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.workspace import Progress, silent, write_json
@@ -114,13 +115,15 @@ def _run(paths: BundlePaths, manifest: Manifest, settings: Settings) -> list[Che
             "chunks": _scalar(connection, "SELECT count(*) FROM chunks"),
             "chunks_mat": _scalar(connection, "SELECT count(*) FROM chunks_mat"),
             "faiss_idmap": _scalar(connection, "SELECT count(*) FROM faiss_idmap"),
-            "faiss": _faiss_rows(paths),
             "bm25": _bm25_rows(paths),
         }
+        sidecar = connection.execute("SELECT chunk_id FROM faiss_idmap ORDER BY faiss_row").fetchnumpy()["chunk_id"]
     for name, count in rows.items():
         checks.append(
             Check(f"rows of {name}", count == manifest.counts.chunks, str(count), str(manifest.counts.chunks))
         )
+    differing = _differing_ids(paths, sidecar)
+    checks.append(Check("ids in FAISS that differ from its id map", differing == 0, str(differing), "0"))
     checks += _plausible(manifest, settings)
     return checks
 
@@ -145,10 +148,16 @@ def _scalar(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
     return int(row[0])
 
 
-def _faiss_rows(paths: BundlePaths) -> int:
+def _differing_ids(paths: BundlePaths, sidecar: np.ndarray) -> int:
+    """Rows in which the index's own ids and the sidecar's, (n,) int64 each, differ."""
     import faiss
 
-    return faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC).ntotal
+    index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
+    assert isinstance(index, faiss.IndexIDMap2)
+    own = faiss.vector_to_array(index.id_map)
+    if len(own) != len(sidecar):
+        return abs(len(own) - len(sidecar))
+    return int(np.count_nonzero(own != sidecar))
 
 
 def _bm25_rows(paths: BundlePaths) -> int:

@@ -1,10 +1,11 @@
 """The text encoder that the pipeline and the service share: ONNX Runtime plus a tokenizer, no torch.
 
-An encoder directory holds three files::
+An encoder directory holds four files::
 
     model.onnx       input ``input_ids`` (1, t) int64 -> one output (1, d) float32, unit norm (pooled inside the graph)
+    model.onnx.data  its large weights, which ONNX Runtime maps instead of loading
     tokenizer.json   Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden
-    encoder.json     an `EncoderSpec`: what the vectors are, how texts are prepared, the sha256 of the other two files
+    encoder.json     an `EncoderSpec`: what the vectors are, how texts are prepared, the sha256 of the other files
 
 **One text per run.** Dynamic int8 quantization takes the range of an activation over the whole tensor, so in a batch a
 text's vector would depend on its neighbours, and padding would shift it further. Each text is therefore run alone and
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
     import tokenizers
 
 MODEL_FILE = "model.onnx"
+WEIGHTS_FILE = "model.onnx.data"
 TOKENIZER_FILE = "tokenizer.json"
 SPEC_FILE = "encoder.json"
 
-_HASHED_FILES = (MODEL_FILE, TOKENIZER_FILE)
+_HASHED_FILES = (MODEL_FILE, WEIGHTS_FILE, TOKENIZER_FILE)
 _SLAB = 32
 _REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
 
@@ -63,13 +65,13 @@ class EncoderSpec(BaseModel):
     source: str
     """Where the weights come from."""
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
-    """File name -> lower-case hex digest, for ``model.onnx`` and ``tokenizer.json``."""
+    """File name -> lower-case hex digest, for every file but ``encoder.json``."""
 
     @field_validator("sha256")
     @classmethod
-    def _names_both_files(cls, digests: dict[str, str]) -> dict[str, str]:
+    def _names_every_file(cls, digests: dict[str, str]) -> dict[str, str]:
         if set(digests) != set(_HASHED_FILES):
-            raise ValueError(f"must name exactly {' and '.join(_HASHED_FILES)}")
+            raise ValueError(f"must name exactly {', '.join(_HASHED_FILES)}")
         return digests
 
     @property
@@ -110,7 +112,7 @@ class EncoderSpec(BaseModel):
         query_prefix: str = "",
         document_prefix: str = "",
     ) -> Self:
-        """Hash the model and tokenizer already in ``directory`` and write ``encoder.json`` beside them.
+        """Hash the model, its weights and the tokenizer in ``directory`` and write ``encoder.json`` beside them.
 
         The last step of an export, so that a directory with a description is a complete one.
         """
@@ -141,9 +143,9 @@ class OnnxEncoder:
 
     @classmethod
     def open(cls, directory: Path, *, threads: int = 1) -> Self:
-        """Open an encoder directory, checking both files against their digests.
+        """Open an encoder directory, checking its files against their digests.
 
-        directory: holds ``model.onnx``, ``tokenizer.json`` and ``encoder.json``.
+        directory: holds the four files named above.
         threads: documents encoded at the same time; a query always takes one thread.
 
         Raises `IntegrityError` when a file is missing, damaged or not what the description says.
