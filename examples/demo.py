@@ -21,7 +21,7 @@ ROOT = PROJECT / ".codequarry" / "bundles"
 PACKAGE = "rich"
 CODEQUARRY = [sys.executable, "-m", "codequarry.serving.cli"]
 QUESTIONS: tuple[dict[str, Any], ...] = (
-    {"query": "how is CURRENT switched to a new version atomically"},
+    {"query": "what happens when a worker process dies while chunking a file"},
     {"query": "wrap text to the width of the terminal", "filters": {"repos": [PACKAGE]}},
     {"query": "chunk_id", "channel": "bm25", "filters": {"lang": ["python"], "exclude": ["tests/**"]}},
 )
