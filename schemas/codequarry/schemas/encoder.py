@@ -13,8 +13,9 @@ unpadded: its vector depends on nothing but the text and the encoder, which is w
 and fingerprint.
 """
 
-# pyright: basic
-# (onnxruntime ships no type stubs, so strict checking would report every use of it)
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+# ONNX Runtime ships no type stubs: what it returns is unknown to the checker, the rest stays strict.
 
 from __future__ import annotations
 
