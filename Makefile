@@ -33,7 +33,7 @@ test: $(READY) lint  ## Run every check and test
 lint: $(READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== layers"; $(BIN)/lint-imports --no-cache
-	@echo "== types"; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	@echo "== types"; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(READY)  ## Measure, and print ratios
 	@$(BIN)/python -m benchmarks
