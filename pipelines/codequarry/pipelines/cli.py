@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import RepositorySettings, Settings, load_settings
 
 _console = Console(stderr=True)
@@ -52,7 +53,10 @@ def index(
       codequarry index ~/src/app lib=~/src/shared-library
     """
     settings = _configured(load_settings(settings_file), paths or [], root)
-    from codequarry.pipelines.build import index_repositories
+    try:
+        from codequarry.pipelines.build import index_repositories
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry index", "build", missing=error.name) from None
 
     with _Bars() as bars:
         report = index_repositories(settings, bars.show, force=force)
