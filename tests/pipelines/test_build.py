@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from codequarry.pipelines import cli
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.catalog import set_bundle
@@ -200,3 +203,46 @@ def test_a_killed_run_resumes_from_the_vectors_it_finished(
     with pytest.raises(KeyboardInterrupt):
         index_repositories(settings, die)
     assert [report.embedded for report in index_repositories(settings).embeddings] == [4]
+
+
+def test_a_damaged_current_version_is_built_again(tmp_path: Path, make_settings: MakeSettings) -> None:
+    settings = make_settings(write_shop(tmp_path))
+    first = index_repositories(settings)
+    BundlePaths(first.path).faiss_index.unlink()
+    second = index_repositories(settings)
+    assert not second.unchanged
+    verify(BundlePaths(second.path), second.manifest, deep=True)
+
+
+def test_a_run_never_indexes_what_the_last_one_wrote(tmp_path: Path, make_settings: MakeSettings) -> None:
+    repo = write_shop(tmp_path)
+    settings = make_settings(repo, home=repo / "out")
+    first = index_repositories(settings)
+    assert index_repositories(settings).unchanged
+    assert (first.manifest.counts.files, first.manifest.sources[0].dirty) == (len(SHOP) - 1, False)
+
+
+def test_what_a_killed_run_left_behind_is_gone_after_the_next(tmp_path: Path, make_settings: MakeSettings) -> None:
+    """Killed in each stage: no clean-up of its own runs."""
+    settings = make_settings(write_shop(tmp_path))
+    program = (
+        "import os, sys, pathlib; from codequarry.schemas.settings import Settings\n"
+        "from codequarry.pipelines.build import index_repositories\n"
+        "settings = Settings.model_validate_json(pathlib.Path(sys.argv[1]).read_text())\n"
+        "index_repositories(settings, lambda what, *_: os._exit(9) if what.endswith(sys.argv[2]) else None)\n"
+    )
+    (tmp_path / "settings.json").write_text(settings.model_dump_json())
+    for stage in ("reading", "chunking", "catalog", "verifying"):
+        arguments = [sys.executable, "-c", program, str(tmp_path / "settings.json"), stage]
+        assert subprocess.run(arguments, check=False, timeout=60).returncode == 9
+    report = index_repositories(settings)
+    work = settings.paths.work
+    assert [file.name for file in work.rglob(".*")] == [".lock"]
+    assert [folder.name for folder in report.path.parent.iterdir()] == [report.path.name]
+
+
+@pytest.mark.parametrize("text", ["", "lib=", "bad name!=.", "~nobody-of-that-name/x"])
+def test_a_path_argument_that_cannot_be_one_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        cli._repository(text)
+    assert caught.value.suggestion

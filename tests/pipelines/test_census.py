@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.pipelines.census import CensusFile, take_census
-from codequarry.pipelines.sources import list_source
+from codequarry.pipelines.sources import Source, list_source
+from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings import RepositorySettings, SourcesSettings
 from tests.pipelines.repositories import commit, git
 
@@ -155,3 +156,29 @@ def test_any_bytes_are_indexed_whole_or_skipped(tmp_path_factory: pytest.TempPat
 def test_a_sparse_checkout_says_what_is_missing(repo: Path) -> None:
     git(repo, "sparse-checkout", "set", "--no-cone", "/a.py")
     assert census(repo)["bom.py"].skip_reason == "missing"
+
+
+def test_folders_among_the_paths_say_why_they_are_there(tmp_path: Path) -> None:
+    (tmp_path / "plain" / "closed").mkdir(parents=True)
+    source = Source("plain", tmp_path / "plain", "", {}, (b"closed",))
+    assert [entry.skip_reason for entry in take_census(source, SETTINGS)] == ["unreadable"]
+    repo = tmp_path / "repo"
+    commit(repo, {"a.py": "a", "was_file": "b"})
+    commit(tmp_path / "other", {"c.py": "c"})
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "other"), "sub")
+    (repo / "was_file").unlink()
+    (repo / "was_file").mkdir()
+    (repo / "was_file" / "d.py").write_text("d")
+    found = census(repo)
+    assert {name: found[name].skip_reason for name in ("sub", "was_file", "was_file/d.py")} == {
+        "sub": "nested_repository", "was_file": "missing", "was_file/d.py": None,
+    }  # fmt: skip
+
+
+def test_what_is_no_pattern_is_passed_over_in_gitignore_and_refused_in_the_settings(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("!\nb.py\n")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x")
+    assert [name for name, entry in census(tmp_path).items() if entry.skip_reason is None] == [".gitignore", "a.py"]
+    with pytest.raises(SettingsError, match="expected gitignore patterns"):
+        census(tmp_path, SourcesSettings(exclude=("!",)))

@@ -78,3 +78,9 @@ def test_a_worker_never_imports_from_the_folder_it_is_started_in(
     monkeypatch.chdir(tmp_path)
     assert len(list(chunk_files(fixtures()[:1], SETTINGS, workers=1))) == 1
     assert not (tmp_path / "pwned").exists()
+
+
+def test_ctrl_c_does_not_reach_the_workers() -> None:
+    """The terminal sends it to the whole group; each worker would print a traceback of its own."""
+    with chunk_workers._Worker(SETTINGS) as worker:
+        assert os.getpgid(worker._process.pid) != os.getpgid(0)

@@ -27,7 +27,7 @@ from codequarry.pipelines.workspace import exclusive, repository_work
 from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import CHUNKS, embeddings_schema, write_table
+from codequarry.schemas.tables import CHUNKS, write_table
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.corpus import write_shop
 from tests.pipelines.repositories import commit
@@ -60,7 +60,7 @@ def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> Non
 def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
     work = repository_work(settings.paths.work, "shop")
     table = edit(pq.read_table(work.embeddings))
-    write_table(work.embeddings, table, embeddings_schema(384))
+    write_table(work.embeddings, table, table.schema)
 
 
 def replaced(table: pa.Table, column: str, values: object) -> pa.Table:
@@ -258,3 +258,10 @@ def test_the_bundle_root_that_cannot_be_made_is_named(published: Settings, tmp_p
     with pytest.raises(PublishError, match="nothing can be staged"):
         stage_bundle(["shop"], blocked)
     shutil.rmtree(published.bundle.root)
+
+
+def test_vectors_of_another_encoder_are_not_mixed_in(published: Settings) -> None:
+    """As when one partition was embedded before [embedding] changed and the others after."""
+    edit_vectors(published, lambda table: table.replace_schema_metadata({"encoder": "0" * 64}))
+    with pytest.raises(SourceError, match="vectors are of encoder 000000000000, expected"):
+        stage_bundle(["shop"], published)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,60 @@ def test_names_come_from_folders_and_collisions_are_refused(tmp_path: Path) -> N
     with pytest.raises(InvalidArgumentError, match="two repositories are named 'my-app'") as caught:
         named((RepositorySettings(path=one), RepositorySettings(path=two)))
     assert "NAME" in caught.value.suggestion.upper()
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda git_folder: (git_folder / "HEAD").write_text("junk"), "not a git repository"),
+        (lambda git_folder: (git_folder / "config").write_text("[core\n"), "bad config"),
+        (lambda git_folder: git_folder.rename(git_folder.with_name("gone")), "cannot read the repository"),
+    ],
+)
+def test_a_repository_git_cannot_read_is_not_taken_for_a_plain_directory(
+    tmp_path: Path, damage: Callable[[Path], object], complaint: str
+) -> None:
+    """It would lose its .gitignore, and nobody would be told."""
+    commit(tmp_path / "repo", {"a.py": "a"})
+    git(tmp_path / "repo", "worktree", "add", "--quiet", str(tmp_path / "linked"))
+    damage(tmp_path / "repo" / ".git")
+    broken = tmp_path / ("linked" if (tmp_path / "repo" / "gone").exists() else "repo")
+    with pytest.raises(SourceError, match=complaint):
+        list_source(source_of(broken))
+
+
+def test_a_work_tree_beside_the_repository_is_read_at_its_own_commit(tmp_path: Path) -> None:
+    commit(tmp_path / "repo", {"a.py": "a"})
+    git(tmp_path / "repo", "worktree", "add", "--quiet", "-b", "other", str(tmp_path / "linked"))
+    head = commit(tmp_path / "linked", {"b.py": "b"})
+    source = list_source(source_of(tmp_path / "linked"))
+    assert (source.commit, source.paths) == (head, (b"a.py", b"b.py"))
+
+
+@pytest.mark.parametrize("name", ["loop", "x" * 300], ids=["loop", "too long"])
+def test_a_path_the_system_refuses_is_a_source_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (repository,) = named((RepositorySettings(path=tmp_path / name),)).values()
+    with pytest.raises(SourceError, match="cannot be read"):
+        list_source(repository)
+
+
+def test_what_codequarry_writes_is_not_listed(tmp_path: Path) -> None:
+    commit(tmp_path, {"a.py": "a", "out/b.py": "b", "output.py": "c"})
+    assert list_source(source_of(tmp_path), [tmp_path / "out", tmp_path]).paths == (b"a.py", b"output.py")
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root lists everything, so the refusal is injected."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "a.py").write_text("a")
+    (tmp_path / "b.py").write_text("b")
+    real = os.scandir
+
+    def refuse(path: bytes) -> object:
+        if path.endswith(b"/closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert list_source(source_of(tmp_path)).paths == (b"b.py", b"closed")

@@ -57,3 +57,9 @@ def test_versions_are_listed_oldest_first_without_staging(tmp_path: Path) -> Non
     for name in names:
         (tmp_path / "versions" / name).mkdir(parents=True)
     assert BundleRoot(tmp_path).version_names() == [names[1], names[0]]
+
+
+def test_a_root_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(NoBundleError, match="cannot be read"):
+        BundleRoot(tmp_path / "file").read_current()

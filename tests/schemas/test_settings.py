@@ -101,3 +101,9 @@ def test_the_index_hash_follows_what_decides_the_contents_and_nothing_else() -> 
     excluded = Settings.model_validate({"sources": {"exclude": ["docs/**"]}})
     assert base.index_hash() == same.index_hash()
     assert len({base.index_hash(), other.index_hash(), excluded.index_hash()}) == 3
+
+
+@pytest.mark.parametrize("root", ["a\\u0000b", "~nobody-of-that-name/x"])
+def test_a_path_that_cannot_be_one_is_refused(tmp_path: Path, root: str) -> None:
+    with pytest.raises(SettingsError, match="is not a path"):
+        load_settings(written(tmp_path, f'[bundle]\nroot = "{root}"\n'), env={})

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codequarry.schemas.analyzer import query_terms
-from codequarry.schemas.lexical import FIELD_BOOSTS
+from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.lexical import FIELD_BOOSTS, tantivy_schema
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel, matched_terms
 from tests.serving.bundle_factory import Piece, tokens_of, write_bm25
 
@@ -126,3 +127,18 @@ def test_a_query_of_too_many_terms_is_cut_and_says_so(many) -> None:
 
 def test_matched_terms() -> None:
     assert matched_terms("open the file now", ["def openFile():", "x"]) == ["open", "file"]
+
+
+def test_a_panic_over_damaged_bytes_turns_the_channel_off() -> None:
+    class PanicException(BaseException):
+        """What pyo3 raises for a Rust panic."""
+
+    class Damaged:
+        num_docs = 1
+
+        def search(self, *_: object, **__: object) -> None:
+            raise PanicException("range end out of bounds")
+
+    channel = Bm25Channel(Damaged(), tantivy_schema())
+    with pytest.raises(UnavailableError, match="damaged"):
+        channel.search("open", 5, allowed=None, rerank=True)

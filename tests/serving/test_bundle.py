@@ -169,3 +169,39 @@ def test_no_links_are_left_behind(lexical_root: Path, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
     assert len(bundle.channels["bm25"].search("open", 5, allowed=None, rerank=True).chunk_ids)
     bundle.close()
+
+
+def test_a_version_that_is_a_link_is_refused(damaged: Path) -> None:
+    folder = BundleRoot(damaged).version(VERSION).path
+    folder.symlink_to(folder.rename(damaged / "elsewhere"))
+    with pytest.raises(IntegrityError, match="is a symbolic link"):
+        Bundle.open_current(damaged)
+
+
+def test_a_catalog_damaged_inside_is_a_typed_error(damaged: Path) -> None:
+    """DuckDB checks a block only when it reads it, which may be long after it opened the file."""
+    paths = BundleRoot(damaged).version(VERSION)
+    intact = bytearray(paths.catalog.read_bytes())
+    refused = 0
+    for place in range(3 * 4096 + 100, len(intact), 65_536):
+        damage = bytearray(intact)
+        damage[place : place + 512] = bytes(255 - byte for byte in damage[place : place + 512])
+        paths.catalog.write_bytes(damage)
+        try:
+            bundle = Bundle.open_current(damaged, channels=())
+            bundle.catalog.rows([piece.id for piece in PIECES])
+            bundle.catalog.defining(["open"])
+            bundle.close()
+        except IntegrityError as error:
+            refused += 1
+            assert "catalog.duckdb" in error.message
+    assert refused
+
+
+def test_without_a_temporary_folder_only_the_lexical_channel_is_off(
+    bundle_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    bundle = Bundle.open_current(bundle_root)
+    assert bundle.closed == {"bm25": "no temporary folder to open it through: No such file or directory"}
+    bundle.close()

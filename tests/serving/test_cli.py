@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
@@ -100,6 +101,15 @@ def test_versions(run, tmp_path) -> None:
     assert "current" in out
 
 
+def test_names_of_versions_are_whole_in_a_narrow_terminal(run, tmp_path, monkeypatch) -> None:
+    write_bundle(tmp_path, PIECES, commits={"quarry": "a" * 40, "gateway": "b" * 40})
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run("versions", "--root", tmp_path)
+    assert f"*  {VERSION} " in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert " serving.search_timeout_s " in run("settings")[1]
+
+
 def test_settings_lists_every_key_with_its_meaning(run) -> None:
     code, out, _ = run("settings", "--json")
     rows = {row["key"]: row for row in json.loads(out)}
@@ -148,6 +158,24 @@ def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) 
     code, _, err = run("search", "x", "--root", tmp_path / "root")
     assert code == 1
     assert "faiss.index: 1 bytes, expected" in err
+
+
+@pytest.mark.parametrize("command", [("search", "x"), ("fetch", "1"), ("versions",)])
+def test_a_root_that_is_no_folder_is_no_traceback(run, tmp_path, command) -> None:
+    (tmp_path / "file").touch()
+    code, out, err = run(*command, "--root", tmp_path / "file")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+
+
+def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("typer.secho", full)
+    code, _, err = run("search", "open", "--root", lexical_root)
+    assert code == 1
+    assert err.startswith("error: No space left on device\ntry: ")
 
 
 @pytest.mark.parametrize("command", ["index", "search", "fetch", "serve", "tools", "versions", "settings"])

@@ -70,6 +70,7 @@ def test_filters(lexical_engine, filters, expected) -> None:
         ({"include": ["../x"]}, "glob", "src/"),
         ({"exclude": ["/x"]}, "glob", "src/"),
         ({"symbols": [""]}, "filters.symbols", "Index.open"),
+        ({"symbols": ["."]}, "filters.symbols", "Index.open"),
         ({"symbols": ["a\nb"]}, "filters.symbols", "Index.open"),
         ({"symbols": ["x" * 513]}, "filters.symbols", "Index.open"),
         ({"symbols": ["a\0"]}, "filters.symbols", "Index.open"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +84,32 @@ def test_a_server_without_a_bundle_says_so_and_leaves(tmp_path: Path) -> None:
     assert "no bundle is published" in done.stderr
     assert "codequarry index" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_ends_the_server_at_once_and_it_logs_nothing(bundle_root: Path, tmp_path: Path) -> None:
+    """Prevents the server that spins at full speed after Ctrl-C until its client closes stdin."""
+    served = subprocess.Popen(
+        [sys.executable, *COMMAND, str(bundle_root)], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with served:
+        served.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        served.stdin.flush()
+        served.stdout.readline()
+        served.send_signal(signal.SIGINT)
+        try:
+            assert served.wait(10) != 0
+        finally:
+            served.kill()
+        assert served.stderr.read() == ""
+
+
+def test_a_search_leaves_nothing_in_the_home_folder(bundle_root: Path, tmp_path: Path) -> None:
+    """Prevents ONNX Runtime's telemetry: a device id, a database of events and a sender of them."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    command = [sys.executable, "-m", "codequarry.serving.cli", "search", "open", "--root", str(bundle_root)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**environment, "HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(tmp_path.rglob("*")) == []

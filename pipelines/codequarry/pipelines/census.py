@@ -14,6 +14,7 @@ import pathspec
 
 from codequarry.pipelines.git import SUBMODULE_MODE, blob_oid
 from codequarry.pipelines.sources import Source
+from codequarry.schemas.errors import SettingsError, SourceError
 from codequarry.schemas.languages import language_of
 from codequarry.schemas.settings import SourcesSettings
 
@@ -73,7 +74,7 @@ def take_census(
 
     One file is held at a time; an unreadable or vanished file is a row, never an exception.
     """
-    excluded = pathspec.GitIgnoreSpec.from_lines(_exclusions(source, settings))
+    excluded = _exclusions(source, settings)
     escapes: dict[bytes, bool] = {}
     for done, raw in enumerate(source.paths, start=1):
         folder = os.path.dirname(raw)
@@ -87,13 +88,30 @@ def take_census(
             progress(done, len(source.paths))
 
 
-def _exclusions(source: Source, settings: SourcesSettings) -> list[str]:
-    """Patterns git has not applied already: the settings', and a plain directory's own .gitignore."""
+def _exclusions(source: Source, settings: SourcesSettings) -> pathspec.GitIgnoreSpec:
+    """What git has not applied already: the settings' patterns, and a plain directory's own .gitignore."""
+    for line in settings.exclude:
+        if not _is_pattern(line):
+            raise SettingsError(
+                f"[sources] exclude holds {line!r}, expected gitignore patterns", suggestion="write it like 'docs/'"
+            )
     lines = list(settings.exclude)
     ignore = source.root / ".gitignore"
     if not source.commit and ignore.is_file() and not ignore.is_symlink():
-        lines += ignore.read_text(encoding="utf-8", errors="replace").splitlines()
-    return lines
+        try:
+            written = ignore.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError as error:
+            raise SourceError(f"{ignore} cannot be read: {error.strerror}", suggestion="check permissions") from error
+        lines += filter(_is_pattern, written)  # git, too, passes over what is none
+    return pathspec.GitIgnoreSpec.from_lines(lines)
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        pathspec.GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
 
 
 def _leaves_tree(source: Source, folder: bytes) -> bool:
@@ -116,6 +134,12 @@ def _examine(source: Source, raw: bytes, settings: SourcesSettings, excluded: pa
         status = os.lstat(full)
     except OSError:
         return CensusFile(path, lang, 0, "missing", differs_from_head=head is not None)
+    if stat.S_ISDIR(status.st_mode):
+        if not source.commit:
+            return CensusFile(path, None, 0, "unreadable")  # a folder comes up only when it cannot be listed
+        if head is None:
+            return CensusFile(path, None, 0, "nested_repository")  # a submodule that is not committed yet
+        return CensusFile(path, lang, 0, "missing", differs_from_head=True)
     size = status.st_size
     reason = _by_kind(status.st_mode) or _by_name(path, excluded) or _by_size(size, settings.max_file_bytes)
     if reason is not None:

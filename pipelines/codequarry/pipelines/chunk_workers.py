@@ -102,6 +102,7 @@ class _Worker:
             [sys.executable, "-P", "-m", "codequarry.pipelines.chunk_workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is this process's to handle; the workers end when their input does
         )
 
     def _stop(self) -> None:

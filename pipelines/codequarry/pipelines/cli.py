@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import RepositorySettings, Settings, load_settings
 
@@ -102,7 +104,17 @@ def _repository(text: str) -> RepositorySettings:
     name, separator, path = text.partition("=")
     if not separator or os.path.exists(text):
         name, path = "", text
-    return RepositorySettings(name=name, path=Path(path).expanduser())
+    if not path:
+        raise InvalidArgumentError(f"found {text!r}, expected [NAME=]PATH", suggestion="give a path, e.g. '.'")
+    try:
+        return RepositorySettings(name=name, path=Path(path).expanduser())
+    except ValidationError:
+        raise InvalidArgumentError(
+            f"{name!r} cannot name a repository; expected letters, digits, '.', '_' and '-', a letter or digit first",
+            suggestion=f"write it like my-name={path}",
+        ) from None
+    except RuntimeError:
+        raise InvalidArgumentError(f"{path}: no such home folder", suggestion="give the path in full") from None
 
 
 def _reasons(skipped: Counter[str]) -> str:

@@ -29,6 +29,8 @@ _MATCH_LIMIT = 4_096
 # Small, because query predicates read a node's text through the same callback, one block for each look.
 _READ_BYTES = 1 << 12
 _MAX_NAME_CHARS = 200
+# Beyond it the path starts anew: thousands of nested definitions would otherwise cost their depth squared in names.
+_MAX_PARENT_CHARS = 300
 
 _CLASS_LIKE = frozenset({"class", "interface", "struct", "enum", "trait", "impl"})
 _NOT_QUALIFYING = frozenset({"type", "constant", "macro"})
@@ -119,7 +121,8 @@ def _qualified(entries: list[tuple[int, int, str, str]]) -> Outline:
         if kind == "function" and ("::" in name or (parent is not None and parent.kind in _CLASS_LIKE)):
             kind = "method"
         name = name.replace("::", ".")
-        here = Definition(f"{parent.qualified_name}.{name}" if parent else name, kind, start, end)
+        nested = parent is not None and len(parent.qualified_name) < _MAX_PARENT_CHARS
+        here = Definition(f"{parent.qualified_name}.{name}" if parent and nested else name, kind, start, end)
         (definitions if role == "definition" else scopes).append(here)
         if kind not in _NOT_QUALIFYING:
             enclosing.append(here)

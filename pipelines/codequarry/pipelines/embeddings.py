@@ -22,6 +22,8 @@ from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import embeddings_schema, write_table
 
 _SAVE_EVERY = 256
+ENCODER_KEY = "encoder"
+"""Key of the encoder's fingerprint in the metadata of ``embeddings.parquet``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
             store.put(entries)
             known.update(entries)
     vectors = np.stack([known[key] for key in keys])
-    schema = embeddings_schema(encoder.dim)
+    schema = embeddings_schema(encoder.dim).with_metadata({ENCODER_KEY: encoder.fingerprint})
     flat = pa.array(vectors.reshape(-1), pa.float32())
     table = pa.table([pa.array(chunks["chunk_id"], pa.int64()), _fixed(flat, encoder.dim)], schema=schema)
     with replacing(work.embeddings) as temporary:

@@ -54,20 +54,25 @@ def read_work_tree(folder: Path) -> WorkTree | None:
     A folder below the top of a work tree gives the paths below that folder. Raises SourceError: git is missing or
     fails, the repository is bare, or it has no commits.
     """
-    inside = _git(folder, "rev-parse", "--is-inside-work-tree", check=False)
+    inside, complaint = _try_git(folder, "rev-parse", "--is-inside-work-tree")
     if inside is None:
-        return None
+        # Anything else git says is about a repository that is there: taking it for none would drop its .gitignore.
+        if complaint.startswith("fatal: not a git repository (or any") and not os.path.lexists(folder / ".git"):
+            return None
+        raise SourceError(
+            f"git cannot read the repository at {folder}: {complaint}",
+            suggestion="repair it, or remove its .git to index it as a plain directory",
+        )
     if inside.strip() != b"true":
         raise SourceError(
             f"{folder} is a bare repository or inside .git; found no work tree",
             suggestion="give a checked-out work tree, e.g. `git worktree add ../checkout HEAD`",
         )
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", check=False)
+    commit, _ = _try_git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if not commit:
         raise SourceError(f"{folder} has no commits", suggestion="commit something first, then index again")
     listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
     tree = _git(folder, "ls-tree", "-r", "-z", "HEAD", "--", ".")
-    assert listed is not None and tree is not None
     head: dict[bytes, HeadEntry] = {}
     for line in filter(None, tree.split(b"\0")):
         meta, _, path = line.partition(b"\t")
@@ -85,8 +90,19 @@ def blob_oid(data: bytes, like: str) -> str:
     return digest.hexdigest()
 
 
-def _git(folder: Path, *arguments: str, check: bool = True) -> bytes | None:
-    """Standard output; None when git fails and ``check`` is off."""
+def _git(folder: Path, *arguments: str) -> bytes:
+    """Standard output. Raises SourceError: git failed."""
+    output, complaint = _try_git(folder, *arguments)
+    if output is None:
+        raise SourceError(
+            f"git {arguments[0]} failed in {folder}: {complaint}",
+            suggestion="run `git fsck` there; the repository may be damaged",
+        )
+    return output
+
+
+def _try_git(folder: Path, *arguments: str) -> tuple[bytes | None, str]:
+    """Standard output, None when git failed, and what it said on standard error."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
     try:
@@ -101,11 +117,7 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> bytes | None:
             f"git {arguments[0]} in {folder} did not finish in {_TIMEOUT_S} s",
             suggestion="check the file system, then index again",
         ) from None
-    if done.returncode == 0:
-        return done.stdout
-    if not check:
-        return None
-    raise SourceError(
-        f"git {arguments[0]} failed in {folder}: {done.stderr.decode('utf-8', 'replace').strip()[:300]}",
-        suggestion="run `git fsck` there; the repository may be damaged",
+    return (
+        done.stdout if done.returncode == 0 else None,
+        done.stderr.decode("utf-8", "replace").strip()[:300],
     )

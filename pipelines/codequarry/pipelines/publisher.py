@@ -16,7 +16,7 @@ from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.verification import verified_pointer
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.integrity import file_sha256, list_files, read_manifest
+from codequarry.schemas.integrity import file_sha256, list_files, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
@@ -63,12 +63,15 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
 
 
 def current_manifest(root: BundleRoot) -> Manifest | None:
-    """The manifest of CURRENT; None when there is none that can be read."""
+    """The manifest of CURRENT; None when readers would find no version, or refuse the one they find."""
     try:
         current = root.read_current()
-        return read_manifest(root.version(current.version), expected_sha256=current.manifest_sha256)
+        paths = root.version(current.version)
+        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+        verify(paths, manifest, deep=False)
     except CodequarryError:
         return None
+    return manifest
 
 
 def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> Path:

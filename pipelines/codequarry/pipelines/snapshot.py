@@ -19,6 +19,7 @@ from codequarry.pipelines.census import CensusFile, take_census
 from codequarry.pipelines.sources import list_source
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
 from codequarry.schemas.errors import SourceError
+from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import RepositorySettings, Settings
 from codequarry.schemas.tables import FILES, write_table
 
@@ -54,7 +55,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
 
     Raises SourceError: the source cannot be listed, or none of its files can be indexed.
     """
-    source = list_source(repository)
+    source = list_source(repository, _own(settings))
     work = repository_work(settings.paths.work, repository.name)
     rows: list[CensusFile] = []
     tree = hashlib.sha256()
@@ -91,6 +92,11 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     )
     write_json(work.snapshot, asdict(snapshot))
     return snapshot
+
+
+def _own(settings: Settings) -> list[Path]:
+    root = BundleRoot(settings.bundle.root)
+    return [settings.paths.store, settings.paths.work, root.versions, root.current, root.lock]
 
 
 def read_snapshot(work: RepositoryWork) -> Snapshot:

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from codequarry.pipelines.bm25_index import build_bm25
 from codequarry.pipelines.catalog import build_catalog
-from codequarry.pipelines.embeddings import encoder_directory
+from codequarry.pipelines.embeddings import ENCODER_KEY, encoder_directory
 from codequarry.pipelines.faiss_index import build_faiss
 from codequarry.pipelines.snapshot import Snapshot, read_snapshot
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import OnnxEncoder
-from codequarry.schemas.errors import CodequarryError, PublishError
+from codequarry.schemas.errors import CodequarryError, PublishError, SourceError
 from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
@@ -79,7 +79,7 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
     root = BundleRoot(settings.bundle.root)
     try:
         root.versions.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(root)
+        _remove_abandoned(root, settings)
         folder = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=root.versions))
     except OSError as error:
         raise PublishError(
@@ -87,6 +87,7 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
             suggestion="check that the bundle root is writable, or set [bundle] root",
         ) from error
     try:
+        write_json(_claim(settings), {"path": str(folder)})
         folder.chmod(0o755)
         staged = _fill(BundlePaths(folder), root, sorted(names), settings, progress)
         write_json(staged_pointer(settings), {"path": str(folder), "version": staged.manifest.version})
@@ -116,7 +117,7 @@ def _fill(
     works = [repository_work(settings.paths.work, name) for name in names]
     snapshots = [read_snapshot(work) for work in works]
     encoder = _copy_encoder(encoder_directory(settings), paths.encoder)
-    chunks, chunk_ids, vectors = timed("tables", lambda: _write_tables(paths, works, encoder.dim))
+    chunks, chunk_ids, vectors = timed("tables", lambda: _write_tables(paths, works, encoder))
     faiss_entry = timed("faiss", lambda: build_faiss(paths, chunk_ids, vectors, settings.indexes.faiss_factory))
     bm25 = timed("bm25", lambda: build_bm25(paths, chunks, progress))
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
@@ -138,7 +139,9 @@ def _copy_encoder(source: Path, target: Path) -> EncoderEntry:
     return EncoderEntry(name=encoder.spec.name, fingerprint=encoder.fingerprint, dim=encoder.dim)
 
 
-def _write_tables(paths: BundlePaths, works: list[RepositoryWork], dim: int) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+def _write_tables(
+    paths: BundlePaths, works: list[RepositoryWork], encoder: EncoderEntry
+) -> tuple[pa.Table, np.ndarray, np.ndarray]:
     """Merged tables on disk; returns chunks and vectors in ascending chunk_id order."""
     paths.tables.mkdir()
     files = pa.concat_tables(pq.read_table(work.require(work.files, "chunk")) for work in works)
@@ -146,16 +149,28 @@ def _write_tables(paths: BundlePaths, works: list[RepositoryWork], dim: int) -> 
     chunks = pa.concat_tables(pq.read_table(work.require(work.chunks, "chunk")) for work in works)
     by_place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
     write_table(paths.chunks, chunks.sort_by(by_place), CHUNKS)
-    embeddings = pa.concat_tables(pq.read_table(work.require(work.embeddings, "embedding")) for work in works)
+    embeddings = pa.concat_tables(_vectors_of(work, encoder) for work in works)
     embeddings = embeddings.sort_by("chunk_id").combine_chunks()
-    write_table(paths.embeddings, embeddings, embeddings_schema(dim))
+    write_table(paths.embeddings, embeddings, embeddings_schema(encoder.dim))
     chunks = chunks.sort_by("chunk_id")
     if not chunks["chunk_id"].equals(embeddings["chunk_id"]):
         raise PublishError(
             "chunks and embeddings do not hold the same ids", suggestion="run the embedding stage after the chunk stage"
         )
-    vectors = embeddings["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dim)
+    vectors = embeddings["vector"].combine_chunks().flatten().to_numpy().reshape(-1, encoder.dim)
     return chunks, chunks["chunk_id"].to_numpy(), vectors
+
+
+def _vectors_of(work: RepositoryWork, encoder: EncoderEntry) -> pa.Table:
+    """A repository's embeddings. Raises SourceError: another encoder made them, and they compare with no others."""
+    table = pq.read_table(work.require(work.embeddings, "embedding"))
+    found = (table.schema.metadata or {}).get(ENCODER_KEY.encode(), b"").decode()
+    if found != encoder.fingerprint:
+        raise SourceError(
+            f"{work.path.name}: its vectors are of encoder {found[:12] or '?'}, expected {encoder.fingerprint[:12]}",
+            suggestion=f"run the embedding stage of {work.path.name} again: [embedding] or the exporter changed since",
+        )
+    return table
 
 
 def _manifest(
@@ -226,8 +241,17 @@ def _file_entry(paths: BundlePaths, name: str, digests: dict[str, str]) -> FileE
     )
 
 
-def _remove_abandoned(root: BundleRoot) -> None:
-    """Staging folders of runs that died more than a day ago."""
+def _claim(settings: Settings) -> Path:
+    """The file that names the last staging folder begun from this work folder."""
+    return settings.paths.work / "staging.json"
+
+
+def _remove_abandoned(root: BundleRoot, settings: Settings) -> None:
+    """The staging folder of this work folder's last run, which the caller follows, and all that are a day old."""
+    if _claim(settings).is_file():
+        last = Path(read_pointer(_claim(settings), "staging")["path"])
+        if last.name.startswith(STAGING_PREFIX):
+            shutil.rmtree(last, ignore_errors=True)
     for folder in root.versions.glob(f"{STAGING_PREFIX}*"):
         if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
             shutil.rmtree(folder, ignore_errors=True)

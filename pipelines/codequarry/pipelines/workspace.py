@@ -72,9 +72,11 @@ def repository_work(work: Path, name: str) -> RepositoryWork:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path that takes the final name when the block ends without an exception.
 
+    Its name is always the same, so that what a killed run left is overwritten; the work folder has one writer.
+
     Raises UnavailableError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

@@ -80,6 +80,10 @@ class BundleRoot:
                 f"no bundle is published under {self.path}",
                 suggestion="run `codequarry index PATH` first, or point --root at a bundle root",
             ) from None
+        except OSError as error:
+            raise NoBundleError(
+                f"{self.current} cannot be read: {error.strerror}", suggestion="check that --root is a readable folder"
+            ) from error
         version, _, digest = raw.decode("ascii", "replace").removesuffix("\n").partition(" ")
         if not (_VERSION.fullmatch(version) and _SHA256.fullmatch(digest)) or raw.decode("ascii", "replace") != (
             f"{version} {digest}\n"

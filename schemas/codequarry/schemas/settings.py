@@ -272,7 +272,10 @@ def _explained(error: ValidationError, file: Path) -> SettingsError:
 
 def _resolved(settings: Settings, base: Path) -> Settings:
     def absolute(path: Path) -> Path:
-        return (base / path.expanduser()).resolve()
+        try:
+            return Path(os.path.realpath(base / path.expanduser()))
+        except (RuntimeError, ValueError) as error:
+            raise SettingsError(f"{str(path)!r} is not a path: {error}", suggestion="write the path in full") from error
 
     return settings.model_copy(
         update={

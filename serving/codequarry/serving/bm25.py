@@ -46,7 +46,10 @@ class Bm25Channel:
         """
         import tantivy
 
-        links = Path(tempfile.mkdtemp(prefix="codequarry-"))
+        try:
+            links = Path(tempfile.mkdtemp(prefix="codequarry-"))
+        except OSError as error:
+            raise UnavailableError(f"no temporary folder to open it through: {error.strerror}") from error
         try:
             for file in folder.resolve().iterdir():
                 (links / file.name).symlink_to(file)
@@ -93,8 +96,14 @@ class Bm25Channel:
 
     def _hits(self, query: tantivy.Query, limit: int) -> tuple[np.ndarray, np.ndarray]:
         """Ids (m,) int64 and scores (m,) float32 of the best hits, best first."""
-        hits = self._searcher.search(query, limit, count=False).hits
-        ids = self._searcher.fast_field_values(ID_FIELD, [address for _, address in hits])
+        try:
+            hits = self._searcher.search(query, limit, count=False).hits
+            ids = self._searcher.fast_field_values(ID_FIELD, [address for _, address in hits])
+        except BaseException as error:
+            # A Rust panic over damaged bytes is no Exception: left alone it would end the whole server.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise UnavailableError("the index is damaged") from error
         # The order in which a score's parts are summed depends on the segments; the last bits must not decide a tie.
         scores = np.round(np.array([score for score, _ in hits], np.float64), 4)
         return np.array(ids, np.int64), scores.astype(np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ class Bundle:
         bundle_root = BundleRoot(root)
         current = bundle_root.read_current()
         paths = bundle_root.version(current.version)
+        if paths.path.is_symlink():
+            raise IntegrityError(
+                f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
+            )
         manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
         if manifest.version != current.version:
             raise IntegrityError(
@@ -58,7 +63,11 @@ class Bundle:
     def open(cls, paths: BundlePaths, manifest: Manifest, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
         """Open a version that was compared with its manifest. Raises IntegrityError: the catalog cannot be read."""
         catalog = Catalog.open(paths)
-        directory = catalog.directory()
+        try:
+            directory = catalog.directory()
+        except IntegrityError:
+            catalog.close()
+            raise
         if len(directory.chunk_ids) != manifest.counts.chunks:
             catalog.close()
             raise IntegrityError(
@@ -129,6 +138,8 @@ def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncode
         encoder.encode_query("warm up")
         return encoder
 
+    # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     pool = ThreadPoolExecutor(1, thread_name_prefix="open-encoder")
     future: Future[QueryEncoder] = pool.submit(load)
     pool.shutdown(wait=False)

@@ -6,7 +6,8 @@ cursor of its own, because DuckDB connections may not be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -99,7 +100,7 @@ class Catalog:
             return {}
         columns = ", ".join(ChunkRow._fields)
         marks = ", ".join("?" * len(chunk_ids))
-        with self._connection.cursor() as cursor:
+        with self._reading() as cursor:
             found = cursor.execute(
                 f"SELECT {columns} FROM chunks_mat WHERE chunk_id IN ({marks})", [int(one) for one in chunk_ids]
             ).fetchall()
@@ -107,7 +108,7 @@ class Catalog:
 
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
-        with self._connection.cursor() as cursor:
+        with self._reading() as cursor:
             files = cursor.execute(_FILES).fetchall()
             columns = cursor.execute(_DIRECTORY).fetchnumpy()
         repos, paths, langs = (tuple(column) for column in zip(*files, strict=True)) if files else ((), (), ())
@@ -123,8 +124,22 @@ class Catalog:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""
         sql = _SYMBOLS.format(matches=" OR ".join([_SYMBOL] * len(names)))
         ends = [f".{name}{end}" for name in names for end in ("", "\n")]
-        with self._connection.cursor() as cursor:
+        with self._reading() as cursor:
             return cursor.execute(sql, ends).fetchnumpy()["chunk_id"].astype(np.int64)
+
+    @contextmanager
+    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor for one call. Raises IntegrityError: DuckDB cannot read what the call needs."""
+        import duckdb
+
+        try:
+            with self._connection.cursor() as cursor:
+                yield cursor
+        except duckdb.Error as error:
+            raise IntegrityError(
+                f"catalog.duckdb cannot be read ({type(error).__name__})",
+                suggestion="do not serve this version; publish again",
+            ) from error
 
     def close(self) -> None:
         """Give the file back."""

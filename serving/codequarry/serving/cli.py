@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.install_hints import COMMAND_EXTRAS, missing_extra
 from codequarry.serving import cli_admin, cli_lists, cli_query
 
@@ -56,6 +56,11 @@ def main() -> None:
     except CodequarryError as error:
         _explain(error)
         sys.exit(error.exit_code)
+    except OSError as error:
+        # A full disk behind a redirection, a folder that may not be read: the caller's to mend, so no traceback.
+        found = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        _explain(UnavailableError(found, suggestion="check that the path is there, readable, and has space left"))
+        sys.exit(UnavailableError.exit_code)
 
 
 def _explain(error: CodequarryError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
 from importlib.metadata import version as distribution_version
 from typing import Annotated
@@ -38,7 +39,8 @@ def serve(
     """
     if stdio and (host is not None or port is not None):
         raise InvalidArgumentError("--stdio and --host or --port", suggestion="give --stdio alone, or leave it out")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # Only what somebody should act on: the libraries below report every start and every request.
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # FAISS reports every instruction set its wheel was not built for.
     logging.getLogger("faiss").setLevel(logging.WARNING)
     settings = configured(settings_file, root)
@@ -49,9 +51,13 @@ def serve(
     engine = Engine.open(settings.bundle.root, serving)
     from codequarry.serving.mcp_server import build_server
 
+    # FastMCP gives its logger a level and a handler of its own when it is imported.
+    logging.getLogger("fastmcp").setLevel(logging.WARNING)
     server = build_server(engine, version=distribution_version("codequarry"))
     try:
         if stdio:
+            # A read of stdin cannot be cancelled, so that an orderly end would wait for the client; nothing is lost.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             server.run("stdio", show_banner=False)
         else:
             from codequarry.serving.http import serve_http

@@ -34,7 +34,8 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    _print_table(("", "version", "created", "age", "files", "chunks", "size", "commits"), map(_version_cells, rows))
+    head = ("", "version", "age", "files", "chunks", "size", "commits")
+    _print_table(head, map(_version_cells, rows), whole=6, caption="* current")
 
 
 def _version(bundle_root: BundleRoot, name: str, current: str) -> dict[str, Any]:
@@ -56,12 +57,12 @@ def _version(bundle_root: BundleRoot, name: str, current: str) -> dict[str, Any]
 
 
 def _version_cells(row: dict[str, Any]) -> tuple[str, ...]:
-    mark = "current" if row["current"] else ""
+    mark = "*" if row["current"] else ""
     if "problem" in row:
-        return (mark, row["version"], row["problem"], "", "", "", "", "")
+        return (mark, row["version"], "", "", "", "", row["problem"])
     counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB")
     commits = ", ".join(f"{name} {_short(commit)}".rstrip() for name, commit in row["commits"].items())
-    return (mark, row["version"], row["created"], _age(row["age_s"]), *counts, commits)
+    return (mark, row["version"], _age(row["age_s"]), *counts, commits)
 
 
 def _short(revision: str) -> str:
@@ -90,6 +91,7 @@ def settings(as_json: JsonOption = False, settings_file: SettingsOption = None) 
     _print_table(
         ("key", "value", "default", "description"),
         ((row["key"], json.dumps(row["value"]), json.dumps(row["default"]), row["description"]) for row in rows),
+        whole=1,
     )
 
 
@@ -108,13 +110,18 @@ def _section(name: str, values: BaseModel) -> list[dict[str, Any]]:
     ]
 
 
-def _print_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+def _print_table(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, whole: int, caption: str | None = None
+) -> None:
+    """Print a table. whole: how many columns, from the left, are never folded, so that names can be copied."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*head, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
+    for place, name in enumerate(head):
+        table.add_column(name, no_wrap=place < whole, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     Console(highlight=False).print(table)

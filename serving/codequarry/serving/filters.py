@@ -57,7 +57,12 @@ def _check_names(field: str, given: list[str], known: Iterable[str], what: str) 
 
 
 def _symbol(name: str) -> str:
-    if not name or len(name) > MAX_SYMBOL_CHARS or any(ord(character) < 32 for character in name) or not _encodes(name):
+    if (
+        not name.strip(".")
+        or len(name) > MAX_SYMBOL_CHARS
+        or any(ord(character) < 32 for character in name)
+        or not _encodes(name)
+    ):
         raise InvalidArgumentError(
             f"filters.symbols: expected names of 1 to {MAX_SYMBOL_CHARS} characters without control characters",
             suggestion="give names like 'open' or 'Index.open'",
