@@ -49,6 +49,7 @@ def test_a_run_publishes_a_complete_version(tmp_path: Path, make_settings: MakeS
         ("tools", False, {}),
     ]
     assert list(report.path.parent.glob(".staging-*")) == []
+    assert {file.stat().st_mode & 0o777 for file in report.path.rglob("*") if file.is_file()} == {0o644}
 
 
 def test_the_catalog_opens_anywhere_and_joins_without_gaps(tmp_path: Path, make_settings: MakeSettings) -> None:

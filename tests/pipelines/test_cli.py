@@ -12,6 +12,7 @@ import pytest
 
 from codequarry.schemas.layout import BundleRoot
 from tests.pipelines.corpus import write_shop, write_tools
+from tests.pipelines.repositories import commit, git
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MAIN = "from codequarry.serving.cli import main; main()"
@@ -57,6 +58,13 @@ def test_the_current_folder_is_the_default_and_a_second_run_says_unchanged(run: 
     again = run("index")
     assert again.returncode == 0
     assert "unchanged: CURRENT already is" in again.stderr
+
+
+def test_what_indexing_leaves_in_a_repository_is_invisible_to_git(run: Run, tmp_path: Path) -> None:
+    commit(tmp_path / "cwd", {"app.py": "def start():\n    return 'started'\n"})
+    assert run("index").returncode == 0
+    assert git(tmp_path / "cwd", "status", "--porcelain") == ""
+    assert "with uncommitted changes" not in run("index").stderr
 
 
 def test_the_settings_file_names_the_repositories(run: Run, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.errors import MissingExtraError
 from codequarry.serving import cli
 from codequarry.serving.cli_query import for_terminal
 from codequarry.serving.mcp_server import listed_tools
@@ -184,18 +183,3 @@ def test_help_teaches_by_example(run, command) -> None:
     assert code == 0
     assert "Example" in out
     assert f"codequarry {command}" in out
-
-
-def test_a_command_whose_extra_is_missing_says_what_to_install(run, monkeypatch) -> None:
-    class Absent:
-        name = "index"
-
-        def load(self) -> None:
-            raise ModuleNotFoundError("No module named 'dagster'", name="dagster")
-
-    monkeypatch.setattr(cli, "entry_points", lambda group: [Absent()])
-    code, out, err = run("index", ".", "--force")
-    assert (code, out) == (MissingExtraError.exit_code, "")
-    assert "dagster is not installed" in err
-    assert "pip install 'codequarry[build]'" in err
-    assert "needs the extra 'build'" in run("--help")[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from codequarry.pipelines.workspace import exclusive
+from codequarry.pipelines.workspace import working
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings import SETTINGS_FILE, Settings, load_settings
 
@@ -41,7 +41,7 @@ class Project(dg.ConfigurableResource):
         """
         try:
             settings = self.settings()
-            with exclusive(settings.paths.work / ".lock", "indexing"):
+            with working(settings):
                 yield settings
         except CodequarryError as error:
             if error.retryable:

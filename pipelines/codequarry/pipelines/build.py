@@ -16,7 +16,7 @@ from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.verification import verify_staged
-from codequarry.pipelines.workspace import Progress, exclusive, silent
+from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import Manifest
@@ -63,7 +63,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
             seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started
 
     root = BundleRoot(settings.bundle.root)
-    with exclusive(settings.paths.work / ".lock", "indexing"):
+    with working(settings):
         snapshots = tuple(
             timed("census", lambda each=each: snapshot_repository(each, settings, progress))
             for each in repositories.values()

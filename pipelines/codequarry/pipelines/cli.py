@@ -54,7 +54,7 @@ def index(
 
       codequarry index ~/src/app lib=~/src/shared-library
     """
-    settings = _configured(load_settings(settings_file), paths or [], root)
+    settings = _over(load_settings(settings_file, bundle_root=root), paths or [])
     try:
         from codequarry.pipelines.build import index_repositories
     except ModuleNotFoundError as error:
@@ -89,15 +89,12 @@ def index(
     typer.echo(report.path)
 
 
-def _configured(settings: Settings, paths: list[str], root: Path | None) -> Settings:
-    if paths or not settings.sources.repositories:
-        repositories = tuple(_repository(path) for path in paths or ["."])
-        settings = settings.model_copy(
-            update={"sources": settings.sources.model_copy(update={"repositories": repositories})}
-        )
-    if root is not None:
-        settings = settings.model_copy(update={"bundle": settings.bundle.model_copy(update={"root": root.resolve()})})
-    return settings
+def _over(settings: Settings, paths: list[str]) -> Settings:
+    """The settings with the repositories of the command line, which win over those of the file."""
+    if not paths and settings.sources.repositories:
+        return settings
+    repositories = tuple(_repository(path) for path in paths or ["."])
+    return settings.model_copy(update={"sources": settings.sources.model_copy(update={"repositories": repositories})})
 
 
 def _repository(text: str) -> RepositorySettings:

@@ -127,6 +127,8 @@ def _fill(
         lambda: _manifest(paths, root, snapshots, chunks, encoder, faiss_entry, digests, settings),
     )
     paths.manifest.write_bytes(to_json(manifest))
+    for name in list_files(paths.path):
+        (paths.path / name).chmod(0o644)  # tantivy writes some for its own user only; another may serve
     return StagedVersion(paths.path, manifest, seconds)
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from codequarry.schemas.errors import BusyError, SourceError, UnavailableError
+from codequarry.schemas.settings import Settings
 
+HOME_FOLDER = ".codequarry"
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, units done, units in all)."""
 
@@ -88,6 +90,22 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def working(settings: Settings) -> Iterator[None]:
+    """Be the one run that uses the work folder, whose files git is told to ignore.
+
+    Raises BusyError: another run uses it. UnavailableError: it cannot be written.
+    """
+    with exclusive(settings.paths.work / ".lock", "indexing"):
+        for folder in (settings.paths.work, settings.paths.store, settings.bundle.root):
+            if folder.parent.name == HOME_FOLDER and folder.parent.is_dir():
+                ignore = folder.parent / ".gitignore"
+                if not ignore.exists():
+                    with replacing(ignore) as temporary:
+                        temporary.write_text("*\n", encoding="ascii")
+        yield
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -220,6 +221,8 @@ class OnnxEncoder:
 
 
 def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
+    # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

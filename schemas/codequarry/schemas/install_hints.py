@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from codequarry.schemas.errors import MissingExtraError
 
-COMMAND_EXTRAS: dict[str, str] = {"index": "build"}
-"""Command of the command line -> extra of the distribution that brings it."""
-
 
 def install_hint(extra: str) -> str:
     """The shell command that installs an extra.

@@ -168,11 +168,14 @@ class Settings(_Section):
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
 
-def load_settings(path: Path | None = None, *, env: Mapping[str, str] | None = None) -> Settings:
+def load_settings(
+    path: Path | None = None, *, env: Mapping[str, str] | None = None, bundle_root: Path | None = None
+) -> Settings:
     """Read the settings.
 
     path: the file; None takes ``dagster_project.toml`` of the current folder when there is one.
     env: the environment overrides are read from (default: the process's).
+    bundle_root: wins over ``[bundle] root``; relative to the current folder.
 
     Relative paths in the result are resolved against the file's folder (the current folder without a file).
 
@@ -194,7 +197,10 @@ def load_settings(path: Path | None = None, *, env: Mapping[str, str] | None = N
         settings = Settings.model_validate(data)
     except ValidationError as error:
         raise _explained(error, file) from None
-    return _resolved(settings, file.resolve().parent)
+    settings = _resolved(settings, file.resolve().parent)
+    if bundle_root is None:
+        return settings
+    return settings.model_copy(update={"bundle": BundleSettings(root=_absolute(Path.cwd(), bundle_root))})
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -270,12 +276,16 @@ def _explained(error: ValidationError, file: Path) -> SettingsError:
     )
 
 
+def _absolute(base: Path, path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(base / path.expanduser()))
+    except (RuntimeError, ValueError) as error:
+        raise SettingsError(f"{str(path)!r} is not a path: {error}", suggestion="write the path in full") from error
+
+
 def _resolved(settings: Settings, base: Path) -> Settings:
     def absolute(path: Path) -> Path:
-        try:
-            return Path(os.path.realpath(base / path.expanduser()))
-        except (RuntimeError, ValueError) as error:
-            raise SettingsError(f"{str(path)!r} is not a path: {error}", suggestion="write the path in full") from error
+        return _absolute(base, path)
 
     return settings.model_copy(
         update={

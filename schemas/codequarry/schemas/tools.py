@@ -50,7 +50,7 @@ class SearchFilters(_Model):
     symbols: list[str] = Field(
         default=[],
         max_length=64,
-        description="Keep chunks that define, are or lie in one of these names, plain or qualified.",
+        description="Keep chunks that define one of these names, plain or qualified, or are a part of it.",
     )
     repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
 

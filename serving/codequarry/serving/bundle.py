@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -138,8 +137,6 @@ def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncode
         encoder.encode_query("warm up")
         return encoder
 
-    # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     pool = ThreadPoolExecutor(1, thread_name_prefix="open-encoder")
     future: Future[QueryEncoder] = pool.submit(load)
     pool.shutdown(wait=False)

@@ -8,14 +8,13 @@ from importlib.metadata import entry_points
 import typer
 
 from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.schemas.install_hints import COMMAND_EXTRAS, missing_extra
 from codequarry.serving import cli_admin, cli_lists, cli_query
 
 COMMANDS_GROUP = "codequarry.commands"
 
 
 def build_app() -> typer.Typer:
-    """The command line with every command that is installed; one whose extra is missing says what to install."""
+    """The command line: our own commands and those of the entry points."""
     app = typer.Typer(
         name="codequarry",
         help="Search your code from the command line or from an AI agent.\n\n"
@@ -25,28 +24,11 @@ def build_app() -> typer.Typer:
         rich_markup_mode=None,
     )
     for plugin in sorted(entry_points(group=COMMANDS_GROUP), key=lambda entry: entry.name):
-        try:
-            register = plugin.load()
-        except ImportError as error:
-            _register_stub(app, plugin.name, error.name)
-        else:
-            register(app)
+        plugin.load()(app)
     cli_query.register(app)
     cli_admin.register(app)
     cli_lists.register(app)
     return app
-
-
-def _register_stub(app: typer.Typer, name: str, missing: str | None) -> None:
-    extra = COMMAND_EXTRAS.get(name, "build")
-
-    @app.command(
-        name,
-        help=f"Not installed: needs the extra '{extra}'.",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
-    def stub() -> None:
-        raise missing_extra(f"codequarry {name}", extra, missing=missing)
 
 
 def main() -> None:

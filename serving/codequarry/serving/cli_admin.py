@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.cli_options import RootOption, SettingsOption, configured
+from codequarry.schemas.settings import ServingSettings, load_settings
+from codequarry.serving.cli_options import RootOption, SettingsOption
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # FAISS reports every instruction set its wheel was not built for.
     logging.getLogger("faiss").setLevel(logging.WARNING)
-    settings = configured(settings_file, root)
+    settings = load_settings(settings_file, bundle_root=root)
     serving = _bound(settings.serving, host, port)
     from codequarry.serving.engine import Engine
 

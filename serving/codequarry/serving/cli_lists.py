@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import Settings
-from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption, configured
+from codequarry.schemas.settings import Settings, load_settings
+from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
 
     Example: codequarry versions
     """
-    bundle_root = BundleRoot(configured(settings_file, root).bundle.root)
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root).bundle.root)
     current = bundle_root.read_current().version
     rows = [_version(bundle_root, name, current) for name in bundle_root.version_names()]
     if as_json:
@@ -83,7 +83,7 @@ def settings(as_json: JsonOption = False, settings_file: SettingsOption = None) 
 
     Example: codequarry settings --json
     """
-    current = configured(settings_file, None)
+    current = load_settings(settings_file)
     rows = [row for section in Settings.model_fields for row in _section(section, getattr(current, section))]
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codequarry.schemas.settings import Settings
+from codequarry.schemas.settings import Settings, load_settings
 from codequarry.schemas.tools import (
     MAX_TOKENS_DEFAULT,
     TOP_K_DEFAULT,
@@ -20,7 +20,7 @@ from codequarry.schemas.tools import (
     to_wire,
 )
 from codequarry.serving.arguments import parse
-from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption, configured
+from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
 
 if TYPE_CHECKING:
     from codequarry.serving.engine import Engine
@@ -55,7 +55,7 @@ def search(
         "symbols": symbol or [],
     }  # fmt: skip
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
-    with _engine(configured(settings_file, root)) as engine:
+    with _engine(load_settings(settings_file, bundle_root=root)) as engine:
         answer = engine.search(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
@@ -76,7 +76,7 @@ def fetch(
     Example: codequarry fetch 4611686018427387904 --max-tokens 2000
     """
     request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
-    with _engine(configured(settings_file, root), searching=False) as engine:
+    with _engine(load_settings(settings_file, bundle_root=root), searching=False) as engine:
         answer = engine.fetch(request)
     failed = [one for one in answer.objects if one.error is not None]
     if as_json:
