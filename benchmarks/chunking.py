@@ -1,73 +1,49 @@
-"""How fast files become chunks, in MB of source per CPU-second, and where the time goes.
-
-    python benchmarks/chunking.py [package ...]
-
-Without arguments it takes the largest of a few pure-Python packages that are installed. One thread; the stages and the
-whole are measured one after the other in the same run, so their ratios hold on any machine.
-"""
+"""Chunking: MB of source per CPU-second on one thread, and where the time goes."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from time import process_time
 from typing import TypeVar
 
+from benchmarks.corpus import package_folder
+from benchmarks.report import Figure, at_least, print_figures
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.pipelines.definitions import outline, parse
 from codequarry.pipelines.grammars import grammar
 
-Result = TypeVar("Result")
-
-CANDIDATES = ("dagster", "sqlalchemy", "networkx", "django", "sympy", "fastmcp", "pydantic", "pip")
-
-
-def sources_of(package: str) -> list[bytes]:
-    """The Python files of an installed package; empty if it is not installed."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return []
-    return [path.read_bytes() for path in sorted(Path(spec.origin).parent.rglob("*.py"))]
+PACKAGES = ("sqlalchemy", "dagster", "fastmcp")
+_Result = TypeVar("_Result")
 
 
-def timed(work: Callable[[], Result]) -> tuple[float, Result]:
-    start = process_time()
-    result = work()
-    return process_time() - start, result
+def run() -> None:
+    """Measure and print."""
+    figures = [figure for package in PACKAGES for figure in _figures(package)]
+    print_figures("Chunking, one thread", figures)
 
 
-def report(package: str, files: list[bytes]) -> None:
-    """Print one line per stage for one package."""
-    python = grammar("python")
+def _figures(package: str) -> list[Figure]:
+    files = [path.read_bytes() for path in sorted(package_folder(package).rglob("*.py"))]
     megabytes = sum(map(len, files)) / 1e6
-    parsing, trees = timed(lambda: [parse(python, data) for data in files])
-    defining, outlines = timed(
-        lambda: [outline(python, tree, data) for tree, data in zip(trees, files, strict=True) if tree]
-    )
-    whole, chunks = timed(lambda: [chunk_source(data, "python") for data in files])
+    python = grammar("python")
+    parsing, trees = _timed(lambda: [parse(python, data) for data in files])
+    defining, _ = _timed(lambda: [outline(python, tree, data) for tree, data in zip(trees, files, strict=True) if tree])
+    whole, chunks = _timed(lambda: [chunk_source(data, "python") for data in files])
     spans = sum(len(file.spans) for file in chunks)
-    definitions = sum(len(found.definitions) for found in outlines)
-    print(f"{package}: {len(files)} files, {megabytes:.1f} MB, {definitions} definitions, {spans} spans")
-    for stage, seconds in (
-        ("parse", parsing),
-        ("definitions", defining),
-        ("spans", whole - parsing - defining),
-        ("whole", whole),
-    ):
-        print(f"  {stage:<12} {seconds:6.2f} CPU-s  {seconds / whole:6.1%}  {megabytes / max(seconds, 1e-9):8.1f} MB/s")
+    shares = (100 * parsing / whole, 100 * defining / whole, 100 * (whole - parsing - defining) / whole)
+    return [
+        at_least(
+            f"{package}: {len(files)} files, {megabytes:.1f} MB, {spans:,} chunks", megabytes / whole, 2, "MB/CPU-s"
+        ),
+        Figure(f"{package}: parse / definitions / spans", " / ".join(f"{share:.0f}" for share in shares) + " %"),
+    ]
 
 
-def main(arguments: list[str]) -> None:
-    packages = {name: sources_of(name) for name in arguments or CANDIDATES}
-    largest = sorted(packages, key=lambda name: -sum(map(len, packages[name])))
-    for name in largest if arguments else largest[:3]:
-        if packages[name]:
-            report(name, packages[name])
-        else:
-            print(f"{name}: not installed")
+def _timed(work: Callable[[], _Result]) -> tuple[float, _Result]:
+    started = process_time()
+    result = work()
+    return process_time() - started, result
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run()

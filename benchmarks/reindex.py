@@ -17,7 +17,7 @@ def run() -> None:
         at_most("second / first", 100 * second / first, 10, "%"),
     ]
     print_figures("Reindexing", figures)
-    print("\n```\n" + summary.strip() + "\n```")
+    print("\n```\n" + "\n".join(line for line in summary.splitlines() if "━" not in line) + "\n```")
 
 
 if __name__ == "__main__":
