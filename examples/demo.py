@@ -58,7 +58,7 @@ async def ask() -> None:
         assert fetched is not None
         print(f"\nfetch {best}")
         print(f"  {fetched['objects'][0]['title']}")
-        print(textwrap.indent(fetched["objects"][0]["content"].rstrip(), "  | "))
+        print(textwrap.indent(fetched["objects"][0]["content"].rstrip(), "  | ", lambda _: True))
         print(f"\nanswered from version {fetched['bundle']['version']}")
     print(
         f"""
