@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.settings import Settings
+from codequarry.schemas.settings import RepositorySettings, Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -45,6 +45,7 @@ def test_every_setting_is_in_the_docs_with_its_default_and_meaning() -> None:
         for section, field in Settings.model_fields.items()
         for key, inner in field.annotation.model_fields.items()
     ]
+    rows += [f"| `{key}` | {inner.description} |" for key, inner in RepositorySettings.model_fields.items()]
     assert [row for row in rows if row not in documented] == []
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +13,8 @@ import pytest
 from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
 
 MakeSettings = Callable[..., Settings]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+MAIN = "from codequarry.serving.cli import main; main()"
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +38,19 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
         )
 
     return make
+
+
+@pytest.fixture
+def run(tmp_path: Path, shared_store: Path) -> Run:
+    """Run the command line in a folder of its own."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+
+    def run(*arguments: str | Path, program: str = MAIN) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "100"}
+        return subprocess.run(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -32,3 +33,13 @@ def commit(folder: Path, files: dict[str, str | bytes], message: str = "change")
     git(folder, "add", "--all", "--force")
     git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
     return git(folder, "rev-parse", "HEAD")
+
+
+def shim(folder: Path, program: str, script: str) -> str:
+    """A PATH on which a program is a shell script; the real one is ``$REAL`` to the script."""
+    real = shutil.which(program) or "false"
+    fake = folder / program
+    folder.mkdir(parents=True, exist_ok=True)
+    fake.write_text(f"#!/bin/sh\nREAL={real}\n{script}\n")
+    fake.chmod(0o755)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"

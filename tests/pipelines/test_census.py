@@ -32,6 +32,7 @@ SKIPPED: dict[str, tuple[bytes, str]] = {
     ".env": (b"KEY=1", "secret_file"),
     "deploy/id_rsa": (b"x", "secret_file"),
     "certs/server.pem": (b"x", "secret_file"),
+    "weights.txt": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "lfs_pointer"),
     "docs/left_out.md": (b"# x\n", "excluded"),
 }
 INDEXED: dict[str, tuple[bytes, str, str]] = {

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from codequarry.schemas.layout import BundleRoot
+from tests.pipelines.conftest import MAIN, Run
 from tests.pipelines.corpus import write_shop, write_tools
 from tests.pipelines.repositories import commit, git
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MAIN = "from codequarry.serving.cli import main; main()"
-
-
-@pytest.fixture
-def run(tmp_path: Path, shared_store: Path) -> Run:
-    """Run the command line in a folder of its own."""
-    folder = tmp_path / "cwd"
-    folder.mkdir()
-
-    def run(*arguments: str | Path, program: str = MAIN) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "100"}
-        return subprocess.run(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            cwd=folder, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-
-    return run
 
 
 def test_index_prints_a_summary_and_the_path_of_the_version(run: Run, tmp_path: Path) -> None:

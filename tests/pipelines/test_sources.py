@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from codequarry.pipelines import git_process
 from codequarry.pipelines.git import blob_oid
 from codequarry.pipelines.sources import list_source, named
 from codequarry.schemas.errors import InvalidArgumentError, SourceError
@@ -95,12 +95,34 @@ def test_git_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_hanging_git_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hang(*_: object, **__: object) -> None:
-        raise subprocess.TimeoutExpired("git", 1)
-
-    monkeypatch.setattr(subprocess, "run", hang)
+    fake = tmp_path / "bin" / "git"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\nsleep 600\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_process, "LOCAL_TIMEOUT_S", 0.1)
     with pytest.raises(SourceError, match="did not finish"):
         list_source(source_of(tmp_path))
+
+
+def test_a_partial_clone_runs_nothing_to_get_what_it_lacks(tmp_path: Path) -> None:
+    """Git would fetch a missing object from the promisor remote, by a command of the repository's configuration."""
+    repo = tmp_path / "repo"
+    commit(repo, {"sub/a.py": "a"})
+    tree = git(repo, "rev-parse", "HEAD:sub")
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::touch {tmp_path}/pwned",
+        "protocol.allow": "always",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(repo, "config", key, value)
+    (repo / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    with pytest.raises(SourceError, match="git ls-tree failed"):
+        list_source(source_of(repo))
+    assert not (tmp_path / "pwned").exists()
 
 
 def test_names_come_from_folders_and_collisions_are_refused(tmp_path: Path) -> None:

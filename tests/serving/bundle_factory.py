@@ -183,6 +183,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "repo": repo,
             "path": path,
             "lang": language_of(path) or "",
+            "path_class": "source",
             "size_bytes": 0,
             "lines": 0,
             "sha256": "",

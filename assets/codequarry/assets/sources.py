@@ -23,11 +23,14 @@ def _snapshot(repository: RepositorySettings, settings: Settings, progress: Prog
     snapshot = snapshot_repository(repository, settings, progress)
     census = repository_work(settings.paths.work, snapshot.name).census
     return {
-        **table_metadata(census, ("path", "lang", "size_bytes", "encoding", "skip_reason")),
+        **table_metadata(census, ("path", "lang", "path_class", "size_bytes", "encoding", "skip_reason")),
+        "url": snapshot.url or "a local path",
+        "ref": snapshot.ref or "none",
         "commit": snapshot.commit or "a directory without git",
         "uncommitted_changes": snapshot.dirty,
         "tree_sha256": snapshot.tree_sha256,
         "indexed_files": snapshot.files,
         "indexed_bytes": snapshot.size_bytes,
+        "classes": counts_table(snapshot.classes, "class"),
         "skipped": counts_table(snapshot.skipped, "reason"),
     }

@@ -19,7 +19,7 @@ from codequarry.pipelines.verification import verify_staged
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.manifest import Manifest, SourceEntry
 from codequarry.schemas.settings import Settings
 
 _T = TypeVar("_T")
@@ -85,12 +85,10 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
     """True when the same sources, read with the same settings and tools, made this version."""
-    held = {source.name: (source.commit, source.dirty, source.tree_sha256) for source in current.sources}
-    read = {snapshot.name: (snapshot.commit, snapshot.dirty, snapshot.tree_sha256) for snapshot in snapshots}
-    skipped = {source.name: source.skipped for source in current.sources}
-    return (
-        held == read
-        and skipped == {snapshot.name: snapshot.skipped for snapshot in snapshots}
-        and current.settings_sha256 == settings.index_hash()
-        and current.tools == tool_versions()
-    )
+    held = {source.name: _identity(source) for source in current.sources}
+    read = {snapshot.name: _identity(snapshot) for snapshot in snapshots}
+    return held == read and current.settings_sha256 == settings.index_hash() and current.tools == tool_versions()
+
+
+def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:
+    return (source.url, source.ref, source.commit, source.dirty, source.tree_sha256, source.classes, source.skipped)

@@ -1,29 +1,22 @@
-"""Reading a git work tree without running anything the repository brings along.
+"""Reading a git repository: a work tree as it lies, or one commit out of the object store.
 
-Only plumbing commands that call no hook, filter, fsmonitor, pager or external diff are used: a repository's own
-configuration is somebody else's program (CVE-2025-68144 and its kin). What differs from HEAD is decided by hashing
-the files here, not by ``git status``, which would run the repository's clean filters.
+Only plumbing commands that call no hook, filter, fsmonitor, pager or external diff are used. What differs from HEAD
+is decided by hashing the files here, not by ``git status``, which would run the repository's clean filters. A commit
+is read from its objects, so that nothing is ever checked out.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
-import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from codequarry.pipelines.git_process import LOCAL_TIMEOUT_S, Outcome, run_git, start_git, stop_git
 from codequarry.schemas.errors import SourceError
-
-_SAFE = (
-    "--no-optional-locks",
-    "-c", "core.fsmonitor=false",
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.untrackedCache=false",
-    "-c", "protocol.allow=never",
-    "-c", "safe.directory=*",
-)  # fmt: skip
-_TIMEOUT_S = 120
 
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
@@ -31,10 +24,12 @@ SUBMODULE_MODE = "160000"
 
 @dataclass(frozen=True, slots=True)
 class HeadEntry:
-    """A path as HEAD has it."""
+    """A path as a commit has it."""
 
     mode: str
     oid: str
+    size: int | None = None
+    """Bytes of the blob; None when not asked for, or when the object is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +49,96 @@ def read_work_tree(folder: Path) -> WorkTree | None:
     A folder below the top of a work tree gives the paths below that folder. Raises SourceError: git is missing or
     fails, the repository is bare, or it has no commits.
     """
-    inside, complaint = _try_git(folder, "rev-parse", "--is-inside-work-tree")
-    if inside is None:
+    inside = _run(folder, "rev-parse", "--is-inside-work-tree")
+    if not inside.done:
         # Anything else git says is about a repository that is there: taking it for none would drop its .gitignore.
-        if complaint.startswith("fatal: not a git repository (or any") and not os.path.lexists(folder / ".git"):
+        if inside.complaint.startswith("fatal: not a git repository (or any") and not os.path.lexists(folder / ".git"):
             return None
-        raise SourceError(
-            f"git cannot read the repository at {folder}: {complaint}",
-            suggestion="repair it, or remove its .git to index it as a plain directory",
-        )
-    if inside.strip() != b"true":
+        raise _unreadable(folder, inside.complaint)
+    if inside.output.strip() != b"true":
         raise SourceError(
             f"{folder} is a bare repository or inside .git; found no work tree",
-            suggestion="give a checked-out work tree, e.g. `git worktree add ../checkout HEAD`",
+            suggestion="give a ref to read it from its commits, or a checked-out work tree",
         )
-    commit, _ = _try_git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    commit = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").output
     if not commit:
         raise SourceError(f"{folder} has no commits", suggestion="commit something first, then index again")
     listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
-    tree = _git(folder, "ls-tree", "-r", "-z", "HEAD", "--", ".")
-    head: dict[bytes, HeadEntry] = {}
-    for line in filter(None, tree.split(b"\0")):
-        meta, _, path = line.partition(b"\t")
-        mode, _kind, oid = meta.decode().split()
-        head[path] = HeadEntry(mode, oid)
+    head = _tree(folder, "HEAD")
     paths = {path for path in listed.split(b"\0") if path}
     return WorkTree(folder, commit.decode().strip(), head, tuple(sorted(paths | head.keys())))
+
+
+def resolve_ref(folder: Path, ref: str) -> str:
+    """The id of the commit a ref of a local repository leads to.
+
+    Raises SourceError: the folder is no repository, or it has no such ref; the message names near ones.
+    """
+    inside = _run(folder, "rev-parse", "--git-dir")
+    if not inside.done:
+        raise _unreadable(folder, inside.complaint)
+    found = _run(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    if not found.done:
+        names = _git(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+        raise no_such_ref(str(folder), ref, names.decode("utf-8", "replace").split())
+    return found.output.decode().strip()
+
+
+def no_such_ref(place: str, ref: str, names: Iterable[str]) -> SourceError:
+    """The error for a ref that does not exist, with the nearest names that do."""
+    known = sorted(set(names))
+    near = difflib.get_close_matches(ref, known, n=3, cutoff=0.5) or known[:3]
+    listed = ", ".join(name if name.isprintable() else ascii(name) for name in near)
+    return SourceError(
+        f"{place} has no branch, tag or commit {ref!r}",
+        suggestion=f"did you mean {listed}? A commit id must be written in full" if near else "it has none at all yet",
+    )
+
+
+def read_commit(folder: Path, commit: str) -> dict[bytes, HeadEntry]:
+    """What a commit holds below the folder, by path, with sizes. Raises SourceError: git fails."""
+    return _tree(folder, commit, "-l")
+
+
+class BlobReader:
+    """Contents of a repository's objects, through one ``git cat-file`` process; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> BlobReader:
+        self._process = start_git(self._folder, "cat-file", "--batch")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stop_git(self._process)
+        with suppress(BrokenPipeError), self._process:  # a request that git no longer took
+            pass
+
+    def read(self, oid: str) -> bytes | None:
+        """The bytes of a blob; None when the repository lacks it. Raises SourceError: git died."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(oid.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+        header = self._process.stdout.readline().split()
+        if header[1:] == [b"missing"]:
+            return None
+        if len(header) != 3:
+            raise self._died()
+        size = int(header[2])
+        data = self._process.stdout.read(size + 1)
+        if len(data) != size + 1:
+            raise self._died()
+        return data[:size]
+
+    def _died(self) -> SourceError:
+        return SourceError(
+            f"git cat-file failed in {self._folder}",
+            suggestion="run `git fsck` there; objects are damaged, or a partial clone never fetched them",
+        )
 
 
 def blob_oid(data: bytes, like: str) -> str:
@@ -90,34 +149,38 @@ def blob_oid(data: bytes, like: str) -> str:
     return digest.hexdigest()
 
 
+def _tree(folder: Path, commit: str, *options: str) -> dict[bytes, HeadEntry]:
+    entries: dict[bytes, HeadEntry] = {}
+    for line in filter(None, _git(folder, "ls-tree", "-r", *options, "-z", commit, "--", ".").split(b"\0")):
+        meta, _, path = line.partition(b"\t")
+        mode, _kind, oid, *size = meta.decode().split()
+        entries[path] = HeadEntry(mode, oid, int(size[0]) if size and size[0].isdecimal() else None)
+    return entries
+
+
+def _unreadable(folder: Path, complaint: str) -> SourceError:
+    return SourceError(
+        f"git cannot read the repository at {folder}: {complaint[:300]}",
+        suggestion="repair it, or remove its .git to index it as a plain directory",
+    )
+
+
 def _git(folder: Path, *arguments: str) -> bytes:
     """Standard output. Raises SourceError: git failed."""
-    output, complaint = _try_git(folder, *arguments)
-    if output is None:
+    outcome = _run(folder, *arguments)
+    if not outcome.done:
         raise SourceError(
-            f"git {arguments[0]} failed in {folder}: {complaint}",
+            f"git {arguments[0]} failed in {folder}: {outcome.complaint[:300]}",
             suggestion="run `git fsck` there; the repository may be damaged",
         )
-    return output
+    return outcome.output
 
 
-def _try_git(folder: Path, *arguments: str) -> tuple[bytes | None, str]:
-    """Standard output, None when git failed, and what it said on standard error."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+def _run(folder: Path, *arguments: str) -> Outcome:
     try:
-        done = subprocess.run(
-            ["git", *_SAFE, "-C", os.fspath(folder), *arguments],
-            capture_output=True, timeout=_TIMEOUT_S, check=False, env=environment, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise SourceError("git is not installed", suggestion="install git and make sure it is on PATH") from None
-    except subprocess.TimeoutExpired:
+        return run_git(folder, *arguments)
+    except TimeoutError:
         raise SourceError(
-            f"git {arguments[0]} in {folder} did not finish in {_TIMEOUT_S} s",
+            f"git {arguments[0]} in {folder} did not finish in {LOCAL_TIMEOUT_S:.0f} s",
             suggestion="check the file system, then index again",
         ) from None
-    return (
-        done.stdout if done.returncode == 0 else None,
-        done.stderr.decode("utf-8", "replace").strip()[:300],
-    )

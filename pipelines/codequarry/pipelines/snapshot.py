@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.census import CensusFile, take_census
-from codequarry.pipelines.sources import list_source
+from codequarry.pipelines.sources import open_source
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
 from codequarry.schemas.errors import SourceError
-from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.git_urls import parse_git_url
 from codequarry.schemas.settings import RepositorySettings, Settings
 from codequarry.schemas.tables import FILES, write_table
 
@@ -39,13 +39,20 @@ class Snapshot:
 
     name: str
     commit: str
-    """Commit id of HEAD; "" for a plain directory."""
+    """Commit id; "" for a plain directory."""
     dirty: bool
     """True when the indexed files differ from the commit, or there is none."""
     tree_sha256: str
     files: int
     size_bytes: int
+    classes: dict[str, int]
+    """Indexed files by path class."""
     skipped: dict[str, int]
+    """Skipped files by reason."""
+    url: str
+    """Where it was fetched from, without credentials; "" for a local path."""
+    ref: str
+    """Branch, tag or commit that was asked for; "" when none was."""
 
 
 def snapshot_repository(repository: RepositorySettings, settings: Settings, progress: Progress = silent) -> Snapshot:
@@ -55,7 +62,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
 
     Raises SourceError: the source cannot be listed, or none of its files can be indexed.
     """
-    source = list_source(repository, _own(settings))
+    source = open_source(repository, settings)
     work = repository_work(settings.paths.work, repository.name)
     rows: list[CensusFile] = []
     tree = hashlib.sha256()
@@ -76,7 +83,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     if not indexed:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
         raise SourceError(
-            f"{repository.name}: no file of {repository.path} can be indexed ({reasons})",
+            f"{repository.name}: no file of {repository.place} can be indexed ({reasons})",
             suggestion="check the path, .gitignore and [sources] exclude",
         )
     with replacing(work.census) as temporary:
@@ -88,15 +95,13 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
         tree_sha256=tree.hexdigest(),
         files=len(indexed),
         size_bytes=sum(row.size_bytes for row in indexed),
+        classes=dict(sorted(Counter(row.path_class for row in indexed).items())),
         skipped=dict(sorted(skipped.items())),
+        url=parse_git_url(repository.url).public if repository.url else "",
+        ref=repository.ref,
     )
     write_json(work.snapshot, asdict(snapshot))
     return snapshot
-
-
-def _own(settings: Settings) -> list[Path]:
-    root = BundleRoot(settings.bundle.root)
-    return [settings.paths.store, settings.paths.work, root.versions, root.current, root.lock]
 
 
 def read_snapshot(work: RepositoryWork) -> Snapshot:
@@ -141,6 +146,7 @@ def _census_table(repo: str, rows: list[CensusFile]) -> pa.Table:
         "repo": [repo] * len(rows),
         "path": [row.path for row in rows],
         "lang": [row.lang or "" for row in rows],
+        "path_class": [row.path_class for row in rows],
         "size_bytes": [row.size_bytes for row in rows],
         "lines": [0] * len(rows),
         "sha256": [row.sha256 for row in rows],

@@ -190,11 +190,14 @@ def _manifest(
     sources = tuple(
         SourceEntry(
             name=snapshot.name,
+            url=snapshot.url,
+            ref=snapshot.ref,
             commit=snapshot.commit,
             dirty=snapshot.dirty,
             tree_sha256=snapshot.tree_sha256,
             files=snapshot.files,
             chunks=counted.get(snapshot.name, 0),
+            classes=snapshot.classes,
             skipped=snapshot.skipped,
         )
         for snapshot in snapshots

@@ -99,13 +99,18 @@ def working(settings: Settings) -> Iterator[None]:
     Raises BusyError: another run uses it. UnavailableError: it cannot be written.
     """
     with exclusive(settings.paths.work / ".lock", "indexing"):
-        for folder in (settings.paths.work, settings.paths.store, settings.bundle.root):
-            if folder.parent.name == HOME_FOLDER and folder.parent.is_dir():
-                ignore = folder.parent / ".gitignore"
-                if not ignore.exists():
-                    with replacing(ignore) as temporary:
-                        temporary.write_text("*\n", encoding="ascii")
+        hide_home(settings)
         yield
+
+
+def hide_home(settings: Settings) -> None:
+    """Tell git to ignore the folder that holds the work folder, the store and the bundles by default."""
+    for folder in (settings.paths.work, settings.paths.store, settings.bundle.root):
+        if folder.parent.name == HOME_FOLDER and folder.parent.is_dir():
+            ignore = folder.parent / ".gitignore"
+            if not ignore.exists():
+                with replacing(ignore) as temporary:
+                    temporary.write_text("*\n", encoding="ascii")
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -42,11 +42,14 @@ class SourceEntry(_Record):
     """One repository as it was read."""
 
     name: str
-    commit: str = Field(description="Commit id of HEAD; empty for a directory without git.")
+    url: str = Field(default="", description="Where it was fetched from, without credentials; empty for a local path.")
+    ref: str = Field(default="", description="Branch, tag or commit that was asked for; empty when none was.")
+    commit: str = Field(description="Commit id that was read; empty for a directory without git.")
     dirty: bool = Field(description="True when the indexed files differ from that commit, or there is none.")
     tree_sha256: str = Field(description="sha256 over (path, content) of every indexed file.")
     files: int
     chunks: int
+    classes: dict[str, int] = Field(default_factory=dict, description="Indexed files by path class.")
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
 
     @property

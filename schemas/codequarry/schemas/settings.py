@@ -17,9 +17,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from codequarry.schemas.errors import SettingsError
+from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
@@ -39,14 +48,52 @@ class PathsSettings(_Section):
 
 
 class RepositorySettings(_Section):
-    """One repository to index."""
+    """One repository to index: a folder here, or a URL that git fetches."""
 
-    path: Path = Field(description="A git work tree or a plain directory.")
+    path: Path | None = Field(default=None, description="A git work tree or a plain directory.")
+    url: str = Field(
+        default="",
+        description="A git repository elsewhere, instead of `path`: `https://`, `ssh://`, `git://`, `file:///` or "
+        "`user@host:path`. Credentials in it are used, never stored or shown.",
+        repr=False,
+    )
+    ref: str = Field(
+        default="",
+        description="Branch, tag or commit to read; HEAD of the URL, or the work tree of the path, when empty.",
+    )
     name: str = Field(
         default="",
-        description="Name used in ids, URLs and filters; the folder's name when empty.",
+        description="Name used in ids, URLs and filters; that of the folder or of the URL's last part when empty.",
         pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
     )
+
+    @field_validator("url")
+    @classmethod
+    def _known_url(cls, value: str) -> str:
+        if value:
+            parse_git_url(value)
+        return value
+
+    @field_validator("ref")
+    @classmethod
+    def _known_ref(cls, value: str) -> str:
+        return check_ref(value) if value else value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (not self.url):
+            raise ValueError("expected either path or url")
+        return self
+
+    @field_serializer("url")
+    def _public(self, value: str) -> str:
+        return parse_git_url(value).public if value else value
+
+    @property
+    def place(self) -> str:
+        """Path or URL as people may see it, with the ref behind it when one is given."""
+        where = parse_git_url(self.url).public if self.url else str(self.path)
+        return f"{where}#{self.ref}" if self.ref else where
 
 
 class SourcesSettings(_Section):
@@ -270,7 +317,7 @@ def _explained(error: ValidationError, file: Path) -> SettingsError:
             near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.0)[0]
             lines.append(f"{location}: unknown setting, did you mean {near!r}?")
         else:
-            lines.append(f"{location}: found {problem['input']!r}; {problem['msg']}")
+            lines.append(without_credentials(f"{location}: found {problem['input']!r}; {problem['msg']}"))
     return SettingsError(
         f"{file}: " + "; ".join(lines), suggestion="run `codequarry settings` for every key and default"
     )
@@ -294,7 +341,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "sources": settings.sources.model_copy(
                 update={
                     "repositories": tuple(
-                        repository.model_copy(update={"path": absolute(repository.path)})
+                        repository.model_copy(update={"path": repository.path and absolute(repository.path)})
                         for repository in settings.sources.repositories
                     )
                 }

@@ -24,7 +24,7 @@ def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
     return pa.field(name, kind, nullable=False, metadata={"description": description})
 
 
-_REPETITIVE = ("repo", "path", "lang", "kind", "encoding", "skip_reason")
+_REPETITIVE = ("repo", "path", "lang", "kind", "encoding", "skip_reason", "path_class")
 
 
 FILES = pa.schema(
@@ -32,6 +32,11 @@ FILES = pa.schema(
         _field("repo", pa.string(), "Name of the repository."),
         _field("path", pa.string(), "Path inside the repository, '/' separated."),
         _field("lang", pa.string(), "Language by file name; empty when no rule knows the name."),
+        _field(
+            "path_class",
+            pa.string(),
+            "source, test, example, docs, generated, vendored or stub, by path rules; skipped files have one too.",
+        ),
         _field("size_bytes", pa.int64(), "Size of the file in bytes."),
         _field("lines", pa.int32(), "Number of lines; 0 when skipped."),
         _field("sha256", pa.string(), "sha256 of the bytes; empty when skipped unread."),

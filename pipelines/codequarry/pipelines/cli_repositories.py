@@ -1,0 +1,76 @@
+"""Repositories on the command line: ``[NAME=]PATH`` or ``[NAME=]URL``, each with ``#REF`` behind it where wanted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.git_urls import check_ref, looks_like_git_url, parse_git_url
+from codequarry.schemas.settings import RepositorySettings, Settings
+
+METAVAR = "[NAME=]PATH|URL[#REF]..."
+
+
+def over(settings: Settings, given: list[str]) -> Settings:
+    """The settings with the repositories of the command line, which win over those of the file.
+
+    Raises InvalidArgumentError: one of them is none.
+    """
+    if not given and settings.sources.repositories:
+        return settings
+    repositories = tuple(parse_repository(text) for text in given or ["."])
+    return settings.model_copy(update={"sources": settings.sources.model_copy(update={"repositories": repositories})})
+
+
+def parse_repository(text: str) -> RepositorySettings:
+    """One argument. Raises InvalidArgumentError: name, URL or ref cannot be used; credentials are not repeated."""
+    name, separator, place = text.partition("=")
+    if not separator or os.path.exists(text) or looks_like_git_url(text):
+        name, place = "", text
+    if not place:
+        raise InvalidArgumentError(f"found {text!r}, expected [NAME=]PATH or URL", suggestion="give a path, e.g. '.'")
+    ref = ""
+    if "#" in place and not os.path.exists(place):
+        place, _, ref = place.partition("#")
+        _check_ref(place, ref)
+    if looks_like_git_url(place) and not os.path.exists(place):
+        return _named(name, "URL", url=_checked(place), ref=ref)
+    try:
+        path = Path(place).expanduser()
+    except RuntimeError:
+        raise InvalidArgumentError(f"{place}: no such home folder", suggestion="give the path in full") from None
+    return _named(name, str(path), path=path, ref=ref)
+
+
+def _checked(url: str) -> str:
+    try:
+        parse_git_url(url)
+    except ValueError as error:
+        # The text itself is not repeated: nobody knows where in it a password is.
+        raise InvalidArgumentError(
+            f"a repository URL cannot be used: {error}", suggestion="write it like https://example.org/team/app"
+        ) from None
+    return url
+
+
+def _check_ref(place: str, ref: str) -> None:
+    try:
+        check_ref(ref)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"found {ref!r} behind '#', {error}",
+            suggestion="write it like PATH#main or URL#v1.0",
+        ) from None
+
+
+def _named(name: str, shown: str, *, path: Path | None = None, url: str = "", ref: str = "") -> RepositorySettings:
+    try:
+        return RepositorySettings(name=name, path=path, url=url, ref=ref)
+    except ValidationError:
+        raise InvalidArgumentError(
+            f"{name!r} cannot name a repository; expected letters, digits, '.', '_' and '-', a letter or digit first",
+            suggestion=f"write it like my-name={shown}",
+        ) from None
