@@ -1,7 +1,8 @@
 """Runs a SCIP indexer over a private copy of a repository, shut in as far as the system allows.
 
-The code under the indexer is not trusted and neither is its size: no network and no process that outlives the run (namespaces,
-where ``unshare`` may make them), a limit on memory and on file size, a clock, an environment with nothing of the user's.
+The code under the indexer is not trusted, and neither is its size: no network and no process that outlives the run
+(namespaces, where ``unshare`` may make them), limits on memory, file size and time, and an environment with nothing of
+the user's.
 """
 
 from __future__ import annotations
