@@ -19,6 +19,7 @@ from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.embeddings import embed_repository
 from codequarry.pipelines.publisher import publish_verified
+from codequarry.pipelines.scip import scip_repository
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
@@ -43,6 +44,7 @@ def published(tmp_path: Path, make_settings: MakeSettings) -> Settings:
     (repository,) = named(settings.sources.repositories).values()
     snapshot_repository(repository, settings)
     chunk_repository("shop", settings)
+    scip_repository("shop", settings)
     embed_repository("shop", settings)
     return settings
 
@@ -202,7 +204,7 @@ def test_two_publishers_do_not_meet(published: Settings) -> None:
     assert not publish_verified(published).unchanged
 
 
-@pytest.mark.parametrize("stage", [chunk_repository, embed_repository])
+@pytest.mark.parametrize("stage", [chunk_repository, scip_repository, embed_repository])
 def test_a_stage_out_of_order_says_which_one_to_run(
     tmp_path: Path, make_settings: MakeSettings, stage: Callable[..., object]
 ) -> None:

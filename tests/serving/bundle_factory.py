@@ -160,6 +160,12 @@ def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) 
 
 
 def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray) -> None:
+    for target, schema in (
+        (paths.scip_documents, tables.SCIP_DOCUMENTS),
+        (paths.scip_symbols, tables.SCIP_SYMBOLS),
+        (paths.scip_occurrences, tables.SCIP_OCCURRENCES),
+    ):
+        tables.write_table(target, schema.empty_table(), schema)
     rows = [
         {
             "chunk_id": piece.id,

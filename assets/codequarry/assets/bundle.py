@@ -1,4 +1,4 @@
-"""Stages 4 to 6 as assets: the version of the whole bundle, staged, verified, published.
+"""Stages 5 to 7 as assets: the version of the whole bundle, staged, verified, published.
 
 The repositories are those of the settings, whatever else lies in the work folder.
 """
@@ -17,7 +17,10 @@ from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.settings import Settings
 
-_EVERY_REPOSITORY = dg.AssetDep("repository_embeddings", partition_mapping=dg.AllPartitionMapping())
+_EVERY_REPOSITORY = tuple(
+    dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
+    for asset in ("repository_embeddings", "repository_scip")
+)
 
 
 @bundle_asset("staging.stage_bundle", kinds={"faiss", "tantivy", "duckdb"}, after=_EVERY_REPOSITORY)
@@ -33,7 +36,7 @@ def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
     return {**bundle_metadata(staged.manifest), "milliseconds": counts_table(milliseconds, "part")}
 
 
-@bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=dg.AssetDep("staged_bundle"))
+@bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))
 def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return once(context, project, _verify)
 
@@ -50,7 +53,7 @@ def _verify(settings: Settings, progress: Progress) -> Mapping[str, Any]:
     }
 
 
-@bundle_asset("publisher.publish_verified", kinds={"file"}, after=dg.AssetDep("verified_bundle"))
+@bundle_asset("publisher.publish_verified", kinds={"file"}, after=(dg.AssetDep("verified_bundle"),))
 def published_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return once(context, project, _publish)
 

@@ -51,14 +51,16 @@ def repository_asset(function: str, *, kinds: set[str], after: str | None = None
         )
 
 
-def bundle_asset(function: str, *, kinds: set[str], after: dg.AssetDep) -> Callable[..., dg.AssetsDefinition]:
+def bundle_asset(
+    function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...]
+) -> Callable[..., dg.AssetsDefinition]:
     """Decorator of an asset that concerns the whole bundle; parameters as in ``repository_asset``."""
     return dg.asset(
         description=described(function),
         group_name="bundle",
         owners=OWNERS,
         kinds=kinds,
-        deps=[after],
+        deps=list(after),
         pool=POOL,
     )
 

@@ -11,10 +11,11 @@ from typing import TypeVar
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
+from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
-from codequarry.pipelines.tools import tool_versions
+from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.verification import verify_staged
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
@@ -36,6 +37,7 @@ class IndexReport:
     """True when CURRENT held the same contents already."""
     snapshots: tuple[Snapshot, ...]
     chunks: tuple[ChunkReport, ...]
+    scip: tuple[ScipReport, ...]
     embeddings: tuple[EmbeddingReport, ...]
     seconds: dict[str, float]
     """Wall-clock seconds by stage, in the order they ran."""
@@ -70,9 +72,12 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         )
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
-            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), seconds)
+            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), (), seconds)
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
+        )
+        scip = tuple(
+            timed("scip", lambda name=name: scip_repository(name, settings, progress)) for name in repositories
         )
         embeddings = tuple(
             timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
@@ -80,14 +85,16 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))
-    return IndexReport(published.path, published.manifest, published.unchanged, snapshots, chunks, embeddings, seconds)
+    return IndexReport(
+        published.path, published.manifest, published.unchanged, snapshots, chunks, scip, embeddings, seconds
+    )
 
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
     """True when the same sources, read with the same settings and tools, made this version."""
     held = {source.name: _identity(source) for source in current.sources}
     read = {snapshot.name: _identity(snapshot) for snapshot in snapshots}
-    return held == read and current.settings_sha256 == settings.index_hash() and current.tools == tool_versions()
+    return held == read and current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:

@@ -80,6 +80,11 @@ def index(
         table.add_row(
             "syntax", f"{sum(each.parsed_files for each in report.chunks):,} files parsed, {broken:,} with errors"
         )
+    for source in report.manifest.sources:
+        for each in source.scip:
+            reason = f": {each.reason}" if each.reason else ""
+            covered = f"{each.indexer} {each.status}, {each.documents:,} of {each.files:,} files{reason}"
+            table.add_row("scip", f"{source.name}: {covered}" if len(report.manifest.sources) > 1 else covered)
     table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
     table.add_row("bundle size", f"{sum(entry.size_bytes for entry in report.manifest.files) / 1e6:.1f} MB")
     console.print(table, highlight=False)

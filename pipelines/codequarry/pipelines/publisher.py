@@ -1,4 +1,4 @@
-"""Stage 6: a verified version becomes CURRENT, atomically and durably.
+"""Stage 7: a verified version becomes CURRENT, atomically and durably.
 
 Order, so that power may fail at any point: every file of the version is synced before the rename that makes it a
 version, the folder after; CURRENT is written aside, synced, renamed, and its folder synced. A reader sees the old or
@@ -78,6 +78,7 @@ def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> Path:
     target = root.version(manifest.version)
     if target.path.exists():
         raise PublishError(f"version {manifest.version} exists already", suggestion="index again; CURRENT is unchanged")
+    previous = _current(root)
     try:
         for name in list_files(staged.path):
             _sync(staged.path / name)
@@ -89,20 +90,38 @@ def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> Path:
     except OSError as error:
         # After a failed fsync the pages may be gone though later calls succeed: never retry, discard the whole folder.
         shutil.rmtree(staged.path, ignore_errors=True)
-        if _names(root) != manifest.version:
+        unchanged = _taken_back(root, manifest.version, previous)
+        if unchanged:
             shutil.rmtree(target.path, ignore_errors=True)
         raise PublishError(
             f"publishing {manifest.version} failed: {error}",
-            suggestion="free disk space or fix the disk, then index again; CURRENT is unchanged",
+            suggestion="free disk space or fix the disk, then index again; "
+            + ("CURRENT is unchanged" if unchanged else "CURRENT names the new version, and may not survive a crash"),
         ) from error
     return target.path
 
 
-def _names(root: BundleRoot) -> str | None:
+def _current(root: BundleRoot) -> Current | None:
     try:
-        return root.read_current().version
+        return root.read_current()
     except CodequarryError:
         return None
+
+
+def _taken_back(root: BundleRoot, version: str, previous: Current | None) -> bool:
+    """Whether CURRENT is what it was, after a failure that may have come behind its rename."""
+    named = _current(root)
+    if named is None or named.version != version:
+        return True
+    try:
+        if previous is None:
+            root.current.unlink()
+            _sync(root.path)
+        else:
+            _flip(root, previous)
+    except OSError:
+        return False
+    return True
 
 
 def _flip(root: BundleRoot, current: Current) -> None:

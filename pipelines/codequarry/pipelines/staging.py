@@ -1,4 +1,4 @@
-"""Stage 4: the outputs of all repositories become one staged version, complete with its manifest."""
+"""Stage 5: the outputs of all repositories become one staged version, complete with its manifest."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from codequarry.pipelines.bm25_index import build_bm25
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.embeddings import ENCODER_KEY, encoder_directory
 from codequarry.pipelines.faiss_index import build_faiss
+from codequarry.pipelines.scip import read_scip_entries
 from codequarry.pipelines.snapshot import Snapshot, read_snapshot
-from codequarry.pipelines.tools import tool_versions
+from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.errors import CodequarryError, PublishError, SourceError
@@ -34,12 +35,22 @@ from codequarry.schemas.manifest import (
     FaissEntry,
     FileEntry,
     Manifest,
+    ScipEntry,
     SourceEntry,
     content_digest,
     to_json,
 )
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import CHUNKS, FILES, embeddings_schema, schema_hash, write_table
+from codequarry.schemas.tables import (
+    CHUNKS,
+    FILES,
+    SCIP_DOCUMENTS,
+    SCIP_OCCURRENCES,
+    SCIP_SYMBOLS,
+    embeddings_schema,
+    schema_hash,
+    write_table,
+)
 
 STAGING_PREFIX = ".staging-"
 _ABANDONED_AFTER_S = 24 * 3600
@@ -71,7 +82,7 @@ def staged_pointer(settings: Settings) -> Path:
 def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = silent) -> StagedVersion:
     """Build every table and index of the named repositories in a hidden folder under the bundle root.
 
-    names: repositories whose snapshot, chunk and embedding stages have run; their order does not matter.
+    names: repositories whose snapshot, chunk, scip and embedding stages have run; their order does not matter.
 
     Raises SourceError: a stage of a repository has not run. PublishError: the files could not be written (the
     staging folder is removed, CURRENT is untouched).
@@ -118,13 +129,15 @@ def _fill(
     snapshots = [read_snapshot(work) for work in works]
     encoder = _copy_encoder(encoder_directory(settings), paths.encoder)
     chunks, chunk_ids, vectors = timed("tables", lambda: _write_tables(paths, works, encoder))
+    scip = [read_scip_entries(work) for work in works]
+    timed("scip tables", lambda: _write_scip_tables(paths, works))
     faiss_entry = timed("faiss", lambda: build_faiss(paths, chunk_ids, vectors, settings.indexes.faiss_factory))
     bm25 = timed("bm25", lambda: build_bm25(paths, chunks, progress))
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
     digests = {"catalog.duckdb": catalog, "bm25/": bm25.content_sha256}
     manifest = timed(
         "manifest",
-        lambda: _manifest(paths, root, snapshots, chunks, encoder, faiss_entry, digests, settings),
+        lambda: _manifest(paths, root, snapshots, scip, chunks, encoder, faiss_entry, digests, settings),
     )
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
@@ -163,6 +176,17 @@ def _write_tables(
     return chunks, chunks["chunk_id"].to_numpy(), vectors
 
 
+def _write_scip_tables(paths: BundlePaths, works: list[RepositoryWork]) -> None:
+    """Merged tables of the scip stage; works are in the order of their names, rows already in the order of a table."""
+    for target, schema in (
+        (paths.scip_documents, SCIP_DOCUMENTS),
+        (paths.scip_symbols, SCIP_SYMBOLS),
+        (paths.scip_occurrences, SCIP_OCCURRENCES),
+    ):
+        tables = [pq.read_table(work.require(work.path / target.name, "scip")) for work in works]
+        write_table(target, pa.concat_tables([schema.empty_table(), *tables]), schema)
+
+
 def _vectors_of(work: RepositoryWork, encoder: EncoderEntry) -> pa.Table:
     """A repository's embeddings. Raises SourceError: another encoder made them, and they compare with no others."""
     table = pq.read_table(work.require(work.embeddings, "embedding"))
@@ -179,6 +203,7 @@ def _manifest(
     paths: BundlePaths,
     root: BundleRoot,
     snapshots: list[Snapshot],
+    scip: list[tuple[ScipEntry, ...]],
     chunks: pa.Table,
     encoder: EncoderEntry,
     faiss_entry: FaissEntry,
@@ -199,8 +224,9 @@ def _manifest(
             chunks=counted.get(snapshot.name, 0),
             classes=snapshot.classes,
             skipped=snapshot.skipped,
+            scip=entries,
         )
-        for snapshot in snapshots
+        for snapshot, entries in zip(snapshots, scip, strict=True)
     )
     settings_sha256 = settings.index_hash()
     digest = content_digest(sources=sources, settings_sha256=settings_sha256, encoder=encoder, files=files)
@@ -210,7 +236,7 @@ def _manifest(
         created=created.isoformat().replace("+00:00", "Z"),
         digest=digest,
         settings_sha256=settings_sha256,
-        tools=tool_versions(),
+        tools=tools_in_use(settings),
         sources=sources,
         encoder=encoder,
         faiss=faiss_entry,

@@ -8,6 +8,9 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from codequarry.pipelines.scip_tools import indexer_versions
+from codequarry.schemas.settings import Settings
+
 _LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "onnx", "onnxruntime", "pyarrow", "tantivy", "tokenizers", "tree-sitter")
 
 
@@ -21,6 +24,11 @@ def tool_versions() -> dict[str, str]:
     )
     versions = {name: metadata.version(name) for name in (*_LIBRARIES, *grammars)}
     return {"codequarry": f"{metadata.version('codequarry')}+code.{_own_code()[:12]}", **versions}
+
+
+def tools_in_use(settings: Settings) -> dict[str, str]:
+    """``tool_versions``, and the SCIP indexers that a run with these settings would start."""
+    return {**tool_versions(), **indexer_versions(settings)}
 
 
 def _own_code() -> str:

@@ -1,4 +1,4 @@
-"""Stage 5: a staged version is checked before it may be published."""
+"""Stage 6: a staged version is checked before it may be published."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ _MUST_BE_ZERO: dict[str, str] = {
     "(SELECT repo, path FROM files WHERE skip_reason = '') USING (repo, path)",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
+    "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "
+    "(SELECT repo, path, size_bytes FROM files WHERE skip_reason = '') AS files USING (repo, path) "
+    "WHERE size_bytes IS NULL OR start_byte < 0 OR end_byte < start_byte OR end_byte > size_bytes",
 }
 
 

@@ -50,6 +50,23 @@ class RepositoryWork:
         return self.path / "chunks.parquet"
 
     @property
+    def scip(self) -> Path:
+        """What each indexer did; written after the three tables."""
+        return self.path / "scip.json"
+
+    @property
+    def scip_documents(self) -> Path:
+        return self.path / "scip_documents.parquet"
+
+    @property
+    def scip_symbols(self) -> Path:
+        return self.path / "scip_symbols.parquet"
+
+    @property
+    def scip_occurrences(self) -> Path:
+        return self.path / "scip_occurrences.parquet"
+
+    @property
     def embeddings(self) -> Path:
         return self.path / "embeddings.parquet"
 

@@ -12,6 +12,9 @@ VIEWS: dict[str, str] = {
     "chunks": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/chunks.parquet')",
     "embeddings": "SELECT chunk_id, vector::FLOAT[{dim}] AS vector "
     "FROM read_parquet(getvariable('bundle') || '/tables/embeddings.parquet')",
+    "scip_documents": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_documents.parquet')",
+    "scip_symbols": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_symbols.parquet')",
+    "scip_occurrences": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_occurrences.parquet')",
     "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",

@@ -10,6 +10,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
     ├── DeadlineError                DEADLINE          (also TimeoutError)
     └── UnavailableError             UNAVAILABLE
         ├── SourceError              a repository or directory that cannot be read
+        ├── ScipIndexError           bytes that are no SCIP index
         ├── NoBundleError            nothing published under the bundle root
         ├── IntegrityError           a bundle that is not what its manifest says
         ├── FormatError              a bundle written by a newer or unknown format
@@ -67,6 +68,10 @@ class UnavailableError(CodequarryError):
 
 class SourceError(UnavailableError):
     """A source is missing, unreadable, empty, or not what it was said to be."""
+
+
+class ScipIndexError(UnavailableError):
+    """What an indexer left cannot be read as a SCIP index."""
 
 
 class NoBundleError(UnavailableError):

@@ -126,6 +126,18 @@ class BundlePaths:
         return self.tables / "embeddings.parquet"
 
     @property
+    def scip_documents(self) -> Path:
+        return self.tables / "scip_documents.parquet"
+
+    @property
+    def scip_symbols(self) -> Path:
+        return self.tables / "scip_symbols.parquet"
+
+    @property
+    def scip_occurrences(self) -> Path:
+        return self.tables / "scip_occurrences.parquet"
+
+    @property
     def faiss_index(self) -> Path:
         return self.path / "faiss.index"
 

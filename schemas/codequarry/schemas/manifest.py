@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,6 +38,21 @@ class FileEntry(_Record):
     schema_sha256: str | None = Field(default=None, description="Hash of column names and types, for tables.")
 
 
+class ScipEntry(_Record):
+    """What one SCIP indexer made of a repository that holds files of its languages."""
+
+    indexer: str = Field(description="Name, and version when it is installed.")
+    status: Literal["ok", "partial", "missing", "failed", "timeout"]
+    reason: str = Field(description="Why the status is not ok; empty when it is.")
+    files: int = Field(description="Indexed files of the indexer's languages.")
+    documents: int = Field(description="Those among them that SCIP describes.")
+
+    @property
+    def coverage(self) -> float:
+        """documents / files, in [0, 1]."""
+        return self.documents / self.files if self.files else 0.0
+
+
 class SourceEntry(_Record):
     """One repository as it was read."""
 
@@ -51,6 +66,7 @@ class SourceEntry(_Record):
     chunks: int
     classes: dict[str, int] = Field(default_factory=dict, description="Indexed files by path class.")
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
+    scip: tuple[ScipEntry, ...] = Field(default=(), description="One entry per indexer; empty when none applies.")
 
     @property
     def revision(self) -> str:

@@ -121,6 +121,14 @@ class ChunkingSettings(_Section):
         return self
 
 
+class ScipSettings(_Section):
+    """Precise definitions and references by SCIP indexers, where they are installed."""
+
+    enabled: bool = Field(default=True, description="Run scip-python and scip-typescript when they are found.")
+    timeout_s: float = Field(default=900.0, gt=0, description="Longest run of one indexer over one repository.")
+    memory_mb: int = Field(default=4096, ge=256, description="Memory an indexer may take, in MiB.")
+
+
 class EmbeddingSettings(_Section):
     """The dense encoder."""
 
@@ -200,6 +208,7 @@ class Settings(_Section):
     paths: PathsSettings = PathsSettings()
     sources: SourcesSettings = SourcesSettings()
     chunking: ChunkingSettings = ChunkingSettings()
+    scip: ScipSettings = ScipSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     indexes: IndexesSettings = IndexesSettings()
     checks: ChecksSettings = ChecksSettings()
@@ -209,7 +218,7 @@ class Settings(_Section):
 
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not."""
-        deciding = self.model_dump(mode="json", include={"chunking", "embedding", "indexes"})
+        deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
         deciding["embedding"].pop("threads")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()

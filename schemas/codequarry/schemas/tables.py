@@ -24,7 +24,9 @@ def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
     return pa.field(name, kind, nullable=False, metadata={"description": description})
 
 
-_REPETITIVE = ("repo", "path", "lang", "kind", "encoding", "skip_reason", "path_class")
+_REPETITIVE = tuple(
+    "repo path lang kind encoding skip_reason path_class symbol scheme manager package version indexer position_encoding".split()
+)
 
 
 FILES = pa.schema(
@@ -71,6 +73,66 @@ FAISS_IDMAP = pa.schema(
     [
         _field("faiss_row", pa.int64(), "Row of the vector inside the FAISS index."),
         _field("chunk_id", pa.int64(), "Id the index returns for that row."),
+    ]
+)
+
+SCIP_DOCUMENTS = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("lang", pa.string(), "Language of the file."),
+        _field("indexer", pa.string(), "Program that indexed it, and its version."),
+        _field("position_encoding", pa.string(), "Column unit of the index: utf-8, utf-16 or utf-32; ours are bytes."),
+        _field("symbols", pa.int32(), "Symbols the document describes."),
+        _field("occurrences", pa.int32(), "Occurrences kept."),
+        _field("dropped", pa.int32(), "Occurrences whose range lies outside the file."),
+    ]
+)
+
+SCIP_SYMBOLS = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Document that describes it; empty for a symbol of another package."),
+        _field("symbol", pa.string(), "SCIP symbol; `local N` is unique in its document, others in the bundle."),
+        _field("scheme", pa.string(), "Scheme, usually the indexer."),
+        _field("manager", pa.string(), "Package manager."),
+        _field("package", pa.string(), "Package name."),
+        _field("version", pa.string(), "Package version."),
+        _field("descriptors", pa.string(), "Path inside the package, as the symbol writes it."),
+        _field("qualified_name", pa.string(), "Names of the descriptors, joined by dots; empty for locals."),
+        _field("display_name", pa.string(), "Name for people: the indexer's, else the last descriptor's."),
+        _field("kind", pa.string(), "One word: the indexer's, else by signature, else by descriptor."),
+        _field("signature", pa.string(), "Signature as the indexer renders it; may be empty."),
+        _field("documentation", pa.string(), "Documentation in Markdown, without the signature; may be empty."),
+        _field(
+            "relationships",
+            pa.list_(pa.string()),
+            "`<role> <symbol>`, role being definition, implementation, reference or type_definition.",
+        ),
+        _field("enclosing_symbol", pa.string(), "Symbol it is a part of; empty at the top."),
+    ]
+)
+
+SCIP_OCCURRENCES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("symbol", pa.string(), "SCIP symbol that stands here."),
+        _field("start_byte", pa.int64(), "First byte."),
+        _field("end_byte", pa.int64(), "One past the last byte."),
+        _field("start_line", pa.int32(), "Line of the first byte, 0-based."),
+        _field("start_column", pa.int32(), "Bytes before it in that line."),
+        _field("end_line", pa.int32(), "Line of the end, 0-based."),
+        _field("end_column", pa.int32(), "Bytes before the end in that line."),
+        _field("roles", pa.int32(), "SCIP's SymbolRole bits."),
+        _field("is_definition", pa.bool_(), "Role bit 1."),
+        _field("is_import", pa.bool_(), "Role bit 2."),
+        _field("is_write", pa.bool_(), "Role bit 4."),
+        _field("is_read", pa.bool_(), "Role bit 8."),
+        _field("is_generated", pa.bool_(), "Role bit 16."),
+        _field("is_test", pa.bool_(), "Role bit 32."),
+        _field("enclosing_start_byte", pa.int64(), "First byte of what encloses it; -1 when not recorded."),
+        _field("enclosing_end_byte", pa.int64(), "One past its last byte; -1 when not recorded."),
     ]
 )
 

@@ -1,0 +1,163 @@
+"""Runs a SCIP indexer over a private copy of a repository, shut in as far as the system allows.
+
+The code under the indexer is not trusted, and neither is its size: no network and no process that outlives the run
+(namespaces, where ``unshare`` may make them), limits on memory, file size and time, and an environment with nothing of
+the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from codequarry.pipelines.scip_positions import as_utf8
+from codequarry.pipelines.scip_tools import PYTHON, Installed
+from codequarry.schemas.settings import ScipSettings
+
+_LARGEST_FILE_BYTES = 1 << 30
+_LOG_TAIL_BYTES = 4096
+# Without a project file scip-typescript leaves out JavaScript as soon as there is TypeScript.
+_TSCONFIG = '{"compilerOptions": {"allowJs": true, "jsx": "preserve"}}\n'
+_NAMESPACES = ("--net", "--pid", "--fork", "--kill-child")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexerRun:
+    """How a run ended, and what it left."""
+
+    data: bytes
+    """Bytes of its index; empty when there is none."""
+    problem: str
+    """Why the run did not end well; empty when it did. Names no path and no time, so that equal runs say the same."""
+    timed_out: bool
+    log: str
+    """The end of what it printed."""
+
+
+def run_indexer(
+    installed: Installed, name: str, files: Iterable[tuple[str, bytes]], settings: ScipSettings
+) -> IndexerRun:
+    """Index files.
+
+    name: project name, which becomes the package of the symbols.
+    files: (path, content); also files of other languages that the indexer may read.
+    """
+    with _private_folder() as private:
+        copy = private / "copy" / name  # scip-typescript takes the folder's name for the package's
+        copy.mkdir(parents=True)
+        for path, content in files:
+            _write(copy, path, content)
+        index = private / "index.scip"
+        arguments = _arguments(installed, name, copy, index)
+        status = _run([str(installed.executable), *arguments], copy, private, settings)
+        data = index.read_bytes() if index.is_file() and not index.is_symlink() else b""
+        return IndexerRun(data, _problem(status, settings), status is None, _tail(private / "log"))
+
+
+def _arguments(installed: Installed, name: str, copy: Path, index: Path) -> list[str]:
+    if installed.indexer is PYTHON:
+        # Without a version it fails outside git; without an environment it asks pip for the machine's packages.
+        environment = copy.parent.parent / "environment.json"
+        environment.write_text("[]", encoding="ascii")
+        project = ["--project-name", name, "--project-version", ".", "--environment", str(environment)]
+        return ["index", *project, "--output", str(index), "--quiet"]
+    if not (copy / "tsconfig.json").exists():
+        (copy / "tsconfig.json").write_text(_TSCONFIG, encoding="ascii")
+    return ["index", "--infer-tsconfig", "--no-progress-bar", "--output", str(index)]
+
+
+def _run(command: list[str], copy: Path, private: Path, settings: ScipSettings) -> int | None:
+    """The exit status; None when it ran out of time. Whatever it started is gone afterwards."""
+    limits = (
+        f"ulimit -c 0; ulimit -d {settings.memory_mb * 1024}; "
+        f'ulimit -f {_LARGEST_FILE_BYTES // 512}; exec "$@"'  # POSIX: blocks of 512 bytes
+    )
+    # RLIMIT_DATA, not the address space: V8 reserves many gigabytes that it never touches.
+    with (private / "log").open("wb") as log:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", limits, "sh", *_isolation(), *command],
+            cwd=copy,
+            env=_environment(private, settings),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+        try:
+            return process.wait(settings.timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _environment(private: Path, settings: ScipSettings) -> dict[str, str]:
+    """Node and nothing else: no Python whose packages would be looked up, no git, no user's configuration."""
+    programs, home = private / "bin", private / "home"
+    programs.mkdir()
+    home.mkdir()
+    if (node := shutil.which("node")) is not None:
+        (programs / "node").symlink_to(os.path.realpath(node))
+    return {
+        "PATH": str(programs),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "LANG": "C.UTF-8",
+        "NODE_OPTIONS": f"--max-old-space-size={settings.memory_mb * 3 // 4}",
+        "npm_config_offline": "true",
+    }
+
+
+@lru_cache(maxsize=1)
+def _isolation() -> tuple[str, ...]:
+    """Command prefix that takes away the network and ends with all descendants; empty where that is not permitted."""
+    unshare = shutil.which("unshare")
+    for user in ((), ("--map-root-user",)) if unshare is not None else ():
+        prefix = (str(unshare), *user, *_NAMESPACES)
+        if subprocess.run([*prefix, "/bin/sh", "-c", ":"], capture_output=True, check=False).returncode == 0:
+            return prefix
+    return ()
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Outside of every repository: indexers look for configuration and packages in the folders above."""
+    folder = tempfile.mkdtemp(prefix="codequarry-scip-")
+    try:
+        yield Path(os.path.realpath(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(copy: Path, path: str, content: bytes) -> None:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        return
+    file = copy / pure
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(as_utf8(content))
+
+
+def _problem(status: int | None, settings: ScipSettings) -> str:
+    if status is None:
+        return f"stopped after {settings.timeout_s:g} s ([scip] timeout_s)"
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}" if status else ""
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        return stream.read().decode("utf-8", "replace")
