@@ -11,8 +11,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import cli
 from codequarry.pipelines.build import IndexReport, index_repositories
+from codequarry.pipelines.cli_repositories import parse_repository
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.catalog import set_bundle
 from codequarry.schemas.errors import BusyError, CodequarryError, InvalidArgumentError, PublishError, SourceError
@@ -245,5 +245,5 @@ def test_what_a_killed_run_left_behind_is_gone_after_the_next(tmp_path: Path, ma
 @pytest.mark.parametrize("text", ["", "lib=", "bad name!=.", "~nobody-of-that-name/x"])
 def test_a_path_argument_that_cannot_be_one_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        cli._repository(text)
+        parse_repository(text)
     assert caught.value.suggestion

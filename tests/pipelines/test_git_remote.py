@@ -70,6 +70,18 @@ def test_only_the_commit_is_fetched_and_only_once(
     assert (tmp_path / "log").read_text().count(" fetch ") == 1
 
 
+def test_what_a_killed_fetch_left_is_in_nobodys_way(remote: Path, settings: Settings) -> None:
+    fetched = fetch_commit(f"file://{remote}", "", settings.paths.store)
+    kept = next((fetched.repository / "refs" / "codequarry").iterdir())
+    left = [fetched.repository / "shallow.lock", kept.with_name(f"{kept.name}.lock")]
+    left.append(fetched.repository / "objects" / "pack" / "tmp_pack_abc")
+    for file in left:
+        file.touch()
+    commit(remote, {"a.py": "second\n"})
+    assert census(settings, remote)["a.py"][1] == b"second\n"
+    assert not any(file.exists() for file in left)
+
+
 def test_a_force_pushed_branch_is_followed(remote: Path, settings: Settings) -> None:
     assert census(settings, remote)["a.py"][1] == b"first\n"
     git(remote, "checkout", "--quiet", "--orphan", "other")

@@ -25,7 +25,8 @@ GOOD = {
 }
 BAD = (
     "ext::sh -c id", "ext::sh%20-c%20id", "fd::17/x", "http://example.org/app", "ftp://example.org/app", "-uevil",
-    "--upload-pack=touch", "ssh://-oProxyCommand=id/app", "ssh://-l@example.org/app", "git@-oProxyCommand=id:app",
+    "--upload-pack=touch", "ssh://-oProxyCommand=id/app", "ssh://-l@example.org/app", "ssh://%2Dl@example.org/app",
+    "git@-oProxyCommand=id:app",
     "git@example.org:-x", "https:///app", "https://example.org", "file://host/app", "file://relative",
     "https://example.org/a\nb", "https://example.org/a%0ab", "https://example.org/app?token=x",
     "https://example.org/app#main", "https://exa mple.org/app", "HTTPS://example.org/app", "C:/app", "a/b", "",
@@ -59,7 +60,7 @@ def test_what_git_could_take_for_an_option_or_a_range_is_no_ref(ref: str) -> Non
             check_ref(ref)
 
 
-@given(st.text(alphabet="abcXYZ019:@%._-~", min_size=1, max_size=12))
+@given(st.text(alphabet="abcXYZ019:@._-~", min_size=1, max_size=12))
 def test_no_credential_is_shown_or_dumped(secret: str) -> None:
     marked = f"s3cret{secret}"
     repository = RepositorySettings(url=f"https://me:{marked}@example.org/app")

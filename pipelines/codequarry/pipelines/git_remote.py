@@ -65,6 +65,7 @@ def fetch_commit(url: str, ref: str, store: Path) -> Fetched:
         # A ref for each that was ever asked for: two entries of the settings may read two branches of one URL.
         kept = f"refs/codequarry/{hashlib.sha256(name.encode()).hexdigest()[:32]}"
         if run_git(folder, "rev-parse", "--verify", "--quiet", kept).output.decode().strip() != oid:
+            _remove_abandoned(folder)
             remote.fetch(folder, f"+{name}:{kept}")
         found = run_git(folder, "rev-parse", "--verify", "--quiet", f"{kept}^{{commit}}")
     if not found.done:
@@ -163,3 +164,10 @@ def _make(folder: Path, oid: str) -> None:
         os.rename(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """What a killed fetch left: git would wait for its locks forever. The caller is the only one who fetches here."""
+    packs = folder / "objects" / "pack"
+    for file in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock"), *packs.glob("tmp_*")):
+        file.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ def parse_git_url(text: str) -> GitUrl:
         return _refuse()
     if "#" in path or (scheme == "https" and "?" in path):
         raise ValueError("a git URL must hold no '?' or '#'; give a branch, tag or commit as ref")
-    if user_info.startswith("-") or path.startswith("/-"):
+    if unquote(user_info).startswith("-") or unquote(path).startswith("/-"):
         return _refuse()
     user, _, password = user_info.partition(":")
     if scheme == "ssh":  # the user is the account to log in as, seldom a secret and never optional

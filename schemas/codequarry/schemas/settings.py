@@ -50,6 +50,8 @@ class PathsSettings(_Section):
 class RepositorySettings(_Section):
     """One repository to index: a folder here, or a URL that git fetches."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
     path: Path | None = Field(default=None, description="A git work tree or a plain directory.")
     url: str = Field(
         default="",
