@@ -21,6 +21,7 @@ def test_index_prints_a_summary_and_the_path_of_the_version(run: Run, tmp_path: 
         "shop: commit",
         "utils: commit",
         "files indexed",
+        "shop: scip-python",
         "1 binary",
         "chunks",
         "embed",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import scip_tools
+from codequarry.pipelines import scip_runner, scip_tools
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.scip import ScipReport, read_scip_entries, scip_repository
 from codequarry.pipelines.scip_index import decode_document, read_scip
@@ -135,6 +135,16 @@ def test_an_indexer_that_misbehaves_leaves_a_status(project: Settings, script: s
     assert occurrences(settings) == []
 
 
+def test_an_indexer_that_cannot_be_started_stops_nothing(project: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(project, ":")
+    monkeypatch.setattr(scip_runner.tempfile, "mkdtemp", _refuse)
+    assert entries(project)["scip-python"] == ("failed", "it could not be run: No space left on device", 0)
+
+
+def _refuse(**_: object) -> str:
+    raise OSError(28, "No space left on device")
+
+
 def written(project: Settings, *paths: str, more: str = "", cut: int = 0) -> None:
     """A fake that writes an index of these documents."""
     data = metadata("scip-python", "9") + b"".join(
@@ -153,6 +163,21 @@ def test_an_indexer_that_forks_leaves_no_process_behind(project: Settings, tmp_p
     size = marker.stat().st_size if marker.exists() else 0
     time.sleep(0.4)
     assert (marker.stat().st_size if marker.exists() else 0) == size
+
+
+def test_where_namespaces_can_be_made_there_is_no_network_and_no_escape(project: Settings, tmp_path: Path) -> None:
+    if not scip_runner._isolation():
+        pytest.skip("unshare may make no namespaces here: only the process group confines an indexer")
+    marker = tmp_path / "alive"
+    loop = f"while :; do echo x >> {marker}; /bin/sleep 0.05; done"
+    fake(project, f"/bin/cat /proc/net/dev\n/usr/bin/setsid /bin/sh -c '{loop}' &\n/bin/sleep 60")
+    assert entries(project)["scip-python"][0] == "timeout"
+    log = (repository_work(project.paths.work, "demo").path / "scip-python.log").read_text(encoding="utf-8")
+    assert [line.split(":")[0].strip() for line in log.splitlines() if ":" in line] == ["lo"]
+    time.sleep(0.2)
+    size = marker.stat().st_size
+    time.sleep(0.4)
+    assert marker.stat().st_size == size > 0
 
 
 @pytest.mark.parametrize(
@@ -246,6 +271,16 @@ def test_real_indexers_give_exact_ranges_in_text_that_is_not_ascii(real: Setting
     assert scip_repository("demo", real).cached == 0
     again = [file.read_bytes() for file in (work.scip_documents, work.scip_symbols, work.scip_occurrences)]
     assert again == tables
+
+
+@pytest.mark.slow
+def test_a_project_file_that_needs_an_absent_package_does_not_cost_the_index(real: Settings) -> None:
+    installed = find_indexer(TYPESCRIPT, real.paths.store)
+    assert installed is not None
+    files = [("tsconfig.json", b'{"extends": "@tsconfig/node18/tsconfig.json"}'), ("a.ts", b"export const a = 1\n")]
+    run = run_indexer(installed, "own", files, real.scip)
+    assert run.problem == "", run.log
+    assert [path for path, _ in read_scip(run.data).documents] == ["a.ts"]
 
 
 @pytest.mark.slow

@@ -51,16 +51,31 @@ def run_indexer(
     name: project name, which becomes the package of the symbols.
     files: (path, content); also files of other languages that the indexer may read.
     """
-    with _private_folder() as private:
-        copy = private / "copy" / name  # scip-typescript takes the folder's name for the package's
-        copy.mkdir(parents=True)
-        for path, content in files:
-            _write(copy, path, content)
-        index = private / "index.scip"
-        arguments = _arguments(installed, name, copy, index)
-        status = _run([str(installed.executable), *arguments], copy, private, settings)
-        data = index.read_bytes() if index.is_file() and not index.is_symlink() else b""
-        return IndexerRun(data, _problem(status, settings), status is None, _tail(private / "log"))
+    try:
+        with _private_folder() as private:
+            return _run_in(private, installed, name, files, settings)
+    except OSError as error:
+        return IndexerRun(b"", f"it could not be run: {error.strerror or type(error).__name__}", False, "")
+
+
+def _run_in(
+    private: Path, installed: Installed, name: str, files: Iterable[tuple[str, bytes]], settings: ScipSettings
+) -> IndexerRun:
+    copy = private / "copy" / name  # scip-typescript takes the folder's name for the package's
+    copy.mkdir(parents=True)
+    for path, content in files:
+        _write(copy, path, content)
+    index, log = private / "index.scip", private / "log"
+    command = [str(installed.executable), *_arguments(installed, name, copy, index)]
+    environment = _environment(private, settings)
+    status = _run(command, copy, environment, log, settings)
+    project = copy / "tsconfig.json"
+    if status and not index.exists() and project.is_file() and project.read_text("utf-8") != _TSCONFIG:
+        # A project file may extend one of a package, and packages are not here: ours reads every file.
+        project.write_text(_TSCONFIG, encoding="ascii")
+        status = _run(command, copy, environment, log, settings)
+    data = index.read_bytes() if index.is_file() and not index.is_symlink() else b""
+    return IndexerRun(data, _problem(status, settings), status is None, _tail(log))
 
 
 def _arguments(installed: Installed, name: str, copy: Path, index: Path) -> list[str]:
@@ -75,20 +90,20 @@ def _arguments(installed: Installed, name: str, copy: Path, index: Path) -> list
     return ["index", "--infer-tsconfig", "--no-progress-bar", "--output", str(index)]
 
 
-def _run(command: list[str], copy: Path, private: Path, settings: ScipSettings) -> int | None:
+def _run(command: list[str], copy: Path, environment: dict[str, str], log: Path, settings: ScipSettings) -> int | None:
     """The exit status; None when it ran out of time. Whatever it started is gone afterwards."""
     limits = (
         f"ulimit -c 0; ulimit -d {settings.memory_mb * 1024}; "
         f'ulimit -f {_LARGEST_FILE_BYTES // 512}; exec "$@"'  # POSIX: blocks of 512 bytes
     )
     # RLIMIT_DATA, not the address space: V8 reserves many gigabytes that it never touches.
-    with (private / "log").open("wb") as log:
+    with log.open("ab") as stream:
         process = subprocess.Popen(
             ["/bin/sh", "-c", limits, "sh", *_isolation(), *command],
             cwd=copy,
-            env=_environment(private, settings),
+            env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=stream,
             stderr=subprocess.STDOUT,
             process_group=0,
         )
@@ -153,7 +168,7 @@ def _problem(status: int | None, settings: ScipSettings) -> str:
     if status is None:
         return f"stopped after {settings.timeout_s:g} s ([scip] timeout_s)"
     if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
+        return f"killed by signal {-status}"
     return f"exit status {status}" if status else ""
 
 

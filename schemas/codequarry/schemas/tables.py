@@ -93,7 +93,7 @@ SCIP_SYMBOLS = pa.schema(
     [
         _field("repo", pa.string(), "Name of the repository."),
         _field("path", pa.string(), "Document that describes it; empty for a symbol of another package."),
-        _field("symbol", pa.string(), "SCIP symbol; `local N` is unique in its document, others in the bundle."),
+        _field("symbol", pa.string(), "SCIP symbol; `local N` means something in its document alone."),
         _field("scheme", pa.string(), "Scheme, usually the indexer."),
         _field("manager", pa.string(), "Package manager."),
         _field("package", pa.string(), "Package name."),
