@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 import pathspec
 
+from codequarry.pipelines.c_headers import header_language
 from codequarry.pipelines.git import SUBMODULE_MODE, blob_oid
 from codequarry.pipelines.sources import Source
 from codequarry.schemas.errors import SettingsError, SourceError
@@ -151,6 +152,8 @@ def _examine(source: Source, raw: bytes, settings: SourcesSettings, excluded: pa
     reason = _by_size(len(content), settings.max_file_bytes) or _by_content(content)
     if reason is not None:
         return CensusFile(path, lang, len(content), reason)
+    if path.endswith(".h") and lang == "c":
+        lang = header_language(content)
     differs = head is None if source.commit else False
     if head is not None:
         differs = blob_oid(content, head.oid) != head.oid

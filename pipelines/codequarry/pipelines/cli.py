@@ -78,9 +78,9 @@ def index(
         table.add_row("vectors", f"{embedded:,} embedded, {sum(each.reused for each in report.embeddings):,} reused")
     if report.chunks:
         broken = sum(each.files_with_syntax_errors for each in report.chunks)
-        table.add_row(
-            "syntax", f"{sum(each.parsed_files for each in report.chunks):,} files parsed, {broken:,} with errors"
-        )
+        parsed = sum(each.parsed_files for each in report.chunks)
+        definitions = sum(each.definitions for each in report.chunks)
+        table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors, {definitions:,} definitions")
     table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
     table.add_row("bundle size", f"{sum(entry.size_bytes for entry in report.manifest.files) / 1e6:.1f} MB")
     _console.print(table, highlight=False)

@@ -50,6 +50,10 @@ class RepositoryWork:
         return self.path / "chunks.parquet"
 
     @property
+    def ast_nodes(self) -> Path:
+        return self.path / "ast_nodes.parquet"
+
+    @property
     def embeddings(self) -> Path:
         return self.path / "embeddings.parquet"
 
