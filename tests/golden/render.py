@@ -45,9 +45,9 @@ def _header(number: int, span: ChunkSpan) -> str:
 
 def _caret(data: bytes, definition: Definition) -> tuple[int, str]:
     name = definition.name.encode()
-    at = data.find(name, definition.start_byte, definition.end_byte)
-    if at < 0:
-        at, name = definition.start_byte, b"^"
+    at = definition.name_byte
+    if not data.startswith(name, at):
+        name = b"^"
     line_start = data.rfind(b"\n", 0, at) + 1
     before = data[line_start:at].decode("utf-8", "replace")
     indent = "".join(character if character == "\t" else " " for character in before)

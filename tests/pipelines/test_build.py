@@ -68,6 +68,36 @@ def test_the_catalog_opens_anywhere_and_joins_without_gaps(tmp_path: Path, make_
     assert reasons == [("web/logo.png", "binary")]
 
 
+def test_definitions_are_asked_for_in_sql(tmp_path: Path, make_settings: MakeSettings) -> None:
+    report = index_repositories(make_settings(write_shop(tmp_path), write_tools(tmp_path)))
+    with closing(duckdb.connect(str(report.path / "catalog.duckdb"), read_only=True)) as connection:
+        connection.execute(set_bundle(str(report.path)))
+        found = connection.execute(
+            "SELECT node.repo, node.path, node.qualified_name, node.name, node.kind, node.name_start_line, "
+            "node.name_start_column, node.signature, node.doc, node.parent FROM ast_nodes AS node "
+            "JOIN chunks USING (chunk_id) WHERE list_contains(chunks.symbols, node.qualified_name) "
+            "AND node.name IN ('total', 'renderCart', 'Retry', 'pop', 'add', 'Prices') ORDER BY ALL"
+        ).fetchall()
+        order = connection.execute("SELECT repo, path, start_byte, -end_byte FROM ast_nodes").fetchall()
+    assert found == [
+        ("shop", "README.md", "Shop.Prices", "Prices", "section", 4, 3, "## Prices", "", "Shop"),
+        ("shop", "latin.c", "add", "add", "function", 1, 4, "int add(int a, int b)", "caf\ufffd", ""),
+        ("shop", "shop/cart.py", "Cart.add", "add", "method", 11, 8, "def add(self, cents: int) -> None",
+         "Add an item by its price in cents.", "Cart"),
+        ("shop", "shop/cart.py", "Cart.total", "total", "method", 15, 8, "def total(self) -> int",
+         "Sum of all prices with tax.", "Cart"),
+        ("shop", "web/app.ts", "renderCart", "renderCart", "function", 0, 16,
+         "export function renderCart(items: number[]): string", "", ""),
+        ("tools", "queue.rs", "Queue.pop", "pop", "method", 4, 11, "pub fn pop(&mut self) -> Option<u32>",
+         "Take the oldest item.", "Queue"),
+        ("tools", "retry.go", "Retry", "Retry", "function", 3, 5, "func Retry(n int, f func() error) error",
+         "Retry calls f until it succeeds.", ""),
+    ]  # fmt: skip
+    assert order == sorted(order)
+    (entry,) = [file for file in report.manifest.files if file.path == "tables/ast_nodes.parquet"]
+    assert entry.rows == len(order) == sum(chunks.definitions for chunks in report.chunks)
+
+
 def test_an_unchanged_repository_costs_its_census(tmp_path: Path, make_settings: MakeSettings) -> None:
     settings = make_settings(write_shop(tmp_path))
     first = index_repositories(settings)

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from codequarry.pipelines.definitions import Outline, clean_name, outline, parse
+from codequarry.pipelines.definition_names import clean_name
+from codequarry.pipelines.definitions import Outline, outline, parse
 from codequarry.pipelines.grammars import GRAMMARS, grammar
 from codequarry.schemas.errors import MissingExtraError, NotFoundError
 from codequarry.schemas.languages import LANGUAGES
@@ -110,6 +111,51 @@ CASES = [
         "class A::B\n class << self\n  def x; end\n end\n FOO = 1\nend",
         "class A.B, method A.B.x, constant A.B.FOO",
     ),
+    (
+        "php",
+        "<?php namespace A\\B { const X = 1; trait T { function f() {} } } namespace { enum E {} interface I {} }",
+        "namespace A.B, constant A.B.X, trait A.B.T, method A.B.T.f, enum E, interface I",
+    ),
+    (
+        "kotlin",
+        "interface F {\nfun f()\n}\nenum class E { A }\nobject O {\nconst val N = 1\nfun <T> List<T>.g() {}\n}",
+        "interface F, method F.f, enum E, object O, constant O.N, method O.List.g",
+    ),
+    (
+        "swift",
+        "actor A { init() {} }\nstruct S { static func == (a: S, b: S) -> Bool { true } }\ntypealias T = Int",
+        "class A, method A.init, struct S, method S.==, type T",
+    ),
+    (
+        "swift",
+        "extension A.B { enum C { case x } }\nlet limit = 1\nvar other = 2",
+        "enum A.B.C, constant limit",
+    ),
+    (
+        "scala",
+        "package p\nobject O { type T = Int; val Max = 1; val x = 2; def ::(a: Int): Int = a }\ncase class C(x: Int)",
+        "object O, type O.T, constant O.Max, method O.::, class C",
+    ),
+    ("bash", "export FOO=1\nbar=2\nf() { X=1; }\nfunction g { true; }", "constant FOO, function f, function g"),
+    (
+        "sql",
+        "CREATE TABLE a.b (x INT); CREATE OR REPLACE VIEW v AS SELECT 1; CREATE TYPE t AS ENUM ('x');",
+        "table a.b, view v, type t",
+    ),
+    ("html", '<main id="a"><br id="b"/><p class="x">t</p></main>', "element a, element a.b"),
+    (
+        "css",
+        "a, b > c { x: y } @media print { #d { x: y } } @keyframes k { from { x: y } }",
+        "rule a, b > c, rule #d, rule k",
+    ),
+    (
+        "markdown",
+        "One\n===\n\n## Two `x`\n\n```\n# no\n```\n\n# Three\n",
+        "section One, section Two `x`, section Three",
+    ),
+    ("toml", "a.b = 1\n[c]\nx = 1\n[c.d]\n[[e]]\n", "key a.b, key c, key c.d, key e"),
+    ("yaml", "a: 1\n'b c':\n  d: 1\n  e:\n    f: 1\n  g:\n    - 1\n", "key a, key b c, key b c.e, key b c.g"),
+    ("json", '{"a": 1, "b": {"c": 1, "d": [], "e": {"f": {}}}}', "key a, key b, key b.d, key b.e"),
 ]
 
 
@@ -180,7 +226,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_importing_the_chunker_loads_no_grammar() -> None:
-    """The code location is imported by every Dagster step, which must not pay for eleven grammars."""
+    """The code location is imported by every Dagster step, which must not pay for two dozen grammars."""
     code = (
         "import sys; import codequarry.pipelines.chunking; "
         "sys.exit(any(name.startswith('tree_sitter') for name in sys.modules))"

@@ -28,7 +28,7 @@ from codequarry.pipelines.workspace import exclusive, repository_work
 from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import CHUNKS, write_table
+from codequarry.schemas.tables import AST_NODES, CHUNKS, write_table
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.corpus import write_shop
 from tests.pipelines.repositories import commit
@@ -57,6 +57,11 @@ def state(settings: Settings) -> tuple[bytes, list[str]]:
 def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
     work = repository_work(settings.paths.work, "shop")
     write_table(work.chunks, edit(pq.read_table(work.chunks)), CHUNKS)
+
+
+def edit_nodes(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
+    work = repository_work(settings.paths.work, "shop")
+    write_table(work.ast_nodes, edit(pq.read_table(work.ast_nodes)), AST_NODES)
 
 
 def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
@@ -103,6 +108,18 @@ def rename_a_file(settings: Settings) -> None:
     edit_chunks(settings, lambda table: replaced(table, "path", pa.array(["elsewhere.py"] * len(table))))
 
 
+def move_a_definition(settings: Settings) -> None:
+    edit_nodes(settings, lambda table: replaced(table, "chunk_id", pc.add(table["chunk_id"], 1)))
+
+
+def stretch_a_definition(settings: Settings) -> None:
+    edit_nodes(settings, lambda table: replaced(table, "end_byte", pc.add(table["end_byte"], 1 << 20)))
+
+
+def lose_a_definition(settings: Settings) -> None:
+    edit_nodes(settings, lambda table: table.slice(1))
+
+
 def _vectors(table: pa.Table, factor: float) -> pa.Table:
     flat = pc.multiply(table["vector"].combine_chunks().flatten(), pa.scalar(factor, pa.float32()))
     return replaced(table, "vector", pa.FixedSizeListArray.from_arrays(flat, 384))
@@ -119,6 +136,9 @@ def _vectors(table: pa.Table, factor: float) -> pa.Table:
         (scale_the_vectors, "unit norm"),
         (spoil_a_vector, "unit norm"),
         (rename_a_file, "chunks of files that are not indexed"),
+        (move_a_definition, "definitions that do not start in their chunk"),
+        (stretch_a_definition, "definitions that reach outside of their file"),
+        (lose_a_definition, "definitions and symbols of chunks that differ"),
     ],
 )
 def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(

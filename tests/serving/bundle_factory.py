@@ -201,6 +201,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         for repo, path in sorted({(piece.repo, piece.path) for piece in chunks})
     ]
     tables.write_table(paths.chunks, pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
+    tables.write_table(paths.ast_nodes, tables.AST_NODES.empty_table(), tables.AST_NODES)
     tables.write_table(paths.files, pa.Table.from_pylist(files, tables.FILES), tables.FILES)
     schema = tables.embeddings_schema(vectors.shape[1])
     embedded = [

@@ -26,6 +26,7 @@ def _chunks(repository: RepositorySettings, settings: Settings, progress: Progre
         **table_metadata(chunks, ("path", "kind", "qualified_name", "start_line", "end_line")),
         "files": report.files,
         "parsed_files": report.parsed_files,
+        "definitions": report.definitions,
         "files_with_syntax_errors": report.files_with_syntax_errors,
         "chunks_by_language": counts_table(report.chunks_by_language, "language"),
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pathspec
 
+from codequarry.pipelines.c_headers import header_language
 from codequarry.pipelines.git import SUBMODULE_MODE, blob_oid
 from codequarry.pipelines.ignore_rules import OWN_IGNORE_FILE, IgnoreFiles, settings_patterns
 from codequarry.pipelines.path_classes import path_class
@@ -116,6 +117,8 @@ def _examine(
     reason = by_size(len(content), settings.max_file_bytes) or by_content(content)
     if reason is not None:
         return CensusFile(path, lang, len(content), reason)
+    if path.endswith(".h") and lang == "c":
+        lang = header_language(content)
     differs = head is None if source.commit else False
     if head is not None and not source.from_commit:
         differs = blob_oid(content, head.oid) != head.oid

@@ -1,4 +1,4 @@
-"""One file to its chunks: spans that follow the syntax, cover every byte once and know their definition.
+"""One file to its chunks: spans that follow the syntax and cover every byte once, and its definitions.
 
 Split then merge, after cAST (Zhang et al., arXiv 2506.15655): ``syntax_units`` cuts what is over budget, this module
 puts neighbours together again and names the result.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+from codequarry.pipelines.ast_nodes import ast_nodes
 from codequarry.pipelines.definitions import outline, parse
 from codequarry.pipelines.grammars import grammar
 from codequarry.pipelines.line_chunks import line_ranges
@@ -48,12 +49,14 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
         loaded = grammar(known.grammar)
         tree = parse(loaded, data)
         if tree is not None:
-            names = SpanNames(outline(loaded, tree, data), text)
+            found = outline(loaded, tree, data)
+            names = SpanNames(found, text)
             units = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
             packed = _pack(_group(units, text, max_chars, merge_chars), text, names, max_chars, merge_chars)
             spans = _spans(_cuts(packed, text), text, names)
-            return FileChunks(spans, parsed=True, has_syntax_errors=tree.root_node.has_error)
-    cuts = [start for start, _ in line_ranges(text, language, max_chars=max_chars, merge_chars=merge_chars)]
+            nodes = ast_nodes(found, text)
+            return FileChunks(spans, parsed=True, has_syntax_errors=tree.root_node.has_error, ast_nodes=nodes)
+    cuts = [start for start, _ in line_ranges(text, max_chars=max_chars, merge_chars=merge_chars)]
     return FileChunks(_spans(cuts, text, None), parsed=False)
 
 

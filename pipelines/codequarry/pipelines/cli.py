@@ -77,9 +77,9 @@ def index(
         table.add_row("vectors", f"{embedded:,} embedded, {sum(each.reused for each in report.embeddings):,} reused")
     if report.chunks:
         broken = sum(each.files_with_syntax_errors for each in report.chunks)
-        table.add_row(
-            "syntax", f"{sum(each.parsed_files for each in report.chunks):,} files parsed, {broken:,} with errors"
-        )
+        parsed = sum(each.parsed_files for each in report.chunks)
+        definitions = sum(each.definitions for each in report.chunks)
+        table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors, {definitions:,} definitions")
     for source in report.manifest.sources:
         for each in source.scip:
             reason = f": {each.reason}" if each.reason else ""

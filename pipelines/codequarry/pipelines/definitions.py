@@ -6,12 +6,13 @@ import re
 import time
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from codequarry.pipelines.definition_names import clean_name, last_segment, literal_name
 from codequarry.schemas.records import Definition
 
 if TYPE_CHECKING:
-    from tree_sitter import Point, Tree
+    from tree_sitter import Node, Point, Tree
 
     from codequarry.pipelines.grammars import Grammar
 
@@ -28,11 +29,11 @@ _MATCH_LIMIT = 4_096
 
 # Small, because query predicates read a node's text through the same callback, one block for each look.
 _READ_BYTES = 1 << 12
-_MAX_NAME_CHARS = 200
 # Beyond it the path starts anew: thousands of nested definitions would otherwise cost their depth squared in names.
 _MAX_PARENT_CHARS = 300
 
-_CLASS_LIKE = frozenset({"class", "interface", "struct", "enum", "trait", "impl"})
+_INDICATOR = re.compile(rb"[-?:](?:\s|$)")
+_CLASS_LIKE = frozenset({"class", "interface", "struct", "enum", "trait", "object", "impl"})
 _NOT_QUALIFYING = frozenset({"type", "constant", "macro"})
 
 
@@ -43,6 +44,27 @@ class Outline:
     definitions: tuple[Definition, ...]
     scopes: tuple[Definition, ...]
     """Containers that qualify names without being definitions, e.g. kind ``impl``, ``object`` or ``namespace``."""
+    leading: tuple[Leading, ...]
+    """Comments and attributes by start."""
+
+
+class Leading(NamedTuple):
+    """A comment, or an attribute or decorator, which may belong to the definition after it."""
+
+    start: int
+    end: int
+    is_comment: bool
+    is_attribute: bool
+    """It stands apart from the definition's own first line, unlike the parameters of a C++ template."""
+
+
+class _Found(NamedTuple):
+    pattern: int
+    capture: str
+    name: str
+    name_byte: int
+    body_byte: int
+    doc: tuple[int, int]
 
 
 class _Budget:
@@ -60,12 +82,15 @@ class _Budget:
 
 
 def parse(grammar: Grammar, data: bytes) -> Tree | None:
-    """The syntax tree of a file, or None when parsing it takes more than its budget of steps and CPU time.
+    """The syntax tree of a file, or None when it is too deep or takes more than its budget of steps and CPU time.
 
     One parser step cannot be interrupted and can allocate gigabytes on hostile input (a deep unfinished expression at
     the end of the file), so untrusted repositories belong in worker processes with a memory limit.
     """
     from tree_sitter import Parser
+
+    if grammar.max_line_depth is not None and _line_depth(data, grammar.max_line_depth) > grammar.max_line_depth:
+        return None
 
     def read(offset: int, _point: Point) -> bytes:
         return data[offset : offset + _READ_BYTES]
@@ -80,53 +105,114 @@ def parse(grammar: Grammar, data: bytes) -> Tree | None:
         raise
 
 
+def _line_depth(data: bytes, limit: int) -> int:
+    """The most levels that indentation and indicators (``-``, ``?``, ``:``) can open on one line, if over a limit."""
+    long_lines = re.finditer(rb"[^\r\n]{%d,}" % limit, data)
+    return max(
+        (len(line[0]) - len(line[0].lstrip()) + len(_INDICATOR.findall(line[0])) for line in long_lines), default=0
+    )
+
+
 def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
     """Definitions and scopes of a tree."""
     from tree_sitter import QueryCursor
 
-    found: dict[tuple[int, int, int], tuple[int, str, bytes]] = {}
+    found: dict[tuple[int, int, int], _Found] = {}
+    leading: list[Leading] = []
     for pattern, captures in QueryCursor(grammar.query, match_limit=_MATCH_LIMIT).matches(tree.root_node):
-        names = captures.pop("name", None)
+        names = captures.get("name")
         if not names:
+            leading += (_leading(node, grammar) for node in captures.get("leading", ()))
             continue
         written = names[0]
         text = data[written.start_byte : written.end_byte]
-        qualifiers = captures.pop("qualifier", None)
+        qualifiers = captures.get("qualifier")
         if qualifiers:
             text = data[qualifiers[0].start_byte : qualifiers[0].end_byte] + b"." + text
+        name = literal_name(text) if grammar.literal_names else clean_name(text)
+        own = name if grammar.literal_names else last_segment(name)
+        name_byte = max(data.rfind(own.encode(), written.start_byte, written.end_byte), written.start_byte)
         for capture, nodes in captures.items():
+            if "." not in capture:
+                continue
             node = nodes[0]
             key = (node.start_byte, -node.end_byte, written.start_byte)
             earlier = found.get(key)
-            if earlier is None or pattern < earlier[0]:
-                found[key] = (pattern, capture, text)
-    return _qualified(
-        [
-            (start, len(data) if pattern in grammar.open_patterns else -minus_end, capture, clean_name(text))
-            for (start, minus_end, _), (pattern, capture, text) in sorted(found.items())
-        ]
-    )
+            if earlier is None or pattern < earlier.pattern:
+                body = None if capture == "definition.key" else _body(node, grammar)
+                doc = _docstring(body) if body and grammar.docstrings else (0, 0)
+                end = body.start_byte if body else node.end_byte
+                found[key] = _Found(pattern, capture, name, name_byte, end, doc)
+    entries = [
+        (start, len(data) if entry.pattern in grammar.open_patterns else -minus_end, entry)
+        for (start, minus_end, _), entry in sorted(found.items())
+    ]
+    return Outline(*_qualified(entries, grammar.literal_names), tuple(sorted(leading)))
 
 
-def _qualified(entries: list[tuple[int, int, str, str]]) -> Outline:
-    """Give every (start, end, capture, own name) its dotted path and final kind."""
+def _leading(node: Node, grammar: Grammar) -> Leading:
+    kind = node.kind_id
+    return Leading(node.start_byte, node.end_byte, kind in grammar.comment_kinds, kind in grammar.attribute_kinds)
+
+
+def _body(node: Node, grammar: Grammar) -> Node | None:
+    """The body of a definition, or of the function or type that it gives a name to."""
+    for _ in range(3):
+        for field in grammar.body_fields:
+            body = node.child_by_field_id(field)
+            if body is not None:
+                return body
+        if grammar.body_kinds:
+            for child in node.children:
+                if child.kind_id in grammar.body_kinds:
+                    return child
+        values = (node.child_by_field_id(field) for field in grammar.value_fields)
+        inner = next((value for value in values if value is not None), None)
+        if inner is None and node.named_child_count == 1:
+            inner = node.named_child(0)
+        if inner is None:
+            return None
+        node = inner
+    return None
+
+
+def _docstring(body: Node) -> tuple[int, int]:
+    """The byte range of the string a body begins with; (0, 0) when it begins with something else."""
+    statement = body.named_child(0) if body.named_child_count else None
+    while statement is not None and statement.type == "comment":
+        statement = statement.next_named_sibling
+    if statement is not None and statement.type == "expression_statement" and statement.child_count == 1:
+        string = statement.child(0)
+        if string is not None and string.type in ("string", "concatenated_string"):
+            return string.byte_range
+    return 0, 0
+
+
+def _qualified(
+    entries: list[tuple[int, int, _Found]], literal: bool
+) -> tuple[tuple[Definition, ...], tuple[Definition, ...]]:
+    """Give every (start, end, found) its dotted path and final kind; returns definitions and scopes."""
     definitions: list[Definition] = []
     scopes: list[Definition] = []
     enclosing: list[Definition] = []
-    for start, end, capture, name in entries:
+    for start, end, found in entries:
         while enclosing and enclosing[-1].end_byte <= start:
             enclosing.pop()
-        role, kind = capture.split(".")
-        parent = enclosing[-1] if enclosing else None
-        if kind == "function" and ("::" in name or (parent is not None and parent.kind in _CLASS_LIKE)):
+        role, kind = found.capture.split(".")
+        outer = enclosing[-1] if enclosing else None
+        if kind == "function" and ("::" in found.name or (outer is not None and outer.kind in _CLASS_LIKE)):
             kind = "method"
-        name = name.replace("::", ".")
-        nested = parent is not None and len(parent.qualified_name) < _MAX_PARENT_CHARS
-        here = Definition(f"{parent.qualified_name}.{name}" if parent and nested else name, kind, start, end)
+        # Scala has an operator ``::``.
+        written = found.name if literal or found.name == "::" else found.name.replace("::", ".")
+        nested = outer is not None and len(outer.qualified_name) < _MAX_PARENT_CHARS
+        qualified = f"{outer.qualified_name}.{written}" if outer and nested else written
+        name = written if literal else last_segment(written)
+        parent = qualified[: -len(name) - 1] if nested or name != written else outer.qualified_name if outer else ""
+        here = Definition(qualified, kind, start, end, name, parent, found.name_byte, found.body_byte, found.doc)
         (definitions if role == "definition" else scopes).append(here)
         if kind not in _NOT_QUALIFYING:
             enclosing.append(here)
-    return Outline(tuple(definitions), tuple(_holding(scopes, definitions)))
+    return tuple(definitions), tuple(_holding(scopes, definitions))
 
 
 def _holding(scopes: list[Definition], definitions: list[Definition]) -> list[Definition]:
@@ -134,38 +220,3 @@ def _holding(scopes: list[Definition], definitions: list[Definition]) -> list[De
     starts = [definition.start_byte for definition in definitions]
     nexts = (bisect_left(starts, scope.start_byte) for scope in scopes)
     return [scope for scope, at in zip(scopes, nexts, strict=True) if at < len(starts) and starts[at] < scope.end_byte]
-
-
-_BRACKETS = re.compile(r"<[^<>]*>")
-_WORD = re.compile(r"\w")
-_OPERATOR = re.compile(r"\boperator\b")
-_QUOTES = "[]()\"'`*&"
-_SPACE = re.compile(r"\s+")
-_EXPORTS = re.compile(r"^(?:module\.)?(?:exports|this)\.")
-_PATH = re.compile(r"[\w$#~!?=]+(?:(?:\.|::)[\w$#~!?=]+)*")
-
-
-def clean_name(written: bytes) -> str:
-    """A name as written in the source, reduced to identifiers joined by ``.`` or, in C++ and Ruby, ``::``.
-
-    >>> clean_name(b"Stack<T>::push"), clean_name(b"exports.open"), clean_name(b"Repo.prototype.open")
-    ('Stack::push', 'open', 'Repo.open')
-    """
-    name = written[: 4 * _MAX_NAME_CHARS].decode("utf-8", "replace")
-    if name.isidentifier():
-        return name[:_MAX_NAME_CHARS]
-    if not _WORD.search(name):
-        # Operators as names: Ruby's ``<=>`` and ``[]=``.
-        return name
-    head, *operator = _OPERATOR.split(name, maxsplit=1)
-    if operator:
-        return _SPACE.sub("", _BRACKETS.sub("", head)) + "operator" + _SPACE.sub(" ", operator[0])[:_MAX_NAME_CHARS]
-    stripped = _BRACKETS.sub("", name)
-    while stripped != name:
-        name, stripped = stripped, _BRACKETS.sub("", stripped)
-    name = _SPACE.sub("", name).replace(".prototype.", ".").removeprefix("::")
-    name = _EXPORTS.sub("", name)
-    if not _PATH.fullmatch(name):
-        # Computed names and quoted keys: ``[Symbol.iterator]``, ``"content-type"``, ``make().handler``.
-        name = name.strip(_QUOTES) if name[:1] in _QUOTES else name.rsplit(".", 1)[-1]
-    return name[:_MAX_NAME_CHARS] or written.decode("utf-8", "replace")[:_MAX_NAME_CHARS]

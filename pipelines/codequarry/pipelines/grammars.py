@@ -1,9 +1,10 @@
-"""The packaged tree-sitter grammars and, for each, one query that finds its definitions.
+"""The packaged tree-sitter grammars: one row per language says where it comes from and how it is read.
 
-Captures: ``@definition.<kind>`` is a definition, ``@scope.<kind>`` a container that only qualifies names (a Rust
-``impl``), ``@name`` its name, ``@qualifier`` a prefix written inside the definition itself (the receiver of a Go
-method). Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede general
-ones. A pattern with ``#set! extent "rest"`` reaches to the end of the file.
+Definitions are found by one query per language, ``queries/<name>.scm``. Captures: ``@definition.<kind>`` is a
+definition, ``@scope.<kind>`` a container that only qualifies names (a Rust ``impl``), ``@name`` its name,
+``@qualifier`` a prefix written inside the definition itself (the receiver of a Go method); those that begin with ``_``
+serve predicates. Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede
+general ones. A pattern with ``#set! extent "rest"`` reaches to the end of the file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.errors import MissingExtraError, NotFoundError
@@ -18,210 +20,62 @@ from codequarry.schemas.errors import MissingExtraError, NotFoundError
 if TYPE_CHECKING:
     from tree_sitter import Language, Query
 
-_PYTHON = """
-(function_definition name: (_) @name) @definition.function
-(class_definition name: (_) @name) @definition.class
-(type_alias_statement left: (type (identifier) @name)) @definition.type
-(module (expression_statement (assignment left: (identifier) @name)) @definition.constant
-  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
-"""
-
-_ECMASCRIPT = """
-(function_declaration name: (_) @name) @definition.function
-(generator_function_declaration name: (_) @name) @definition.function
-(class_declaration name: (_) @name) @definition.class
-(method_definition name: (_) @name) @definition.method
-(variable_declarator name: (identifier) @name
-  value: [(arrow_function) (function_expression) (generator_function)]) @definition.function
-(variable_declarator name: (identifier) @name value: (class)) @definition.class
-(variable_declarator name: (identifier) @name value: (object)) @scope.object
-(pair key: (property_identifier) @name
-  value: [(arrow_function) (function_expression) (generator_function)]) @definition.method
-(pair key: (property_identifier) @name value: (object)) @scope.object
-(expression_statement (assignment_expression left: (member_expression) @name
-  right: [(arrow_function) (function_expression) (generator_function)])) @definition.function
-(expression_statement (assignment_expression left: (member_expression) @name right: (class))) @definition.class
-(program (lexical_declaration "const" (variable_declarator name: (identifier) @name
-  value: [(string) (template_string) (number) (true) (false) (null) (regex) (array) (object) (new_expression)
-    (call_expression) (member_expression) (unary_expression) (binary_expression)]) @definition.constant)
-  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
-(program (export_statement (lexical_declaration "const" (variable_declarator name: (identifier) @name
-  value: [(string) (template_string) (number) (true) (false) (null) (regex) (array) (object) (new_expression)
-    (call_expression) (member_expression) (unary_expression) (binary_expression)]) @definition.constant))
-  (#match? @name "^_*[A-Z][A-Z0-9_]*$"))
-"""
-
-_JAVASCRIPT = (
-    _ECMASCRIPT
-    + """
-(field_definition property: (_) @name value: [(arrow_function) (function_expression)]) @definition.method
-"""
-)
-
-_TYPESCRIPT = (
-    _ECMASCRIPT
-    + """
-(public_field_definition name: (_) @name value: [(arrow_function) (function_expression)]) @definition.method
-(abstract_class_declaration name: (_) @name) @definition.class
-(interface_declaration name: (_) @name) @definition.interface
-(enum_declaration name: (_) @name) @definition.enum
-(type_alias_declaration name: (_) @name) @definition.type
-(internal_module name: (_) @name) @definition.namespace
-(module name: (_) @name) @definition.module
-(function_signature name: (_) @name) @definition.function
-(method_signature name: (_) @name) @definition.method
-(abstract_method_signature name: (_) @name) @definition.method
-"""
-)
-
-_GO = """
-(function_declaration name: (_) @name) @definition.function
-(method_declaration
-  receiver: (parameter_list (parameter_declaration type: [
-    (type_identifier) @qualifier
-    (generic_type type: (type_identifier) @qualifier)
-    (pointer_type [(type_identifier) @qualifier (generic_type type: (type_identifier) @qualifier)])]))
-  name: (_) @name) @definition.method
-(method_declaration name: (_) @name) @definition.method
-(type_spec name: (_) @name type: (struct_type)) @definition.struct
-(type_spec name: (_) @name type: (interface_type)) @definition.interface
-(type_spec name: (_) @name) @definition.type
-(type_alias name: (_) @name) @definition.type
-(method_elem name: (_) @name) @definition.method
-(var_spec name: (_) @name value: (expression_list (func_literal))) @definition.function
-(source_file (const_declaration (const_spec name: (identifier) @name) @definition.constant))
-"""
-
-_RUST = """
-(function_item name: (_) @name) @definition.function
-(function_signature_item name: (_) @name) @definition.function
-(struct_item name: (_) @name) @definition.struct
-(union_item name: (_) @name) @definition.struct
-(enum_item name: (_) @name) @definition.enum
-(trait_item name: (_) @name) @definition.trait
-(mod_item name: (_) @name body: (_)) @definition.module
-(type_item name: (_) @name) @definition.type
-(const_item name: (_) @name) @definition.constant
-(static_item name: (_) @name) @definition.constant
-(macro_definition name: (_) @name) @definition.macro
-(impl_item type: [
-  (generic_type type: [(type_identifier) @name (scoped_type_identifier name: (_) @name)])
-  (scoped_type_identifier name: (_) @name)
-  (reference_type type: (_) @name)]) @scope.impl
-(impl_item type: [
-  (type_identifier) (primitive_type) (array_type) (tuple_type) (pointer_type) (dynamic_type) (unit_type)
-  ] @name) @scope.impl
-"""
-
-_JAVA = """
-(class_declaration name: (_) @name) @definition.class
-(record_declaration name: (_) @name) @definition.class
-(interface_declaration name: (_) @name) @definition.interface
-(annotation_type_declaration name: (_) @name) @definition.interface
-(enum_declaration name: (_) @name) @definition.enum
-(method_declaration name: (_) @name) @definition.method
-(constructor_declaration name: (_) @name) @definition.method
-(compact_constructor_declaration name: (_) @name) @definition.method
-(constant_declaration declarator: (variable_declarator name: (_) @name)) @definition.constant
-(field_declaration (modifiers "static") declarator: (variable_declarator name: (_) @name)
-  (#match? @name "^[A-Z][A-Z0-9_]*$")) @definition.constant
-"""
-
-_C = """
-(function_definition declarator: [
-  (function_declarator declarator: (_) @name)
-  (pointer_declarator declarator: (function_declarator declarator: (_) @name))
-  (pointer_declarator declarator: (pointer_declarator declarator: (function_declarator declarator: (_) @name)))
-  ]) @definition.function
-(struct_specifier name: (_) @name body: (_)) @definition.struct
-(union_specifier name: (_) @name body: (_)) @definition.struct
-(enum_specifier name: (_) @name body: (_)) @definition.enum
-(type_definition type: [(struct_specifier !name body: (_)) (union_specifier !name body: (_))]
-  declarator: (type_identifier) @name) @definition.struct
-(type_definition type: (enum_specifier !name body: (_)) declarator: (type_identifier) @name) @definition.enum
-(type_definition declarator: (type_identifier) @name) @definition.type
-(type_definition declarator: (function_declarator
-  declarator: (parenthesized_declarator (pointer_declarator declarator: (type_identifier) @name)))) @definition.type
-(preproc_function_def name: (_) @name) @definition.macro
-(preproc_def name: (_) @name value: (_)) @definition.constant
-"""
-
-_CPP = (
-    _C
-    + """
-(function_definition declarator: (reference_declarator (function_declarator declarator: (_) @name)))
-  @definition.function
-(class_specifier name: (_) @name body: (_)) @definition.class
-(namespace_definition name: (_) @name) @definition.namespace
-(concept_definition name: (_) @name) @definition.type
-(alias_declaration name: (_) @name) @definition.type
-"""
-)
-
-_CSHARP = """
-(namespace_declaration name: (_) @name) @definition.namespace
-((file_scoped_namespace_declaration name: (_) @name) @scope.namespace (#set! extent "rest"))
-(class_declaration name: (_) @name) @definition.class
-(record_declaration name: (_) @name) @definition.class
-(struct_declaration name: (_) @name) @definition.struct
-(interface_declaration name: (_) @name) @definition.interface
-(enum_declaration name: (_) @name) @definition.enum
-(delegate_declaration name: (_) @name) @definition.type
-(method_declaration name: (_) @name) @definition.method
-(constructor_declaration name: (_) @name) @definition.method
-(local_function_statement name: (_) @name) @definition.function
-(field_declaration (modifier "const") (variable_declaration (variable_declarator name: (_) @name)))
-  @definition.constant
-"""
-
-_RUBY = """
-(module name: (_) @name) @definition.module
-(class name: (_) @name) @definition.class
-(method name: (_) @name) @definition.method
-(singleton_method name: (_) @name) @definition.method
-(assignment left: (constant) @name) @definition.constant
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class GrammarSource:
     """Where a grammar comes from and how its definitions are found."""
 
     module: str
-    query: str
+    queries: tuple[str, ...]
+    """Files of ``queries/`` that are read as one."""
     function: str = "language"
+    literal_names: bool = False
+    """Names are text, such as headings and keys, rather than identifiers joined by dots."""
+    docstrings: bool = False
+    """The first string of a body documents its definition, before any comment above it."""
+    max_line_depth: int | None = None
+    """Levels one line may open; None for any. The YAML scanner writes past its buffer at about 250 of them."""
+    body_fields: tuple[str, ...] = ("body", "consequence")
+    body_kinds: frozenset[str] = frozenset()
+    """Kinds of the nodes that are bodies where the grammar gives those no field."""
 
+
+_DATA = ("value",)
+_KOTLIN_BODIES = frozenset({"function_body", "class_body", "enum_class_body"})
 
 GRAMMARS: dict[str, GrammarSource] = {
-    "python": GrammarSource("tree_sitter_python", _PYTHON),
-    "javascript": GrammarSource("tree_sitter_javascript", _JAVASCRIPT),
-    "typescript": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, "language_typescript"),
-    "tsx": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, "language_tsx"),
-    "go": GrammarSource("tree_sitter_go", _GO),
-    "rust": GrammarSource("tree_sitter_rust", _RUST),
-    "java": GrammarSource("tree_sitter_java", _JAVA),
-    "c": GrammarSource("tree_sitter_c", _C),
-    "cpp": GrammarSource("tree_sitter_cpp", _CPP),
-    "csharp": GrammarSource("tree_sitter_c_sharp", _CSHARP),
-    "ruby": GrammarSource("tree_sitter_ruby", _RUBY),
+    "python": GrammarSource("tree_sitter_python", ("python",), docstrings=True),
+    "javascript": GrammarSource("tree_sitter_javascript", ("ecmascript", "javascript")),
+    "typescript": GrammarSource("tree_sitter_typescript", ("ecmascript", "typescript"), "language_typescript"),
+    "tsx": GrammarSource("tree_sitter_typescript", ("ecmascript", "typescript"), "language_tsx"),
+    "go": GrammarSource("tree_sitter_go", ("go",)),
+    "rust": GrammarSource("tree_sitter_rust", ("rust",)),
+    "java": GrammarSource("tree_sitter_java", ("java",)),
+    "c": GrammarSource("tree_sitter_c", ("c",)),
+    "cpp": GrammarSource("tree_sitter_cpp", ("c", "cpp")),
+    "csharp": GrammarSource("tree_sitter_c_sharp", ("csharp",)),
+    "ruby": GrammarSource("tree_sitter_ruby", ("ruby",)),
+    "php": GrammarSource("tree_sitter_php", ("php",), "language_php"),
+    "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), body_kinds=_KOTLIN_BODIES),
+    "swift": GrammarSource("tree_sitter_swift", ("swift",)),
+    "scala": GrammarSource("tree_sitter_scala", ("scala",)),
+    "bash": GrammarSource("tree_sitter_bash", ("bash",)),
+    "sql": GrammarSource("tree_sitter_sql", ("sql",), body_kinds=frozenset({"function_body"})),
+    "html": GrammarSource("tree_sitter_html", ("html",), literal_names=True),
+    "css": GrammarSource("tree_sitter_css", ("css",), literal_names=True, body_kinds=frozenset({"block"})),
+    "markdown": GrammarSource("tree_sitter_markdown", ("markdown",), literal_names=True),
+    "toml": GrammarSource("tree_sitter_toml", ("toml",), literal_names=True),
+    "yaml": GrammarSource("tree_sitter_yaml", ("yaml",), literal_names=True, body_fields=_DATA, max_line_depth=200),
+    "json": GrammarSource("tree_sitter_json", ("json",), literal_names=True, body_fields=_DATA),
 }
 
-_LEADING_NODES = frozenset(
-    {
-        "comment",
-        "line_comment",
-        "block_comment",
-        "decorator",
-        "attribute_item",
-        "attribute_list",
-        "attribute_declaration",
-        "template_parameter_list",
-        "requires_clause",
-    }
-)
-_LIST_NODES = frozenset({"statement_list"})
-_BODY_FIELDS = ("body", "consequence")
+_COMMENTS = frozenset({"comment", "line_comment", "block_comment", "multiline_comment", "js_comment", "marginalia"})
+_ATTRIBUTES = frozenset({"decorator", "attribute_item", "attribute_list", "attribute_declaration"})
+_PREFIXES = frozenset({"template_parameter_list", "requires_clause"})
+_HEADINGS = frozenset({"atx_heading", "setext_heading", "start_tag"})
+_LISTS = frozenset({"statement_list"})
 _WRAPPED_FIELDS = ("declaration", "definition")
+_VALUE_FIELDS = ("value", "right", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +85,25 @@ class Grammar:
     name: str
     language: Language
     query: Query
+    literal_names: bool
+    docstrings: bool
+    max_line_depth: int | None
+    comment_kinds: frozenset[int]
+    """Node kinds that are comments."""
+    attribute_kinds: frozenset[int]
+    """Node kinds that stand between a definition and the comment above it, such as decorators."""
     leading_kinds: frozenset[int]
-    """Node kinds that belong to the definition after them: comments, attributes, decorators."""
+    """Node kinds that belong to what follows them: comments, attributes, decorators, headings."""
     list_kinds: frozenset[int]
     """Node kinds that only hold the statements of a body."""
+    body_kinds: frozenset[int]
+    """Node kinds that are the body of their parent where the grammar gives bodies no field."""
     body_fields: tuple[int, ...]
     """Fields of a node that follows a header (``def f():``) which should not be torn from it."""
     wrapped_fields: tuple[int, ...]
     """Fields of a definition that follows a modifier (``export``) which should not be torn from it."""
+    value_fields: tuple[int, ...]
+    """Fields through which a definition reaches the function or type it gives a name to."""
     open_patterns: frozenset[int]
     """Patterns of the query whose capture reaches to the end of the file."""
 
@@ -261,17 +126,33 @@ def grammar(name: str) -> Grammar:
             suggestion="Install the pipeline: pip install 'codequarry[build]'.",
         ) from error
     language = tree_sitter.Language(getattr(module, source.function)())
-    query = tree_sitter.Query(language, source.query)
+    query = tree_sitter.Query(language, _query_text(language, source.queries))
     return Grammar(
         name=name,
         language=language,
         query=query,
-        leading_kinds=_kind_ids(language, _LEADING_NODES),
-        list_kinds=_kind_ids(language, _LIST_NODES),
-        body_fields=_field_ids(language, _BODY_FIELDS),
+        literal_names=source.literal_names,
+        docstrings=source.docstrings,
+        max_line_depth=source.max_line_depth,
+        comment_kinds=_kind_ids(language, _COMMENTS),
+        attribute_kinds=_kind_ids(language, _ATTRIBUTES),
+        leading_kinds=_kind_ids(language, _COMMENTS | _ATTRIBUTES | _PREFIXES | _HEADINGS),
+        list_kinds=_kind_ids(language, _LISTS),
+        body_kinds=_kind_ids(language, source.body_kinds),
+        body_fields=_field_ids(language, source.body_fields),
         wrapped_fields=_field_ids(language, _WRAPPED_FIELDS),
+        value_fields=_field_ids(language, _VALUE_FIELDS),
         open_patterns=frozenset(at for at in range(query.pattern_count) if "extent" in query.pattern_settings(at)),
     )
+
+
+def _query_text(language: Language, queries: tuple[str, ...]) -> str:
+    """The queries of a language as one, and a pattern for whatever may stand above a definition."""
+    folder = resources.files("codequarry.pipelines") / "queries"
+    parts = [(folder / f"{query}.scm").read_text(encoding="utf-8") for query in queries]
+    wanted = _kind_ids(language, _COMMENTS | _ATTRIBUTES | _PREFIXES)
+    names = {language.node_kind_for_id(kind) for kind in wanted if language.node_kind_is_named(kind)}
+    return "\n".join([*parts, *(f"({kind}) @leading" for kind in sorted(filter(None, names)))])
 
 
 def _kind_ids(language: Language, names: frozenset[str]) -> frozenset[int]:

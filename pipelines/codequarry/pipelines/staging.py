@@ -42,6 +42,7 @@ from codequarry.schemas.manifest import (
 )
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import (
+    AST_NODES,
     CHUNKS,
     FILES,
     SCIP_DOCUMENTS,
@@ -164,6 +165,10 @@ def _write_tables(
     chunks = pa.concat_tables(pq.read_table(work.require(work.chunks, "chunk")) for work in works)
     by_place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
     write_table(paths.chunks, chunks.sort_by(by_place), CHUNKS)
+    nodes = pa.concat_tables(pq.read_table(work.require(work.ast_nodes, "chunk")) for work in works)
+    outermost_first = [*by_place, ("end_byte", "descending"), ("name_start_line", "ascending")]
+    nodes = nodes.sort_by([*outermost_first, ("name_start_column", "ascending")])
+    write_table(paths.ast_nodes, nodes, AST_NODES)
     embeddings = pa.concat_tables(_vectors_of(work, encoder) for work in works)
     embeddings = embeddings.sort_by("chunk_id").combine_chunks()
     write_table(paths.embeddings, embeddings, embeddings_schema(encoder.dim))

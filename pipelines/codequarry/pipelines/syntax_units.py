@@ -132,4 +132,8 @@ def _body(node: Node, start: int, grammar: Grammar) -> tuple[int, bool]:
             body = node.child_by_field_id(field)
             if body is not None:
                 return body.start_byte, torn
+    if grammar.body_kinds:
+        for child in node.children:
+            if child.kind_id in grammar.body_kinds:
+                return child.start_byte, True
     return start, False

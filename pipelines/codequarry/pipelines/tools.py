@@ -38,6 +38,6 @@ def _own_code() -> str:
         spec = find_spec(layer)
         assert spec is not None and spec.origin is not None
         folder = Path(spec.origin).parent
-        for file in sorted(folder.rglob("*.py")):
+        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.scm")]):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -38,6 +38,16 @@ _MUST_BE_ZERO: dict[str, str] = {
     "WHERE skip_reason = '' AND reached IS DISTINCT FROM size_bytes",
     "chunks of files that are not indexed": "SELECT count(*) FROM chunks ANTI JOIN "
     "(SELECT repo, path FROM files WHERE skip_reason = '') USING (repo, path)",
+    "definitions that do not start in their chunk": "SELECT count(*) FROM ast_nodes AS node LEFT JOIN chunks AS chunk "
+    "ON chunk.chunk_id = node.chunk_id AND chunk.repo = node.repo AND chunk.path = node.path "
+    "AND node.start_byte >= chunk.start_byte AND node.start_byte < chunk.end_byte WHERE chunk.chunk_id IS NULL",
+    "definitions that reach outside of their file": "SELECT count(*) FROM ast_nodes LEFT JOIN files USING (repo, path) "
+    "WHERE NOT coalesce(start_byte <= end_byte AND end_byte <= size_bytes AND start_line <= end_line "
+    "AND name_start_column >= 0, false)",
+    "definitions and symbols of chunks that differ": "SELECT count(*) FROM ("
+    "SELECT chunk_id, count(*) AS found FROM ast_nodes GROUP BY ALL) AS node "
+    "FULL JOIN (SELECT chunk_id, len(symbols) AS listed FROM chunks WHERE len(symbols) > 0) USING (chunk_id) "
+    "WHERE found IS DISTINCT FROM listed",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
     "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "

@@ -50,6 +50,10 @@ class RepositoryWork:
         return self.path / "chunks.parquet"
 
     @property
+    def ast_nodes(self) -> Path:
+        return self.path / "ast_nodes.parquet"
+
+    @property
     def scip(self) -> Path:
         """What each indexer did; written after the three tables."""
         return self.path / "scip.json"

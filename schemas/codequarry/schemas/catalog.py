@@ -10,6 +10,7 @@ from __future__ import annotations
 VIEWS: dict[str, str] = {
     "files": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/files.parquet')",
     "chunks": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/chunks.parquet')",
+    "ast_nodes": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/ast_nodes.parquet')",
     "embeddings": "SELECT chunk_id, vector::FLOAT[{dim}] AS vector "
     "FROM read_parquet(getvariable('bundle') || '/tables/embeddings.parquet')",
     "scip_documents": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_documents.parquet')",

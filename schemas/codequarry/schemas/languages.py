@@ -1,6 +1,7 @@
 """Languages by file name: one table for the census, the chunker and the ``lang`` filter.
 
-``grammar`` names the packaged tree-sitter grammar; files of a language without one are chunked by lines.
+``grammar`` names the packaged tree-sitter grammar; files of a language without one are chunked by lines. The census
+looks into ``.h`` files, which may be C or C++.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ LANGUAGES: tuple[Language, ...] = (
     Language("cpp", (".cc", ".cpp", ".cxx", ".hpp", ".hh", ".hxx", ".ipp", ".cu", ".cuh"), grammar="cpp"),
     Language("csharp", (".cs",), grammar="csharp"),
     Language("ruby", (".rb", ".rake", ".gemspec"), ("Rakefile", "Gemfile"), grammar="ruby"),
-    Language("php", (".php",)),
-    Language("kotlin", (".kt", ".kts")),
-    Language("swift", (".swift",)),
-    Language("scala", (".scala", ".sc")),
+    Language("php", (".php",), grammar="php"),
+    Language("kotlin", (".kt", ".kts"), grammar="kotlin"),
+    Language("swift", (".swift",), grammar="swift"),
+    Language("scala", (".scala", ".sc"), grammar="scala"),
     Language("elixir", (".ex", ".exs")),
     Language("haskell", (".hs",)),
     Language("lua", (".lua",)),
@@ -43,15 +44,16 @@ LANGUAGES: tuple[Language, ...] = (
     Language("r", (".r", ".R")),
     Language("julia", (".jl",)),
     Language("perl", (".pl", ".pm")),
-    Language("bash", (".sh", ".bash", ".zsh", ".bats")),
-    Language("sql", (".sql",)),
-    Language("html", (".html", ".htm", ".xhtml", ".vue", ".svelte", ".jinja", ".j2")),
-    Language("css", (".css", ".scss", ".sass", ".less")),
-    Language("markdown", (".md", ".markdown", ".mdx")),
+    Language("bash", (".sh", ".bash", ".zsh", ".bats"), grammar="bash"),
+    Language("sql", (".sql",), grammar="sql"),
+    Language("html", (".html", ".htm", ".xhtml", ".vue", ".svelte", ".jinja", ".j2"), grammar="html"),
+    Language("css", (".css",), grammar="css"),
+    Language("scss", (".scss", ".sass", ".less")),
+    Language("markdown", (".md", ".markdown", ".mdx"), grammar="markdown"),
     Language("restructuredtext", (".rst",)),
-    Language("toml", (".toml",)),
-    Language("yaml", (".yaml", ".yml")),
-    Language("json", (".json", ".json5", ".jsonc")),
+    Language("toml", (".toml",), grammar="toml"),
+    Language("yaml", (".yaml", ".yml"), grammar="yaml"),
+    Language("json", (".json", ".json5", ".jsonc"), grammar="json"),
     Language("xml", (".xml", ".xsd", ".xsl")),
     Language("ini", (".ini", ".cfg", ".conf", ".properties")),
     Language("dockerfile", (".dockerfile",), ("Dockerfile", "Containerfile")),

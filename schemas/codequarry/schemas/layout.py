@@ -122,6 +122,10 @@ class BundlePaths:
         return self.tables / "chunks.parquet"
 
     @property
+    def ast_nodes(self) -> Path:
+        return self.tables / "ast_nodes.parquet"
+
+    @property
     def embeddings(self) -> Path:
         return self.tables / "embeddings.parquet"
 

@@ -12,14 +12,39 @@ class Definition:
     qualified_name: str
     """Dotted path of enclosing definitions within the file, e.g. ``Index.open``."""
     kind: str
-    """One word: function, method, class, interface, struct, enum, trait, module, namespace, type, constant, macro."""
+    """One word: function, method, class, interface, struct, enum, trait, object, module, namespace, type, constant,
+    macro; table and view in SQL; key, section, element and rule in data and markup."""
     start_byte: int
     end_byte: int
+    name: str
+    """Its own name: the end of the qualified name."""
+    parent: str
+    """Qualified name of what it is defined in or for; "" when none."""
+    name_byte: int
+    """Where the name is written."""
+    body_byte: int
+    """Where the body starts; ``end_byte`` when there is none."""
+    docstring: tuple[int, int]
+    """Byte range of the string that documents it from inside; (0, 0) when there is none."""
 
-    @property
-    def name(self) -> str:
-        """The last segment of the qualified name."""
-        return self.qualified_name.rsplit(".", 1)[-1]
+
+@dataclass(frozen=True, slots=True)
+class AstNode:
+    """A definition as the ``ast_nodes`` table tells it."""
+
+    qualified_name: str
+    name: str
+    kind: str
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+    name_start_line: int
+    name_start_column: int
+    """UTF-8 bytes from the start of the line to the name."""
+    signature: str
+    doc: str
+    parent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +73,5 @@ class FileChunks:
     parsed: bool
     """False when the line-based fallback was used."""
     has_syntax_errors: bool = False
+    ast_nodes: tuple[AstNode, ...] = ()
+    """The definitions of the file by start, and then outermost first; none in the line-based fallback."""

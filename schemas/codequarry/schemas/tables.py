@@ -25,7 +25,8 @@ def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
 
 
 _REPETITIVE = tuple(
-    "repo path lang kind encoding skip_reason path_class symbol scheme manager package version indexer position_encoding".split()
+    "repo path lang kind encoding skip_reason path_class parent "
+    "symbol scheme manager package version indexer position_encoding".split()
 )
 
 
@@ -66,6 +67,26 @@ CHUNKS = pa.schema(
         _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
         _field("content_sha256", pa.string(), "sha256 of the chunk's bytes."),
         _field("text", pa.string(), "The chunk's text; invalid UTF-8 replaced by U+FFFD."),
+    ]
+)
+
+AST_NODES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("qualified_name", pa.string(), "Dotted name inside the file; overloads share one."),
+        _field("name", pa.string(), "Last part of the qualified name; a heading or key as a whole."),
+        _field("kind", pa.string(), "Kind of the definition: function, method, class, table, section, key, …"),
+        _field("start_byte", pa.int64(), "First byte of the syntax node; the comment above it is outside."),
+        _field("end_byte", pa.int64(), "One past the last byte."),
+        _field("start_line", pa.int32(), "First line, 0-based."),
+        _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
+        _field("name_start_line", pa.int32(), "Line on which the name is written, 0-based."),
+        _field("name_start_column", pa.int32(), "Where on it the name starts, in bytes of the file (UTF-8), 0-based."),
+        _field("signature", pa.string(), "The definition up to its body on one line, at most 300 characters."),
+        _field("doc", pa.string(), "Docstring or comment above without markers, at most 2,000 characters; or empty."),
+        _field("parent", pa.string(), "Qualified name of what it is defined in or for; empty when none."),
+        _field("chunk_id", pa.int64(), "Id of the chunk in which it starts."),
     ]
 )
 
