@@ -33,7 +33,7 @@ def _figures(package: str) -> list[Figure]:
     shares = (100 * parsing / whole, 100 * defining / whole, 100 * (whole - parsing - defining) / whole)
     return [
         at_least(
-            f"{package}: {len(files)} files, {megabytes:.1f} MB, {spans:,} chunks", megabytes / whole, 5, "MB/CPU-s"
+            f"{package}: {len(files)} files, {megabytes:.1f} MB, {spans:,} chunks", megabytes / whole, 2, "MB/CPU-s"
         ),
         Figure(f"{package}: parse / definitions / spans", " / ".join(f"{share:.0f}" for share in shares) + " %"),
     ]

@@ -160,8 +160,16 @@ def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) 
 
 
 def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray) -> None:
+    covered = sorted({(piece.repo, piece.path, piece.lang) for piece in chunks if piece.lang == "go"})
+    documents = [
+        {"repo": repo, "path": path, "lang": lang, "indexer": "scip-go 1", "position_encoding": "utf-8"}
+        | dict.fromkeys(("symbols", "occurrences", "dropped"), 0)
+        for repo, path, lang in covered
+    ]
+    tables.write_table(
+        paths.scip_documents, pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
+    )
     for target, schema in (
-        (paths.scip_documents, tables.SCIP_DOCUMENTS),
         (paths.scip_symbols, tables.SCIP_SYMBOLS),
         (paths.scip_occurrences, tables.SCIP_OCCURRENCES),
     ):

@@ -231,3 +231,13 @@ def test_an_empty_bundle_answers(tmp_path, minilm_directory) -> None:
     assert (answer.results, answer.limits) == ([], [])
     assert ask(empty, "open", filters=SearchFilters(include=["*.py"])).results == []
     empty.close()
+
+
+def test_scip_is_said_of_chunks_whose_file_it_indexed(engine: Engine) -> None:
+    found = {
+        result.metadata.lang: result.metadata.explain.scip
+        for query in (GO_SERVER.qualified_name, INDEX_OPEN.qualified_name)
+        for result in engine.search(SearchRequest(query=query, channel="bm25")).results
+    }
+    assert found["go"]
+    assert not found["python"]

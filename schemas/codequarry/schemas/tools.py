@@ -93,7 +93,7 @@ class Explain(_Model):
     hit_reason: list[str] = Field(description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'filter:lang=python'.")
     channels: dict[str, ChannelScore] = Field(description="Rank, score and weight by channel that found the chunk.")
     fusion: Fusion = Field(description="How the channels' ranks became the score.")
-    scip: bool = Field(description="True when SCIP symbols cover the chunk.")
+    scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
     cst: bool = Field(description="True when concrete-syntax statistics exist for the chunk.")
 

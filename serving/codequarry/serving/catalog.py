@@ -63,6 +63,8 @@ class ChunkRow(NamedTuple):
     start_line: int
     end_line: int
     text: str
+    scip: bool
+    """Whether SCIP indexed the file."""
 
     @property
     def uri(self) -> str:

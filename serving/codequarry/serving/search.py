@@ -149,7 +149,7 @@ def _result(
             for name, part in sorted(fused.parts.items())
         },
         fusion=Fusion(method="weighted_rrf", k=ranking.k, normalizer=ranking.normalizer),
-        scip=False,
+        scip=row.scip,
         ast=row.kind != "text",
         cst=False,
     )
