@@ -63,6 +63,16 @@ def test_the_reader_starts_no_process(layer_file: str) -> None:
     assert guilty == []
 
 
+def test_tantivy_never_opens_a_folder_of_a_bundle() -> None:
+    """Its reader may put a lock file into the folder at any later moment, and the version would be refused."""
+    opening = re.compile(r"\btantivy\.Index(\.open)?\(")
+    found = {
+        file.name for file in tracked("schemas/*.py", "pipelines/*.py", "serving/*.py", "assets/*.py")
+        if opening.search(file.read_text(encoding="utf-8"))
+    }  # fmt: skip
+    assert found == {"lexical.py", "bm25_index.py"}
+
+
 def test_the_installed_versions_are_the_locked_ones() -> None:
     locked: dict[str, str] = {}
     for line in (PROJECT / "requirements.lock").read_text(encoding="utf-8").splitlines():

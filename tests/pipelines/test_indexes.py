@@ -13,6 +13,7 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codequarry.pipelines import bm25_index
 from codequarry.pipelines.bm25_index import build_bm25
 from codequarry.pipelines.faiss_index import build_faiss
 from codequarry.schemas.layout import BundlePaths
@@ -112,6 +113,22 @@ def test_the_content_digest_follows_the_tokens_not_the_files(tmp_path: Path) -> 
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_no_lock_file_stays_in_the_bundle(tmp_path: Path) -> None:
-    build_bm25(BundlePaths(tmp_path), chunk_table(["x"]))
+def test_tantivy_writes_beside_the_version_and_leaves_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reader may put a lock file into the folder it watches long after the commit."""
+    written: list[Path] = []
+    real = tantivy.Index
+
+    def recording(schema: tantivy.Schema, path: str) -> tantivy.Index:
+        written.append(Path(path))
+        return real(schema, path=path)
+
+    monkeypatch.setattr(bm25_index.tantivy, "Index", recording)
+    version = tmp_path / "version"
+    version.mkdir()
+    build_bm25(BundlePaths(version), chunk_table(["x"]))
+    assert written
+    assert not any(version in (path, *path.parents) for path in written)
     assert list(tmp_path.rglob("*.lock")) == []
+    assert list(tmp_path.iterdir()) == [version]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import tantivy
@@ -11,10 +12,9 @@ import tantivy
 from codequarry.pipelines.workspace import Progress, silent
 from codequarry.schemas.analyzer import AnalyzedToken
 from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.lexical import ID_FIELD, field_tokens, tantivy_schema
+from codequarry.schemas.lexical import ID_FIELD, field_tokens, remove_index_folder, tantivy_schema
 
 _HEAP_BYTES = 256_000_000
-_LOCK_FILES = (".tantivy-writer.lock", ".tantivy-meta.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,30 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
     """Index every chunk, in table order, into one segment.
 
     chunks: the ``chunks`` table sorted by chunk_id.
+
+    tantivy's own reader watches the folder it writes to, and may put a lock file there long after the commit: the index
+    is written beside the version, and its files are moved when they are complete.
     """
-    paths.bm25.mkdir()
-    index = tantivy.Index(tantivy_schema(), path=str(paths.bm25))
+    scratch = scratch_folder(paths.path)
+    scratch.mkdir()
+    try:
+        report = _write(scratch, chunks, progress)
+        paths.bm25.mkdir()
+        for file in scratch.iterdir():
+            if file.suffix != ".lock":
+                file.rename(paths.bm25 / file.name)
+    finally:
+        remove_index_folder(scratch)
+    return report
+
+
+def scratch_folder(version: Path) -> Path:
+    """Where the index of a version is written, beside it."""
+    return version.with_name(f"{version.name}.bm25")
+
+
+def _write(folder: Path, chunks: pa.Table, progress: Progress) -> Bm25Report:
+    index = tantivy.Index(tantivy_schema(), path=str(folder))
     writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
     digest = hashlib.sha256()
     columns = [chunks[name].to_pylist() for name in ("chunk_id", "path", "symbols", "qualified_name", "text")]
@@ -50,8 +71,6 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
             progress("bm25", done, total)
     writer.commit()
     writer.wait_merging_threads()
-    for name in _LOCK_FILES:
-        (paths.bm25 / name).unlink(missing_ok=True)
     return Bm25Report(total, digest.hexdigest())
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.bm25_index import build_bm25
+from codequarry.pipelines.bm25_index import build_bm25, scratch_folder
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.embeddings import ENCODER_KEY, encoder_directory
 from codequarry.pipelines.faiss_index import build_faiss
@@ -288,6 +288,7 @@ def _remove_abandoned(root: BundleRoot, settings: Settings) -> None:
         last = Path(read_pointer(_claim(settings), "staging")["path"])
         if last.name.startswith(STAGING_PREFIX):
             shutil.rmtree(last, ignore_errors=True)
+            shutil.rmtree(scratch_folder(last), ignore_errors=True)
     for folder in root.versions.glob(f"{STAGING_PREFIX}*"):
         if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
             shutil.rmtree(folder, ignore_errors=True)

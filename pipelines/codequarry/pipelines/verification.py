@@ -16,6 +16,7 @@ from codequarry.schemas.catalog import set_bundle
 from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.lexical import open_searcher
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
@@ -174,8 +175,4 @@ def _differing_ids(paths: BundlePaths, sidecar: np.ndarray) -> int:
 
 
 def _bm25_rows(paths: BundlePaths) -> int:
-    import tantivy
-
-    rows = tantivy.Index.open(str(paths.bm25)).searcher().num_docs
-    (paths.bm25 / ".tantivy-meta.lock").unlink(missing_ok=True)
-    return rows
+    return open_searcher(paths.bm25)[0].num_docs

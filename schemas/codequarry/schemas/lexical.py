@@ -5,10 +5,15 @@ The weights follow the held-out measurements of fielded BM25 over code: path x2,
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.analyzer import AnalyzedToken, analyze
+from codequarry.schemas.errors import UnavailableError
 
 if TYPE_CHECKING:
     import tantivy
@@ -51,3 +56,42 @@ def dense_text(*, path: str, qualified_name: str, text: str) -> str:
     """
     header = f"{path} {qualified_name}".strip()
     return f"{header}\n{text}"
+
+
+def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
+    """Map an index for reading.
+
+    tantivy wants a writable folder for its lock file, and a bundle must stay as it was written: it is opened through a
+    temporary folder of symbolic links. The maps outlive that folder, so it goes right after.
+
+    Raises UnavailableError: not an index, or not one with our fields.
+    """
+    import tantivy
+
+    try:
+        links = Path(tempfile.mkdtemp(prefix="codequarry-"))
+    except OSError as error:
+        raise UnavailableError(f"no temporary folder to open it through: {error.strerror}") from error
+    try:
+        for file in folder.resolve().iterdir():
+            (links / file.name).symlink_to(file)
+        index = tantivy.Index.open(str(links))
+        # Nothing watches the folder for commits: a published index never changes.
+        index.config_reader("manual")
+        searcher = index.searcher()
+        for field in FIELD_BOOSTS:
+            tantivy.Query.term_query(index.schema, field, "probe")
+    except (ValueError, OSError) as error:
+        raise UnavailableError("the index is damaged or of another format") from error
+    finally:
+        remove_index_folder(links)
+    return searcher, index.schema
+
+
+def remove_index_folder(links: Path) -> None:
+    """Remove the folder of links; tantivy's first reader, on its way out, may put a lock file there once more."""
+    for _ in range(100):
+        shutil.rmtree(links, ignore_errors=True)
+        if not links.exists():
+            return
+        time.sleep(0.005)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -12,7 +9,7 @@ import numpy as np
 
 from codequarry.schemas.analyzer import query_terms
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD
+from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, open_searcher
 from codequarry.serving.channels import Candidates, ranked
 
 if TYPE_CHECKING:
@@ -37,33 +34,9 @@ class Bm25Channel:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Map a version's ``bm25/``.
-
-        tantivy wants a writable folder for its lock file, and a bundle must stay as it was published: it is opened
-        through a temporary folder of symbolic links. The maps outlive that folder, so it goes right after.
-
-        Raises UnavailableError: not an index, or not one with our fields.
-        """
-        import tantivy
-
-        try:
-            links = Path(tempfile.mkdtemp(prefix="codequarry-"))
-        except OSError as error:
-            raise UnavailableError(f"no temporary folder to open it through: {error.strerror}") from error
-        try:
-            for file in folder.resolve().iterdir():
-                (links / file.name).symlink_to(file)
-            index = tantivy.Index.open(str(links))
-            # Nothing watches the folder for commits: a published index never changes.
-            index.config_reader("manual")
-            searcher = index.searcher()
-            for field in FIELD_BOOSTS:
-                tantivy.Query.term_query(index.schema, field, "probe")
-        except (ValueError, OSError) as error:
-            raise UnavailableError("the index is damaged or of another format") from error
-        finally:
-            _remove(links)
-        return cls(searcher, index.schema)
+        """Map a version's ``bm25/``; raises as `open_searcher`."""
+        searcher, schema = open_searcher(folder)
+        return cls(searcher, schema)
 
     @property
     def count(self) -> int:
@@ -132,15 +105,6 @@ class Bm25Channel:
     def close(self) -> None:
         """The maps go with the last reference."""
         del self._searcher
-
-
-def _remove(links: Path) -> None:
-    """Remove the folder of links; tantivy's first reader, on its way out, may put a lock file there once more."""
-    for _ in range(100):
-        shutil.rmtree(links, ignore_errors=True)
-        if not links.exists():
-            return
-        time.sleep(0.005)
 
 
 def _members(ids: np.ndarray, allowed: np.ndarray) -> np.ndarray:
