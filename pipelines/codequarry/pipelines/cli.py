@@ -11,7 +11,7 @@ from rich.table import Table
 
 from codequarry.pipelines.cli_census import census
 from codequarry.pipelines.cli_progress import Bars, console
-from codequarry.pipelines.cli_repositories import METAVAR, over
+from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -23,22 +23,14 @@ def register(app: typer.Typer) -> None:
 
 
 def index(
-    repositories: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar=METAVAR,
-            help="Repositories or directories. Without any: those of the settings file, else the current folder.",
-        ),
-    ] = None,
+    repositories: RepositoriesArgument = None,
     force: Annotated[
         bool, typer.Option("--force", help="Rebuild and publish even when nothing changed since CURRENT.")
     ] = False,
     root: Annotated[
         Path | None, typer.Option(help="Bundle root to publish to.", show_default="[bundle] root of the settings")
     ] = None,
-    settings_file: Annotated[
-        Path | None, typer.Option("--settings", help="Settings file.", show_default="./dagster_project.toml if there")
-    ] = None,
+    settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codequarry.pipelines.cli_progress import Bars
-from codequarry.pipelines.cli_repositories import METAVAR, over
+from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -22,18 +21,10 @@ if TYPE_CHECKING:
 
 
 def census(
-    repositories: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar=METAVAR,
-            help="Repositories or directories. Without any: those of the settings file, else the current folder.",
-        ),
-    ] = None,
+    repositories: RepositoriesArgument = None,
     list_all: Annotated[bool, typer.Option("--all", help="List every file with its fate.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    settings_file: Annotated[
-        Path | None, typer.Option("--settings", help="Settings file.", show_default="./dagster_project.toml if there")
-    ] = None,
+    settings_file: SettingsOption = None,
 ) -> None:
     """Print what would be indexed and why not, before any work.
 

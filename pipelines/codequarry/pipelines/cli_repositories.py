@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import ValidationError
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.git_urls import check_ref, looks_like_git_url, parse_git_url
 from codequarry.schemas.settings import RepositorySettings, Settings
 
-METAVAR = "[NAME=]PATH|URL[#REF]..."
+RepositoriesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME=]PATH|URL[#REF]...",
+        help="Repositories or directories. Without any: those of the settings file, else the current folder.",
+    ),
+]
+SettingsOption = Annotated[
+    Path | None, typer.Option("--settings", help="Settings file.", show_default="./dagster_project.toml if there")
+]
 
 
 def over(settings: Settings, given: list[str]) -> Settings:
