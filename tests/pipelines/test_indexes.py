@@ -75,7 +75,7 @@ def chunk_table(texts: list[str]) -> pa.Table:
         "kind": ["function"] * len(texts),
         "qualified_name": [f"Box.get{n}" for n in range(len(texts))],
         "symbols": [[f"Box.get{n}"] for n in range(len(texts))],
-        "content_sha256": [""] * len(texts),
+        **{name: [""] * len(texts) for name in ("signature", "doc", "content_sha256")},
         "text": texts,
         **{name: [0] * len(texts) for name in ("start_byte", "end_byte", "start_line", "end_line")},
     }

@@ -56,18 +56,18 @@ def state(settings: Settings) -> tuple[bytes, list[str]]:
 
 def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
     work = repository_work(settings.paths.work, "shop")
-    write_table(work.chunks, edit(pq.read_table(work.chunks)), CHUNKS)
+    write_table(work.table("chunks"), edit(pq.read_table(work.table("chunks"))), CHUNKS)
 
 
 def edit_nodes(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
     work = repository_work(settings.paths.work, "shop")
-    write_table(work.ast_nodes, edit(pq.read_table(work.ast_nodes)), AST_NODES)
+    write_table(work.table("ast_nodes"), edit(pq.read_table(work.table("ast_nodes"))), AST_NODES)
 
 
 def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
     work = repository_work(settings.paths.work, "shop")
-    table = edit(pq.read_table(work.embeddings))
-    write_table(work.embeddings, table, table.schema)
+    table = edit(pq.read_table(work.table("embeddings")))
+    write_table(work.table("embeddings"), table, table.schema)
 
 
 def replaced(table: pa.Table, column: str, values: object) -> pa.Table:

@@ -88,12 +88,12 @@ def entries(settings: Settings) -> dict[str, tuple[str, str, int]]:
     report = scip_repository("demo", settings)
     work = repository_work(settings.paths.work, "demo")
     assert read_scip_entries(work) == report.indexers
-    assert pq.read_table(work.scip_documents).num_rows == sum(each.documents for each in report.indexers)
+    assert pq.read_table(work.table("scip_documents")).num_rows == sum(each.documents for each in report.indexers)
     return {each.indexer.split()[0]: (each.status, each.reason, each.documents) for each in report.indexers}
 
 
 def occurrences(settings: Settings) -> list[dict]:
-    return pq.read_table(repository_work(settings.paths.work, "demo").scip_occurrences).to_pylist()
+    return pq.read_table(repository_work(settings.paths.work, "demo").table("scip_occurrences")).to_pylist()
 
 
 def test_without_indexers_the_tables_are_empty_and_the_reason_is_said(project: Settings) -> None:
@@ -263,13 +263,19 @@ def test_real_indexers_give_exact_ranges_in_text_that_is_not_ascii(real: Setting
     assert texts(real, "/dbl().(n)") == ["n", "n"]
     assert {"twice", "result"} <= set(texts(real, "local 1") + texts(real, "local 2") + texts(real, "local 5"))
     work = repository_work(real.paths.work, "demo")
-    kinds = {row["display_name"]: row["kind"] for row in pq.read_table(work.scip_symbols).to_pylist()}
+    kinds = {row["display_name"]: row["kind"] for row in pq.read_table(work.table("scip_symbols")).to_pylist()}
     assert kinds.items() >= {"Größe": "class", "doppelt": "method", "use": "function", "Box": "interface"}.items()
-    tables = [file.read_bytes() for file in (work.scip_documents, work.scip_symbols, work.scip_occurrences)]
+    tables = [
+        file.read_bytes()
+        for file in (work.table("scip_documents"), work.table("scip_symbols"), work.table("scip_occurrences"))
+    ]
     for kept in (real.paths.store / "scip").iterdir():
         kept.unlink()
     assert scip_repository("demo", real).cached == 0
-    again = [file.read_bytes() for file in (work.scip_documents, work.scip_symbols, work.scip_occurrences)]
+    again = [
+        file.read_bytes()
+        for file in (work.table("scip_documents"), work.table("scip_symbols"), work.table("scip_occurrences"))
+    ]
     assert again == tables
 
 

@@ -148,13 +148,20 @@ def tokens_of(piece: Piece):
     return field_tokens(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
 
 
+def dense_of(piece: Piece) -> str:
+    """What the dense encoder reads of a chunk."""
+    return dense_text(
+        path=piece.path, qualified_name=piece.qualified_name, symbols=piece.symbols, signature="", text=piece.text
+    )
+
+
 def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) -> tuple[EncoderEntry, np.ndarray]:
     if encoder is None:
         random = np.random.default_rng(0).standard_normal((len(chunks), NO_ENCODER.dim)).astype(np.float32)
         return NO_ENCODER, random / np.linalg.norm(random, axis=1, keepdims=True)
     shutil.copytree(encoder, paths.encoder)
     opened = OnnxEncoder.open(paths.encoder)
-    texts = [dense_text(path=one.path, qualified_name=one.qualified_name, text=one.text) for one in chunks]
+    texts = [dense_of(one) for one in chunks]
     entry = EncoderEntry(name=opened.spec.name, fingerprint=opened.fingerprint, dim=opened.dim)
     return entry, opened.encode_documents(texts)
 
@@ -167,13 +174,10 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         for repo, path, lang in covered
     ]
     tables.write_table(
-        paths.scip_documents, pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
+        paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
-    for target, schema in (
-        (paths.scip_symbols, tables.SCIP_SYMBOLS),
-        (paths.scip_occurrences, tables.SCIP_OCCURRENCES),
-    ):
-        tables.write_table(target, schema.empty_table(), schema)
+    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes"):
+        tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
     rows = [
         {
             "chunk_id": piece.id,
@@ -183,6 +187,8 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "kind": piece.kind,
             "qualified_name": piece.qualified_name,
             "symbols": list(piece.symbols),
+            "signature": "",
+            "doc": "",
             "start_byte": 0,
             "end_byte": len(piece.text.encode()),
             "start_line": piece.start_line,
@@ -208,14 +214,13 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         }
         for repo, path in sorted({(piece.repo, piece.path) for piece in chunks})
     ]
-    tables.write_table(paths.chunks, pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
-    tables.write_table(paths.ast_nodes, tables.AST_NODES.empty_table(), tables.AST_NODES)
-    tables.write_table(paths.files, pa.Table.from_pylist(files, tables.FILES), tables.FILES)
+    tables.write_table(paths.table("chunks"), pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
+    tables.write_table(paths.table("files"), pa.Table.from_pylist(files, tables.FILES), tables.FILES)
     schema = tables.embeddings_schema(vectors.shape[1])
     embedded = [
         {"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)
     ]
-    tables.write_table(paths.embeddings, pa.Table.from_pylist(embedded, schema), schema)
+    tables.write_table(paths.table("embeddings"), pa.Table.from_pylist(embedded, schema), schema)
 
 
 def _write_faiss(paths: BundlePaths, ids: list[int], vectors: np.ndarray, factory: str) -> bool:

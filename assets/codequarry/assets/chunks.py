@@ -21,7 +21,7 @@ def _chunks(repository: RepositorySettings, settings: Settings, progress: Progre
     from codequarry.pipelines.chunks import chunk_repository
 
     report = chunk_repository(repository.name, settings, progress)
-    chunks = repository_work(settings.paths.work, report.name).chunks
+    chunks = repository_work(settings.paths.work, report.name).table("chunks")
     return {
         **table_metadata(chunks, ("path", "kind", "qualified_name", "start_line", "end_line")),
         "files": report.files,

@@ -21,7 +21,7 @@ def _embeddings(repository: RepositorySettings, settings: Settings, progress: Pr
     from codequarry.pipelines.embeddings import embed_repository
 
     report = embed_repository(repository.name, settings, progress)
-    embeddings = repository_work(settings.paths.work, report.name).embeddings
+    embeddings = repository_work(settings.paths.work, report.name).table("embeddings")
     return {
         **table_metadata(embeddings, ("chunk_id", "vector")),
         "embedded": report.embedded,

@@ -22,7 +22,7 @@ from types import TracebackType
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks
+from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Reference
 from codequarry.schemas.settings import ChunkingSettings
 
 _MEMORY_BYTES = 1 << 30
@@ -112,12 +112,19 @@ class _Worker:
 
 def _from_json(line: bytes) -> FileChunks:
     answer = json.loads(line)
-    spans = tuple(ChunkSpan(*values[:-1], symbols=tuple(values[-1])) for values in answer["spans"])
-    nodes = tuple(AstNode(*values) for values in answer["nodes"])
-    return FileChunks(spans, parsed=answer["parsed"], has_syntax_errors=answer["errors"], ast_nodes=nodes)
+    return FileChunks(
+        tuple(
+            ChunkSpan(*values[:-2], symbols=tuple(values[-2]), leaf_kinds=tuple(map(tuple, values[-1])))
+            for values in answer["spans"]
+        ),
+        parsed=answer["parsed"],
+        has_syntax_errors=answer["errors"],
+        ast_nodes=tuple(AstNode(*values) for values in answer["nodes"]),
+        references=tuple(Reference(*values) for values in answer["references"]),
+    )
 
 
-def _values(record: ChunkSpan | AstNode) -> list[object]:
+def _values(record: ChunkSpan | AstNode | Reference) -> list[object]:
     """The fields of a record in order; ``dataclasses.astuple`` copies them deeply, at thirty times the cost."""
     return [getattr(record, name) for name in record.__slots__]
 
@@ -135,6 +142,7 @@ def _work() -> None:
         answer = {
             "spans": [_values(span) for span in made.spans],
             "nodes": [_values(node) for node in made.ast_nodes],
+            "references": [_values(reference) for reference in made.references],
             "parsed": made.parsed,
             "errors": made.has_syntax_errors,
         }

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from codequarry.pipelines.ast_nodes import ast_nodes
 from codequarry.pipelines.definitions import outline, parse
 from codequarry.pipelines.grammars import grammar
+from codequarry.pipelines.leaf_kinds import leaf_kinds
 from codequarry.pipelines.line_chunks import line_ranges
+from codequarry.pipelines.references import references
 from codequarry.pipelines.source_text import SourceText
 from codequarry.pipelines.span_names import SpanNames
 from codequarry.pipelines.syntax_units import Unit, syntax_units
@@ -43,6 +45,8 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
             f"merge_chars is {merge_chars} and max_chars is {max_chars}",
             suggestion="Use 1 <= merge_chars <= max_chars.",
         )
+    if not data:
+        return FileChunks((), parsed=False)
     known = BY_NAME.get(language)
     text = SourceText(data)
     if known is not None and known.grammar is not None:
@@ -51,13 +55,18 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
         if tree is not None:
             found = outline(loaded, tree, data)
             names = SpanNames(found, text)
-            units = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
+            units, nodes = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
             packed = _pack(_group(units, text, max_chars, merge_chars), text, names, max_chars, merge_chars)
-            spans = _spans(_cuts(packed, text), text, names)
-            nodes = ast_nodes(found, text)
-            return FileChunks(spans, parsed=True, has_syntax_errors=tree.root_node.has_error, ast_nodes=nodes)
-    cuts = [start for start, _ in line_ranges(text, max_chars=max_chars, merge_chars=merge_chars)]
-    return FileChunks(_spans(cuts, text, None), parsed=False)
+            starts = _cuts(packed, text)
+            return FileChunks(
+                _spans(starts, text, names, leaf_kinds(nodes, starts)),
+                parsed=True,
+                has_syntax_errors=tree.root_node.has_error,
+                ast_nodes=ast_nodes(found, text),
+                references=references(loaded, tree, found, text),
+            )
+    starts = [start for start, _ in line_ranges(text, max_chars=max_chars, merge_chars=merge_chars)]
+    return FileChunks(_spans(starts, text, None, [()] * len(starts)), parsed=False)
 
 
 class _Run(NamedTuple):
@@ -135,11 +144,10 @@ def _cuts(packed: list[_Run], text: SourceText) -> list[int]:
     return [0, *(text.boundary(before.end, run.start) for before, run in pairwise(packed))]
 
 
-def _spans(starts: list[int], text: SourceText, names: SpanNames | None) -> tuple[ChunkSpan, ...]:
-    size = len(text.data)
-    if not size:
-        return ()
-    ends = [*starts[1:], size]
+def _spans(
+    starts: list[int], text: SourceText, names: SpanNames | None, leaves: list[tuple[tuple[str, int], ...]]
+) -> tuple[ChunkSpan, ...]:
+    ends = [*starts[1:], len(text.data)]
     lines = zip(text.lines_at(starts), text.lines_at([end - 1 for end in ends]), strict=True)
     return tuple(
         ChunkSpan(
@@ -149,6 +157,7 @@ def _spans(starts: list[int], text: SourceText, names: SpanNames | None) -> tupl
             end_line,
             *(names.name(start, end) if names else ("", "text")),
             names.symbols(start, end) if names else (),
+            kinds,
         )
-        for start, end, (start_line, end_line) in zip(starts, ends, lines, strict=True)
+        for start, end, (start_line, end_line), kinds in zip(starts, ends, lines, leaves, strict=True)
     )

@@ -1,23 +1,22 @@
-"""Stage 2: files become chunks with stable ids, and the definitions that start in them."""
+"""Stage 2: files become chunks with stable ids, and tables of what their syntax trees say."""
 
 from __future__ import annotations
 
-import hashlib
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from codequarry.pipelines.chunk_rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.chunk_workers import chunk_files
 from codequarry.pipelines.snapshot import read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
-from codequarry.schemas.ids import chunk_id
-from codequarry.schemas.records import FileChunks
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import AST_NODES, CHUNKS, FILES, write_table
+from codequarry.schemas.tables import AST_NODES, AST_REFERENCES, CHUNKS, CST_NODES, FILES, TableWriter, write_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,8 @@ class ChunkReport:
     chunks: int
     definitions: int
     """Rows of ``ast_nodes``."""
+    references: int
+    """Rows of ``ast_references``."""
     parsed_files: int
     """Files chunked by their syntax tree; the others by lines."""
     files_with_syntax_errors: int
@@ -36,116 +37,81 @@ class ChunkReport:
 
 
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
-    """Chunk every file of a repository's snapshot into ``chunks.parquet`` and ``ast_nodes.parquet``.
+    """Cut every file of a repository's snapshot into chunks, and keep what its syntax tree says.
 
-    Also completes ``files.parquet``.
+    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, and completes ``files``.
 
     Raises SourceError: the snapshot stage has not run.
     """
     work = repository_work(settings.paths.work, name)
     total = read_snapshot(work).files
-    chunks, nodes = _Columns(CHUNKS), _Columns(AST_NODES)
-    outcomes: dict[str, tuple[int, FileChunks]] = {}
-    results = chunk_files(read_contents(work), settings.chunking)
-    for done, ((path, lang, content), made) in enumerate(results, start=1):
-        outcomes[path] = (_line_count(content), made)
-        rows = list(_rows(name, path, lang, content, made))
-        chunks.extend(rows)
-        nodes.extend(_node_rows(name, path, made, [row[0] for row in rows]))
-        if done % 64 == 0 or done == total:
-            progress(f"{name}: chunking", done, total)
-    with replacing(work.chunks) as temporary:
-        write_table(temporary, chunks.table(), CHUNKS)
-    with replacing(work.ast_nodes) as temporary:
-        write_table(temporary, nodes.table(), AST_NODES)
-    with replacing(work.files) as temporary:
+    outcomes: dict[str, _Outcome] = {}
+    by_language: Counter[str] = Counter()
+    names: set[str] = set()
+    mentioned = work.path / ".mentioned.parquet"
+    with ExitStack() as stack:
+        chunks, nodes, references, leaves = (
+            stack.enter_context(TableWriter(stack.enter_context(replacing(path)), schema))
+            for path, schema in (
+                (work.table("chunks"), CHUNKS),
+                (work.table("ast_nodes"), AST_NODES),
+                (mentioned, AST_REFERENCES),
+                (work.table("cst_nodes"), CST_NODES),
+            )
+        )
+        for (path, lang, content), made in chunk_files(read_contents(work), settings.chunking):
+            ids = chunk_ids(name, path, content, made)
+            chunks.extend(chunk_rows(name, path, lang, content, made, ids))
+            nodes.extend(node_rows(name, path, made, ids))
+            references.extend(reference_rows(name, path, made, ids))
+            leaves.extend(leaf_rows(name, path, made, ids))
+            outcomes[path] = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
+            by_language[lang] += len(ids)
+            names.update(node.name for node in made.ast_nodes)
+            if len(outcomes) % 64 == 0 or len(outcomes) == total:
+                progress(f"{name}: chunking", len(outcomes), total)
+    with replacing(work.table("ast_references")) as temporary:
+        kept = _naming(mentioned, names, temporary)
+    mentioned.unlink()
+    with replacing(work.table("files")) as temporary:
         write_table(temporary, _completed(pq.read_table(work.census), outcomes), FILES)
     return ChunkReport(
         name=name,
         files=len(outcomes),
-        chunks=len(chunks.values["chunk_id"]),
-        definitions=len(nodes.values["chunk_id"]),
-        parsed_files=sum(made.parsed for _, made in outcomes.values()),
-        files_with_syntax_errors=sum(made.has_syntax_errors for _, made in outcomes.values()),
-        chunks_by_language=dict(sorted(Counter(str(lang) for lang in chunks.values["lang"]).items())),
+        chunks=chunks.rows,
+        definitions=nodes.rows,
+        references=kept,
+        parsed_files=sum(outcome.parsed for outcome in outcomes.values()),
+        files_with_syntax_errors=sum(outcome.syntax_errors for outcome in outcomes.values()),
+        chunks_by_language=dict(sorted(by_language.items())),
     )
 
 
-class _Columns:
-    """A table that grows by rows."""
+class _Outcome(NamedTuple):
+    """What ``files`` says of a file once it was read."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self.values: dict[str, list[object]] = {field: [] for field in schema.names}
-
-    def extend(self, rows: Iterable[tuple[object, ...]]) -> None:
-        for row in rows:
-            for column, value in zip(self.values.values(), row, strict=True):
-                column.append(value)
-
-    def table(self) -> pa.Table:
-        return pa.table(self.values, schema=self._schema)
+    lines: int
+    parsed: bool
+    syntax_errors: bool
 
 
-def _rows(repo: str, path: str, lang: str, content: bytes, made: FileChunks) -> Iterator[tuple[object, ...]]:
-    """Rows in the column order of CHUNKS."""
-    equals: Counter[tuple[str, bytes]] = Counter()
-    for span in made.spans:
-        body = content[span.start_byte : span.end_byte]
-        identity = (span.qualified_name, body)
-        yield (
-            chunk_id(repo, path, span.qualified_name, body, equals[identity]),
-            repo,
-            path,
-            lang,
-            span.kind,
-            span.qualified_name,
-            list(span.symbols),
-            span.start_byte,
-            span.end_byte,
-            span.start_line,
-            span.end_line,
-            hashlib.sha256(body).hexdigest(),
-            body.decode("utf-8", "replace"),
-        )
-        equals[identity] += 1
-
-
-def _node_rows(repo: str, path: str, made: FileChunks, ids: list[object]) -> Iterator[tuple[object, ...]]:
-    """Rows in the column order of AST_NODES; ids are those of the spans."""
-    starts = [span.start_byte for span in made.spans]
-    for node in made.ast_nodes:
-        yield (
-            repo,
-            path,
-            node.qualified_name,
-            node.name,
-            node.kind,
-            node.start_byte,
-            node.end_byte,
-            node.start_line,
-            node.end_line,
-            node.name_start_line,
-            node.name_start_column,
-            node.signature,
-            node.doc,
-            node.parent,
-            ids[bisect_right(starts, node.start_byte) - 1],
-        )
+def _naming(mentioned: Path, names: set[str], target: Path) -> int:
+    """Copy the references that name a definition of the repository; returns how many there are."""
+    with pq.ParquetFile(mentioned) as file, TableWriter(target, AST_REFERENCES) as writer:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            writer.write(table.filter(pa.array([name in names for name in table["name"].to_pylist()], pa.bool_())))
+    return writer.rows
 
 
 def _line_count(content: bytes) -> int:
     return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
-def _completed(census: pa.Table, outcomes: dict[str, tuple[int, FileChunks]]) -> pa.Table:
-    made = [outcomes.get(path) for path in census["path"].to_pylist()]
-    replaced = {
-        "lines": [outcome[0] if outcome else 0 for outcome in made],
-        "parsed": [bool(outcome and outcome[1].parsed) for outcome in made],
-        "syntax_errors": [bool(outcome and outcome[1].has_syntax_errors) for outcome in made],
-    }
-    for column, values in replaced.items():
+def _completed(census: pa.Table, outcomes: dict[str, _Outcome]) -> pa.Table:
+    read = [outcomes.get(path, _Outcome(0, False, False)) for path in census["path"].to_pylist()]
+    for column in _Outcome._fields:
         position = FILES.get_field_index(column)
-        census = census.set_column(position, FILES.field(position), pa.array(values, FILES.field(position).type))
+        values = pa.array([getattr(outcome, column) for outcome in read], FILES.field(position).type)
+        census = census.set_column(position, FILES.field(position), values)
     return census

@@ -73,13 +73,9 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
     Raises SourceError: the chunk stage has not run.
     """
     work = repository_work(settings.paths.work, name)
-    chunks = pq.read_table(
-        work.require(work.chunks, "chunk"), columns=["chunk_id", "path", "qualified_name", "text"]
-    ).to_pydict()
-    texts = [
-        dense_text(path=path, qualified_name=qualified_name, text=text)
-        for path, qualified_name, text in zip(chunks["path"], chunks["qualified_name"], chunks["text"], strict=True)
-    ]
+    parts = ["path", "qualified_name", "symbols", "signature", "text"]
+    chunks = pq.read_table(work.require(work.table("chunks"), "chunk"), columns=["chunk_id", *parts])
+    texts = [dense_text(**row) for row in chunks.select(parts).to_pylist()]
     encoder = OnnxEncoder.open(encoder_directory(settings), threads=settings.embedding.threads or os.cpu_count() or 1)
     keys = [text_key(text) for text in texts]
     with open_vector_store(settings.paths.store / "vectors", encoder.fingerprint, encoder.dim) as store:
@@ -91,8 +87,8 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
     vectors = np.stack([known[key] for key in keys])
     schema = embeddings_schema(encoder.dim).with_metadata({ENCODER_KEY: encoder.fingerprint})
     flat = pa.array(vectors.reshape(-1), pa.float32())
-    table = pa.table([pa.array(chunks["chunk_id"], pa.int64()), _fixed(flat, encoder.dim)], schema=schema)
-    with replacing(work.embeddings) as temporary:
+    table = pa.table([chunks["chunk_id"], _fixed(flat, encoder.dim)], schema=schema)
+    with replacing(work.table("embeddings")) as temporary:
         write_table(temporary, table, schema)
     return EmbeddingReport(name, len(keys), len(missing), len(keys) - len(missing), encoder.dim, encoder.fingerprint)
 

@@ -5,6 +5,10 @@ definition, ``@scope.<kind>`` a container that only qualifies names (a Rust ``im
 ``@qualifier`` a prefix written inside the definition itself (the receiver of a Go method); those that begin with ``_``
 serve predicates. Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede
 general ones. A pattern with ``#set! extent "rest"`` reaches to the end of the file.
+
+References are found by ``queries/references/<name>.scm``. Captures: ``@name`` is any identifier, ``@call`` and
+``@type`` one in that role, ``@skip`` one that names no definition, ``@import`` a statement that imports whatever it
+names.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ class GrammarSource:
     module: str
     queries: tuple[str, ...]
     """Files of ``queries/`` that are read as one."""
+    references: tuple[str, ...] = ()
+    """Files of ``queries/references/`` that are read as one; none for data and markup."""
     function: str = "language"
     literal_names: bool = False
     """Names are text, such as headings and keys, rather than identifiers joined by dots."""
@@ -43,24 +49,28 @@ class GrammarSource:
 _DATA = ("value",)
 _KOTLIN_BODIES = frozenset({"function_body", "class_body", "enum_class_body"})
 
+_ECMASCRIPT = ("ecmascript", "jsx", "javascript")
+_TYPESCRIPT = ("ecmascript", "typescript")
+_TSX = ("ecmascript", "typescript", "jsx")
+
 GRAMMARS: dict[str, GrammarSource] = {
-    "python": GrammarSource("tree_sitter_python", ("python",), docstrings=True),
-    "javascript": GrammarSource("tree_sitter_javascript", ("ecmascript", "javascript")),
-    "typescript": GrammarSource("tree_sitter_typescript", ("ecmascript", "typescript"), "language_typescript"),
-    "tsx": GrammarSource("tree_sitter_typescript", ("ecmascript", "typescript"), "language_tsx"),
-    "go": GrammarSource("tree_sitter_go", ("go",)),
-    "rust": GrammarSource("tree_sitter_rust", ("rust",)),
-    "java": GrammarSource("tree_sitter_java", ("java",)),
-    "c": GrammarSource("tree_sitter_c", ("c",)),
-    "cpp": GrammarSource("tree_sitter_cpp", ("c", "cpp")),
-    "csharp": GrammarSource("tree_sitter_c_sharp", ("csharp",)),
-    "ruby": GrammarSource("tree_sitter_ruby", ("ruby",)),
-    "php": GrammarSource("tree_sitter_php", ("php",), "language_php"),
-    "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), body_kinds=_KOTLIN_BODIES),
-    "swift": GrammarSource("tree_sitter_swift", ("swift",)),
-    "scala": GrammarSource("tree_sitter_scala", ("scala",)),
-    "bash": GrammarSource("tree_sitter_bash", ("bash",)),
-    "sql": GrammarSource("tree_sitter_sql", ("sql",), body_kinds=frozenset({"function_body"})),
+    "python": GrammarSource("tree_sitter_python", ("python",), ("python",), docstrings=True),
+    "javascript": GrammarSource("tree_sitter_javascript", ("ecmascript", "javascript"), _ECMASCRIPT),
+    "typescript": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TYPESCRIPT, "language_typescript"),
+    "tsx": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TSX, "language_tsx"),
+    "go": GrammarSource("tree_sitter_go", ("go",), ("go",)),
+    "rust": GrammarSource("tree_sitter_rust", ("rust",), ("rust",)),
+    "java": GrammarSource("tree_sitter_java", ("java",), ("java",)),
+    "c": GrammarSource("tree_sitter_c", ("c",), ("c",)),
+    "cpp": GrammarSource("tree_sitter_cpp", ("c", "cpp"), ("c", "cpp")),
+    "csharp": GrammarSource("tree_sitter_c_sharp", ("csharp",), ("csharp",)),
+    "ruby": GrammarSource("tree_sitter_ruby", ("ruby",), ("ruby",)),
+    "php": GrammarSource("tree_sitter_php", ("php",), ("php",), "language_php"),
+    "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), ("kotlin",), body_kinds=_KOTLIN_BODIES),
+    "swift": GrammarSource("tree_sitter_swift", ("swift",), ("swift",)),
+    "scala": GrammarSource("tree_sitter_scala", ("scala",), ("scala",)),
+    "bash": GrammarSource("tree_sitter_bash", ("bash",), ("bash",)),
+    "sql": GrammarSource("tree_sitter_sql", ("sql",), ("sql",), body_kinds=frozenset({"function_body"})),
     "html": GrammarSource("tree_sitter_html", ("html",), literal_names=True),
     "css": GrammarSource("tree_sitter_css", ("css",), literal_names=True, body_kinds=frozenset({"block"})),
     "markdown": GrammarSource("tree_sitter_markdown", ("markdown",), literal_names=True),
@@ -85,6 +95,9 @@ class Grammar:
     name: str
     language: Language
     query: Query
+    """Definitions, scopes and what may stand above them."""
+    references: Query | None
+    """Identifiers; None for data and markup."""
     literal_names: bool
     docstrings: bool
     max_line_depth: int | None
@@ -126,11 +139,13 @@ def grammar(name: str) -> Grammar:
             suggestion="Install the pipeline: pip install 'codequarry[build]'.",
         ) from error
     language = tree_sitter.Language(getattr(module, source.function)())
-    query = tree_sitter.Query(language, _query_text(language, source.queries))
+    query = tree_sitter.Query(language, _definitions_query(language, source.queries))
+    references = tree_sitter.Query(language, _read("references", source.references)) if source.references else None
     return Grammar(
         name=name,
         language=language,
         query=query,
+        references=references,
         literal_names=source.literal_names,
         docstrings=source.docstrings,
         max_line_depth=source.max_line_depth,
@@ -146,13 +161,16 @@ def grammar(name: str) -> Grammar:
     )
 
 
-def _query_text(language: Language, queries: tuple[str, ...]) -> str:
+def _definitions_query(language: Language, names: tuple[str, ...]) -> str:
     """The queries of a language as one, and a pattern for whatever may stand above a definition."""
-    folder = resources.files("codequarry.pipelines") / "queries"
-    parts = [(folder / f"{query}.scm").read_text(encoding="utf-8") for query in queries]
     wanted = _kind_ids(language, _COMMENTS | _ATTRIBUTES | _PREFIXES)
-    names = {language.node_kind_for_id(kind) for kind in wanted if language.node_kind_is_named(kind)}
-    return "\n".join([*parts, *(f"({kind}) @leading" for kind in sorted(filter(None, names)))])
+    kinds = {language.node_kind_for_id(kind) for kind in wanted if language.node_kind_is_named(kind)}
+    return "\n".join([_read(".", names), *(f"({kind}) @leading" for kind in sorted(filter(None, kinds)))])
+
+
+def _read(folder: str, names: tuple[str, ...]) -> str:
+    queries = resources.files("codequarry.pipelines") / "queries" / folder
+    return "\n".join((queries / f"{name}.scm").read_text(encoding="utf-8") for name in names)
 
 
 def _kind_ids(language: Language, names: frozenset[str]) -> frozenset[int]:

@@ -73,12 +73,12 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
     documents = pa.concat_tables([SCIP_DOCUMENTS.empty_table(), *(each.documents for each in tables)])
     symbols = pa.concat_tables([SCIP_SYMBOLS.empty_table(), *(each.symbols for each in tables)])
     occurrences = pa.concat_tables([SCIP_OCCURRENCES.empty_table(), *(each.occurrences for each in tables)])
-    with replacing(work.scip_documents) as temporary:
+    with replacing(work.table("scip_documents")) as temporary:
         write_table(temporary, documents.sort_by("path"), SCIP_DOCUMENTS)
-    with replacing(work.scip_symbols) as temporary:
+    with replacing(work.table("scip_symbols")) as temporary:
         by_name = [("path", "ascending"), ("symbol", "ascending")]
         write_table(temporary, symbols.sort_by(by_name), SCIP_SYMBOLS)
-    with replacing(work.scip_occurrences) as temporary:
+    with replacing(work.table("scip_occurrences")) as temporary:
         write_table(temporary, occurrences.sort_by(_BY_PLACE), SCIP_OCCURRENCES)
     entries = tuple(outcome.entry for outcome in outcomes)
     write_json(work.scip, {"indexers": [entry.model_dump() for entry in entries]})

@@ -41,22 +41,14 @@ from codequarry.schemas.manifest import (
     to_json,
 )
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import (
-    AST_NODES,
-    CHUNKS,
-    FILES,
-    SCIP_DOCUMENTS,
-    SCIP_OCCURRENCES,
-    SCIP_SYMBOLS,
-    embeddings_schema,
-    schema_hash,
-    write_table,
-)
+from codequarry.schemas.tables import SCHEMAS, TableWriter, embeddings_schema, schema_hash, write_table
 
 STAGING_PREFIX = ".staging-"
 _ABANDONED_AFTER_S = 24 * 3600
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
+_STAGE_OF: dict[str, str] = dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip")
+"""The stage that writes a table, when it is not the chunk stage."""
 _T = TypeVar("_T")
 
 
@@ -131,7 +123,6 @@ def _fill(
     encoder = _copy_encoder(encoder_directory(settings), paths.encoder)
     chunks, chunk_ids, vectors = timed("tables", lambda: _write_tables(paths, works, encoder))
     scip = [read_scip_entries(work) for work in works]
-    timed("scip tables", lambda: _write_scip_tables(paths, works))
     faiss_entry = timed("faiss", lambda: build_faiss(paths, chunk_ids, vectors, settings.indexes.faiss_factory))
     bm25 = timed("bm25", lambda: build_bm25(paths, chunks, progress))
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
@@ -158,21 +149,19 @@ def _copy_encoder(source: Path, target: Path) -> EncoderEntry:
 def _write_tables(
     paths: BundlePaths, works: list[RepositoryWork], encoder: EncoderEntry
 ) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Merged tables on disk; returns chunks and vectors in ascending chunk_id order."""
+    """Merged tables on disk; returns chunks and vectors in ascending chunk_id order.
+
+    works: in the order of their names; the rows of each are in the order of the merged table already.
+    """
     paths.tables.mkdir()
-    files = pa.concat_tables(pq.read_table(work.require(work.files, "chunk")) for work in works)
-    write_table(paths.files, files.sort_by([("repo", "ascending"), ("path", "ascending")]), FILES)
-    chunks = pa.concat_tables(pq.read_table(work.require(work.chunks, "chunk")) for work in works)
-    by_place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
-    write_table(paths.chunks, chunks.sort_by(by_place), CHUNKS)
-    nodes = pa.concat_tables(pq.read_table(work.require(work.ast_nodes, "chunk")) for work in works)
-    outermost_first = [*by_place, ("end_byte", "descending"), ("name_start_line", "ascending")]
-    nodes = nodes.sort_by([*outermost_first, ("name_start_column", "ascending")])
-    write_table(paths.ast_nodes, nodes, AST_NODES)
+    for name, schema in SCHEMAS.items():
+        with TableWriter(paths.table(name), schema) as writer:
+            for work in works:
+                _append(writer, work.require(work.table(name), _STAGE_OF.get(name, "chunk")))
     embeddings = pa.concat_tables(_vectors_of(work, encoder) for work in works)
     embeddings = embeddings.sort_by("chunk_id").combine_chunks()
-    write_table(paths.embeddings, embeddings, embeddings_schema(encoder.dim))
-    chunks = chunks.sort_by("chunk_id")
+    write_table(paths.table("embeddings"), embeddings, embeddings_schema(encoder.dim))
+    chunks = pq.read_table(paths.table("chunks")).sort_by("chunk_id")
     if not chunks["chunk_id"].equals(embeddings["chunk_id"]):
         raise PublishError(
             "chunks and embeddings do not hold the same ids", suggestion="run the embedding stage after the chunk stage"
@@ -181,20 +170,15 @@ def _write_tables(
     return chunks, chunks["chunk_id"].to_numpy(), vectors
 
 
-def _write_scip_tables(paths: BundlePaths, works: list[RepositoryWork]) -> None:
-    """Merged tables of the scip stage; works are in the order of their names, rows already in the order of a table."""
-    for target, schema in (
-        (paths.scip_documents, SCIP_DOCUMENTS),
-        (paths.scip_symbols, SCIP_SYMBOLS),
-        (paths.scip_occurrences, SCIP_OCCURRENCES),
-    ):
-        tables = [pq.read_table(work.require(work.path / target.name, "scip")) for work in works]
-        write_table(target, pa.concat_tables([schema.empty_table(), *tables]), schema)
+def _append(writer: TableWriter, source: Path) -> None:
+    with pq.ParquetFile(source) as file:
+        for group in range(file.num_row_groups):
+            writer.write(file.read_row_group(group))
 
 
 def _vectors_of(work: RepositoryWork, encoder: EncoderEntry) -> pa.Table:
     """A repository's embeddings. Raises SourceError: another encoder made them, and they compare with no others."""
-    table = pq.read_table(work.require(work.embeddings, "embedding"))
+    table = pq.read_table(work.require(work.table("embeddings"), "embedding"))
     found = (table.schema.metadata or {}).get(ENCODER_KEY.encode(), b"").decode()
     if found != encoder.fingerprint:
         raise SourceError(

@@ -37,6 +37,15 @@ class Unit(NamedTuple):
     """Starts or follows a definition that was too large to keep whole: never merged with what precedes it."""
 
 
+class Units(NamedTuple):
+    """How a tree was cut."""
+
+    units: list[Unit]
+    """In order; together they hold all of the file's ink."""
+    nodes: list[tuple[int, Node]]
+    """(start, node): together they hold every leaf of the tree once."""
+
+
 class _Pending(NamedTuple):
     node: Node | None
     """None for text that no child covers."""
@@ -57,12 +66,13 @@ def syntax_units(
     *,
     max_chars: int,
     merge_chars: int,
-) -> list[Unit]:
-    """The units of a file in order; together they hold all of its ink.
+) -> Units:
+    """Cut a file.
 
     ``names`` tells which nodes are definitions or scopes: one that must be expanded starts a new run of units.
     """
     units: list[Unit] = []
+    nodes: list[tuple[int, Node]] = []
     pending: list[_Pending | None] = []
     ink = text.ink_before
     fresh = False
@@ -75,6 +85,8 @@ def syntax_units(
             node, start, end, leads, closes, comment, expand = item
             if ink[end] - ink[start] <= whole_limit and not (expand and node and node.child_count):
                 units.append(Unit(start, end, leads, closes, comment, fresh))
+                if node is not None:
+                    nodes.append((start, node))
                 # The semicolon after a class is not yet what follows it.
                 fresh = fresh and closes
             elif (
@@ -85,14 +97,20 @@ def syntax_units(
                 for piece_start, piece_end in text.pieces(start, end, merge_chars):
                     units.append(Unit(piece_start, piece_end, leads and piece_end == end, False, comment, fresh))
                     fresh = False
+                if node is not None:
+                    nodes += ((child.start_byte, child) for child in node.children or [node])
             else:
                 if whole_limit and (start, end) in names.ranges:
                     fresh = True
                     pending.append(None)
-                pending.extend(reversed(_children(node, start, end, grammar, text)))
+                children, empty = _children(node, start, end, grammar, text)
+                pending.extend(reversed(children))
+                nodes += ((child.start_byte, child) for child in empty)
+                if not node.named_child_count:
+                    nodes.append((start, node))
         whole_limit = max_chars
         if not pending:
-            return units
+            return Units(units, nodes)
         item = pending.pop()
 
 
@@ -101,16 +119,20 @@ def _is_table(node: Node, size: int) -> bool:
     return node.child_count > _TABLE_ITEMS and size < _TABLE_ITEM_CHARS * node.child_count
 
 
-def _children(node: Node, start: int, end: int, grammar: Grammar, text: SourceText) -> list[_Pending]:
-    """The children of a node, with a piece of bare text wherever ink lies between them."""
+def _children(
+    node: Node, start: int, end: int, grammar: Grammar, text: SourceText
+) -> tuple[list[_Pending], list[Node]]:
+    """The children of a node, with a piece of bare text wherever ink lies between them; and those without a byte."""
     ink = text.ink_before
     body_start, torn = _body(node, start, grammar)
     found: list[_Pending] = []
+    empty: list[Node] = []
     covered = start
     for child in node.children:
         child_start, child_end = child.byte_range
         child_start = max(child_start, covered)
         if child_end <= child_start:
+            empty.append(child)
             continue
         if ink[child_start] > ink[covered]:
             found.append(_Pending(None, covered, child_start, False, False, False))
@@ -122,7 +144,7 @@ def _children(node: Node, start: int, end: int, grammar: Grammar, text: SourceTe
         covered = child_end
     if ink[end] > ink[covered]:
         found.append(_Pending(None, covered, end, False, False, False))
-    return found
+    return found, empty
 
 
 def _body(node: Node, start: int, grammar: Grammar) -> tuple[int, bool]:

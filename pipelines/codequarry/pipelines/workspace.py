@@ -42,37 +42,13 @@ class RepositoryWork:
         return self.path / "contents.parquet"
 
     @property
-    def files(self) -> Path:
-        return self.path / "files.parquet"
-
-    @property
-    def chunks(self) -> Path:
-        return self.path / "chunks.parquet"
-
-    @property
-    def ast_nodes(self) -> Path:
-        return self.path / "ast_nodes.parquet"
-
-    @property
     def scip(self) -> Path:
         """What each indexer did; written after the three tables."""
         return self.path / "scip.json"
 
-    @property
-    def scip_documents(self) -> Path:
-        return self.path / "scip_documents.parquet"
-
-    @property
-    def scip_symbols(self) -> Path:
-        return self.path / "scip_symbols.parquet"
-
-    @property
-    def scip_occurrences(self) -> Path:
-        return self.path / "scip_occurrences.parquet"
-
-    @property
-    def embeddings(self) -> Path:
-        return self.path / "embeddings.parquet"
+    def table(self, name: str) -> Path:
+        """This repository's part of a table of the bundle."""
+        return self.path / f"{name}.parquet"
 
     def require(self, path: Path, stage: str) -> Path:
         """The path, when its stage has run. Raises SourceError: it has not."""

@@ -5,17 +5,17 @@ opens read-only from any directory. What a request touches is materialized besid
 Parquet view cost about eight times as much as through a table with a unique index.
 """
 
+# pyright: reportUnknownVariableType=false
+# Arrow ships no type stubs.
+
 from __future__ import annotations
 
+from codequarry.schemas.tables import SCHEMAS
+
 VIEWS: dict[str, str] = {
-    "files": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/files.parquet')",
-    "chunks": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/chunks.parquet')",
-    "ast_nodes": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/ast_nodes.parquet')",
+    **{name: f"SELECT * FROM read_parquet(getvariable('bundle') || '/tables/{name}.parquet')" for name in SCHEMAS},
     "embeddings": "SELECT chunk_id, vector::FLOAT[{dim}] AS vector "
     "FROM read_parquet(getvariable('bundle') || '/tables/embeddings.parquet')",
-    "scip_documents": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_documents.parquet')",
-    "scip_symbols": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_symbols.parquet')",
-    "scip_occurrences": "SELECT * FROM read_parquet(getvariable('bundle') || '/tables/scip_occurrences.parquet')",
     "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",

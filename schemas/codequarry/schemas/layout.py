@@ -113,33 +113,9 @@ class BundlePaths:
     def tables(self) -> Path:
         return self.path / "tables"
 
-    @property
-    def files(self) -> Path:
-        return self.tables / "files.parquet"
-
-    @property
-    def chunks(self) -> Path:
-        return self.tables / "chunks.parquet"
-
-    @property
-    def ast_nodes(self) -> Path:
-        return self.tables / "ast_nodes.parquet"
-
-    @property
-    def embeddings(self) -> Path:
-        return self.tables / "embeddings.parquet"
-
-    @property
-    def scip_documents(self) -> Path:
-        return self.tables / "scip_documents.parquet"
-
-    @property
-    def scip_symbols(self) -> Path:
-        return self.tables / "scip_symbols.parquet"
-
-    @property
-    def scip_occurrences(self) -> Path:
-        return self.tables / "scip_occurrences.parquet"
+    def table(self, name: str) -> Path:
+        """File of a table of ``tables.SCHEMAS``, or of ``embeddings``."""
+        return self.tables / f"{name}.parquet"
 
     @property
     def faiss_index(self) -> Path:

@@ -49,13 +49,18 @@ def field_tokens(
     }
 
 
-def dense_text(*, path: str, qualified_name: str, text: str) -> str:
+def dense_text(*, path: str, qualified_name: str, symbols: Iterable[str], signature: str, text: str) -> str:
     """What the dense encoder reads of a chunk: a header of path and qualified name, then the text.
 
+    A later part of a definition, which does not hold its beginning, gets the signature into the header as well.
     Without the header dense retrieval loses .11 to .14 nDCG@10 on held-out repositories.
+
+    >>> dense_text(path="a.py", qualified_name="f", symbols=[], signature="def f(x)", text="    return x")
+    'a.py f\\ndef f(x)\\n    return x'
     """
     header = f"{path} {qualified_name}".strip()
-    return f"{header}\n{text}"
+    lines = [header, text] if not signature or qualified_name in symbols else [header, signature, text]
+    return "\n".join(lines)
 
 
 def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:

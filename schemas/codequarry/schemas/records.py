@@ -48,6 +48,19 @@ class AstNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """An identifier that names something without defining it."""
+
+    name: str
+    role: str
+    """call, import, type or other."""
+    start_byte: int
+    start_line: int
+    start_column: int
+    """UTF-8 bytes from the start of the line."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkSpan:
     """A contiguous byte range of one file. The spans of a file partition ``[0, size)`` in order."""
 
@@ -63,6 +76,8 @@ class ChunkSpan:
     """Kind of that definition; "block" for a merge of several, "text" for the line-based fallback."""
     symbols: tuple[str, ...]
     """Qualified names of the definitions that *start* in this span, in file order."""
+    leaf_kinds: tuple[tuple[str, int], ...] = ()
+    """(kind, count) of the named syntax nodes without named children that start in this span, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +90,5 @@ class FileChunks:
     has_syntax_errors: bool = False
     ast_nodes: tuple[AstNode, ...] = ()
     """The definitions of the file by start, and then outermost first; none in the line-based fallback."""
+    references: tuple[Reference, ...] = ()
+    """The identifiers of the file that define nothing, by start; none in the line-based fallback."""

@@ -13,8 +13,9 @@ whose other values are all equal (``docs/DESIGN.md``, traps).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,9 +26,10 @@ def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
 
 
 _REPETITIVE = tuple(
-    "repo path lang kind encoding skip_reason path_class parent "
+    "repo path lang kind encoding skip_reason path_class parent name role module "
     "symbol scheme manager package version indexer position_encoding".split()
 )
+_ROW_GROUP = 16_384
 
 
 FILES = pa.schema(
@@ -61,6 +63,8 @@ CHUNKS = pa.schema(
         _field("kind", pa.string(), "Kind of the definition: function, class, …, block, text."),
         _field("qualified_name", pa.string(), "Dotted name of the definition the chunk is or lies in; may be empty."),
         _field("symbols", pa.list_(pa.string()), "Qualified names of the definitions that start in the chunk."),
+        _field("signature", pa.string(), "Signature of that definition, also where the chunk is a later part of it."),
+        _field("doc", pa.string(), "First paragraph of its documentation, at most 300 characters."),
         _field("start_byte", pa.int64(), "First byte."),
         _field("end_byte", pa.int64(), "One past the last byte."),
         _field("start_line", pa.int32(), "First line, 0-based."),
@@ -87,6 +91,51 @@ AST_NODES = pa.schema(
         _field("doc", pa.string(), "Docstring or comment above without markers, at most 2,000 characters; or empty."),
         _field("parent", pa.string(), "Qualified name of what it is defined in or for; empty when none."),
         _field("chunk_id", pa.int64(), "Id of the chunk in which it starts."),
+    ]
+)
+
+AST_REFERENCES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("name", pa.string(), "Identifier as written; some definition of the repository has this name."),
+        _field("role", pa.string(), "call, import, type or other, by the syntax around it."),
+        _field("start_byte", pa.int64(), "First byte of the identifier."),
+        _field("start_line", pa.int32(), "Line it is on, 0-based."),
+        _field("start_column", pa.int32(), "Bytes before it in that line."),
+        _field("chunk_id", pa.int64(), "Id of the chunk that holds it."),
+    ]
+)
+
+CST_NODES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("chunk_id", pa.int64(), "Id of the chunk."),
+        _field("kind", pa.string(), "Kind of a named node of the grammar that has no named child, e.g. identifier."),
+        _field("count", pa.int32(), "How many of them start in the chunk."),
+    ]
+)
+
+MODULES = pa.schema(
+    [
+        _field("repo", pa.string(), "Name of the repository."),
+        _field("path", pa.string(), "Path inside the repository."),
+        _field("lang", pa.string(), "Language of the file."),
+        _field("module", pa.string(), "Dotted name that the language, or else the path, gives the file."),
+        _field("package", pa.string(), "Dotted name of what holds the module; may be empty."),
+        _field("doc", pa.string(), "First paragraph of the documentation at its top, at most 300 characters."),
+        _field("imports", pa.list_(pa.string()), "What it imports, as written, in the order of the file."),
+        _field("resolved", pa.list_(pa.string()), "Paths of the repository that its imports name, sorted."),
+        _field("exports", pa.list_(pa.string()), "Names it offers to others, in the order of the file."),
+        _field("tags", pa.list_(pa.string()), "entry_point, cli, config, package, re_export and path classes, sorted."),
+        _field("lines", pa.int32(), "Lines of the file."),
+        _field("code_lines", pa.int32(), "Lines that hold code."),
+        _field("comment_lines", pa.int32(), "Lines that hold nothing but comment or documentation."),
+        _field("definitions", pa.int32(), "Rows of ast_nodes."),
+        _field("branches", pa.int32(), "Decision points: cyclomatic complexity of the whole file, less one."),
+        _field("fan_in", pa.int32(), "Files of the repository that import it."),
+        _field("fan_out", pa.int32(), "Files of the repository that it imports."),
     ]
 )
 
@@ -158,6 +207,19 @@ SCIP_OCCURRENCES = pa.schema(
 )
 
 
+SCHEMAS: dict[str, pa.Schema] = {
+    "files": FILES,
+    "chunks": CHUNKS,
+    "ast_nodes": AST_NODES,
+    "ast_references": AST_REFERENCES,
+    "cst_nodes": CST_NODES,
+    "scip_documents": SCIP_DOCUMENTS,
+    "scip_symbols": SCIP_SYMBOLS,
+    "scip_occurrences": SCIP_OCCURRENCES,
+}
+"""Tables that every repository contributes rows to, by the name of their file."""
+
+
 def embeddings_schema(dim: int) -> pa.Schema:
     """Schema of ``embeddings.parquet``; vectors are (dim,) float32, unit norm."""
     return pa.schema(
@@ -183,13 +245,60 @@ def write_table(path: Path, table: pa.Table, schema: pa.Schema) -> None:
 
     Raises pyarrow.ArrowInvalid: the table does not fit the schema.
     """
-    conformed = table.select(schema.names).cast(schema)
-    dictionary: Any = [name for name in _REPETITIVE if name in schema.names]
-    pq.write_table(
-        conformed,
-        path,
-        compression="zstd",
-        compression_level=3,
-        row_group_size=65_536,
-        use_dictionary=dictionary,
-    )
+    with TableWriter(path, schema) as writer:
+        writer.write(table)
+
+
+class TableWriter:
+    """Writes Parquet as `write_table` does, of rows and tables that come one after another; holds one row group."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        dictionary: Any = [name for name in _REPETITIVE if name in schema.names]
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            path, schema, compression="zstd", compression_level=3, use_dictionary=dictionary
+        )
+        self._columns: dict[str, list[object]] = {name: [] for name in schema.names}
+        self._buffered: list[object] = self._columns[schema.names[0]]
+        self._pending = schema.empty_table()
+        self.rows = 0
+        """Rows taken so far."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is None:
+            self._flush_rows()
+            if self._pending.num_rows:
+                self._writer.write_table(self._pending)
+        self._writer.close()
+
+    def extend(self, rows: Iterable[Sequence[object]]) -> None:
+        """Add rows, values in the order of the schema."""
+        for row in rows:
+            for column, value in zip(self._columns.values(), row, strict=True):
+                column.append(value)
+            self.rows += 1
+            if len(self._buffered) >= _ROW_GROUP:
+                self._flush_rows()
+
+    def write(self, table: pa.Table) -> None:
+        """Add the rows of a table. Raises pyarrow.ArrowInvalid: it does not fit the schema."""
+        self._flush_rows()
+        self.rows += table.num_rows
+        self._add(table.select(self._schema.names).cast(self._schema))
+
+    def _flush_rows(self) -> None:
+        if self._buffered:
+            self._add(pa.table(self._columns, schema=self._schema))
+            for column in self._columns.values():
+                column.clear()
+
+    def _add(self, table: pa.Table) -> None:
+        """Row groups are full but for the last, so that the bytes do not depend on how the rows arrived."""
+        table = pa.concat_tables([self._pending, table])
+        whole = table.num_rows - table.num_rows % _ROW_GROUP
+        for start in range(0, whole, _ROW_GROUP):
+            self._writer.write_table(table.slice(start, _ROW_GROUP).combine_chunks())
+        self._pending = table.slice(whole)

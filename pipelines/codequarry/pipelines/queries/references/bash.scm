@@ -1,0 +1,2 @@
+(variable_name) @name
+(command name: (command_name (word) @call))

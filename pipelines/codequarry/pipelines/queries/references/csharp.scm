@@ -1,0 +1,8 @@
+(identifier) @name
+(invocation_expression function: [
+  (identifier) @call
+  (member_access_expression name: [(identifier) @call (generic_name (identifier) @call)])
+  (generic_name (identifier) @call)])
+(object_creation_expression type: [(identifier) @call (generic_name (identifier) @call)])
+(base_list (identifier) @type)
+(using_directive) @import

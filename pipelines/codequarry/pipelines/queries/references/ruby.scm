@@ -1,0 +1,3 @@
+[(identifier) (constant)] @name
+(call method: [(identifier) (constant)] @call)
+(superclass (constant) @type)

@@ -1,0 +1,2 @@
+(identifier) @name
+(invocation (object_reference name: (identifier) @call))

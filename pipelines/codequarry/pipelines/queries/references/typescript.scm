@@ -1,0 +1,2 @@
+(type_identifier) @type
+(import_alias) @import
