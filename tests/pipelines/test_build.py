@@ -98,6 +98,29 @@ def test_definitions_are_asked_for_in_sql(tmp_path: Path, make_settings: MakeSet
     assert entry.rows == len(order) == sum(chunks.definitions for chunks in report.chunks)
 
 
+def test_references_and_leaf_kinds_are_asked_for_in_sql(tmp_path: Path, make_settings: MakeSettings) -> None:
+    report = index_repositories(make_settings(write_shop(tmp_path), write_tools(tmp_path)))
+    with closing(duckdb.connect(str(report.path / "catalog.duckdb"), read_only=True)) as connection:
+        connection.execute(set_bundle(str(report.path)))
+        mentioned = connection.execute(
+            "SELECT reference.path, name, role, reference.start_line FROM ast_references AS reference "
+            "JOIN chunks USING (chunk_id) WHERE contains(chunks.text, reference.name) ORDER BY ALL"
+        ).fetchall()
+        undefined = connection.execute("SELECT count(*) FROM ast_references ANTI JOIN ast_nodes USING (repo, name)")
+        assert undefined.fetchall() == [(0,)]
+        kinds = connection.execute(
+            "SELECT chunks.path, cst_nodes.kind, sum(cst_nodes.count) FROM cst_nodes JOIN chunks USING (chunk_id) "
+            "WHERE chunks.path = 'retry.go' AND cst_nodes.kind = 'package_identifier' GROUP BY ALL"
+        ).fetchall()
+    assert mentioned == [
+        ("queue.rs", "Queue", "type", 2),
+        ("queue.rs", "pop", "call", 5),
+        ("shop/cart.py", "TAX", "other", 17),
+    ]
+    assert kinds == [("retry.go", "package_identifier", 1)]
+    assert len(mentioned) == sum(chunks.references for chunks in report.chunks)
+
+
 def test_an_unchanged_repository_costs_its_census(tmp_path: Path, make_settings: MakeSettings) -> None:
     settings = make_settings(write_shop(tmp_path))
     first = index_repositories(settings)

@@ -28,7 +28,7 @@ from codequarry.pipelines.workspace import exclusive, repository_work
 from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import AST_NODES, CHUNKS, write_table
+from codequarry.schemas.tables import SCHEMAS, write_table
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.corpus import write_shop
 from tests.pipelines.repositories import commit
@@ -54,14 +54,13 @@ def state(settings: Settings) -> tuple[bytes, list[str]]:
     return root.current.read_bytes(), root.version_names()
 
 
+def edit_table(settings: Settings, name: str, edit: Callable[[pa.Table], pa.Table]) -> None:
+    path = repository_work(settings.paths.work, "shop").table(name)
+    write_table(path, edit(pq.read_table(path)), SCHEMAS[name])
+
+
 def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
-    work = repository_work(settings.paths.work, "shop")
-    write_table(work.table("chunks"), edit(pq.read_table(work.table("chunks"))), CHUNKS)
-
-
-def edit_nodes(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
-    work = repository_work(settings.paths.work, "shop")
-    write_table(work.table("ast_nodes"), edit(pq.read_table(work.table("ast_nodes"))), AST_NODES)
+    edit_table(settings, "chunks", edit)
 
 
 def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
@@ -109,15 +108,25 @@ def rename_a_file(settings: Settings) -> None:
 
 
 def move_a_definition(settings: Settings) -> None:
-    edit_nodes(settings, lambda table: replaced(table, "chunk_id", pc.add(table["chunk_id"], 1)))
+    edit_table(settings, "ast_nodes", lambda table: replaced(table, "chunk_id", pc.add(table["chunk_id"], 1)))
 
 
 def stretch_a_definition(settings: Settings) -> None:
-    edit_nodes(settings, lambda table: replaced(table, "end_byte", pc.add(table["end_byte"], 1 << 20)))
+    edit_table(settings, "ast_nodes", lambda table: replaced(table, "end_byte", pc.add(table["end_byte"], 1 << 20)))
 
 
 def lose_a_definition(settings: Settings) -> None:
-    edit_nodes(settings, lambda table: table.slice(1))
+    edit_table(settings, "ast_nodes", lambda table: table.slice(1))
+
+
+def move_a_reference(settings: Settings) -> None:
+    edit_table(
+        settings, "ast_references", lambda table: replaced(table, "start_byte", pc.add(table["start_byte"], 9999))
+    )
+
+
+def lose_the_chunk_of_leaves(settings: Settings) -> None:
+    edit_table(settings, "cst_nodes", lambda table: replaced(table, "chunk_id", pc.add(table["chunk_id"], 1)))
 
 
 def _vectors(table: pa.Table, factor: float) -> pa.Table:
@@ -139,6 +148,8 @@ def _vectors(table: pa.Table, factor: float) -> pa.Table:
         (move_a_definition, "definitions that do not start in their chunk"),
         (stretch_a_definition, "definitions that reach outside of their file"),
         (lose_a_definition, "definitions and symbols of chunks that differ"),
+        (move_a_reference, "references that do not lie in their chunk"),
+        (lose_the_chunk_of_leaves, "leaf kinds of no chunk"),
     ],
 )
 def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(

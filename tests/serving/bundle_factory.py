@@ -176,7 +176,13 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(
         paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
-    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes"):
+    leaves = [
+        {"repo": piece.repo, "path": piece.path, "chunk_id": piece.id, "kind": "identifier", "count": 1}
+        for piece in chunks
+        if piece.kind != "text"
+    ]
+    tables.write_table(paths.table("cst_nodes"), pa.Table.from_pylist(leaves, tables.CST_NODES), tables.CST_NODES)
+    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references"):
         tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
     rows = [
         {

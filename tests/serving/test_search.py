@@ -59,7 +59,7 @@ def test_a_result_carries_the_whole_contract(engine) -> None:
     assert explain["hit_reason"] == [
         "embedding:cosine", "bm25:terms=index,open", "filter:lang=python", "filter:exclude",
     ]  # fmt: skip
-    assert (explain["scip"], explain["ast"], explain["cst"]) == (False, True, False)
+    assert (explain["scip"], explain["ast"], explain["cst"]) == (False, True, True)
     fusion = explain["fusion"]
     parts = sum(part["weight"] / (fusion["k"] + part["rank"]) for part in explain["channels"].values())
     assert score == pytest.approx(parts / fusion["normalizer"])

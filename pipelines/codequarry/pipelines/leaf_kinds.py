@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# "(identifier)"; fields, anonymous tokens and missing nodes look otherwise, and what does not parse is of no kind.
+# "(identifier)"; fields and anonymous tokens look otherwise, and what does not parse is of no kind.
 _LEAF = re.compile(r"\((?!ERROR\))(\w+)\)")
+# What the parser put in to go on: no byte of the file.
+_MISSING = re.compile(r""" \(MISSING (?:"(?:[^"\\]|\\.)*"|\w+)\)""")
 
 
 def leaf_kinds(nodes: Iterable[tuple[int, Node]], starts: list[int]) -> list[tuple[tuple[str, int], ...]]:
@@ -26,5 +28,8 @@ def leaf_kinds(nodes: Iterable[tuple[int, Node]], starts: list[int]) -> list[tup
     """
     counted: list[Counter[str]] = [Counter() for _ in starts]
     for start, node in nodes:
-        counted[bisect_right(starts, start) - 1].update(_LEAF.findall(str(node)))
+        printed = str(node)
+        if node.has_error:
+            printed = _MISSING.sub("", printed)
+        counted[bisect_right(starts, start) - 1].update(_LEAF.findall(printed))
     return [tuple(sorted(counts.items())) for counts in counted]

@@ -49,6 +49,11 @@ _MUST_BE_ZERO: dict[str, str] = {
     "SELECT chunk_id, count(*) AS found FROM ast_nodes GROUP BY ALL) AS node "
     "FULL JOIN (SELECT chunk_id, len(symbols) AS listed FROM chunks WHERE len(symbols) > 0) USING (chunk_id) "
     "WHERE found IS DISTINCT FROM listed",
+    "references that do not lie in their chunk": "SELECT count(*) FROM ast_references AS reference LEFT JOIN chunks "
+    "AS chunk ON chunk.chunk_id = reference.chunk_id AND chunk.repo = reference.repo AND chunk.path = reference.path "
+    "AND reference.start_byte >= chunk.start_byte AND reference.start_byte < chunk.end_byte "
+    "WHERE chunk.chunk_id IS NULL",
+    "leaf kinds of no chunk": "SELECT count(*) FROM cst_nodes ANTI JOIN chunks USING (repo, path, chunk_id)",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
     "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "

@@ -22,8 +22,8 @@ VIEWS: dict[str, str] = {
 }
 
 TABLES: dict[str, str] = {
-    "chunks_mat": "SELECT chunks.*, (repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip FROM chunks "
-    "ORDER BY chunk_id",
+    "chunks_mat": "SELECT chunks.*, (repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
+    "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst FROM chunks ORDER BY chunk_id",
     "files_mat": "SELECT * FROM files ORDER BY repo, path",
 }
 

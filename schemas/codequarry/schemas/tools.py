@@ -95,7 +95,7 @@ class Explain(_Model):
     fusion: Fusion = Field(description="How the channels' ranks became the score.")
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
-    cst: bool = Field(description="True when concrete-syntax statistics exist for the chunk.")
+    cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
 
 
 class Location(_Model):

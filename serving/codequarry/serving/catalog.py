@@ -65,6 +65,8 @@ class ChunkRow(NamedTuple):
     text: str
     scip: bool
     """Whether SCIP indexed the file."""
+    cst: bool
+    """Whether ``cst_nodes`` holds the chunk's leaf kinds."""
 
     @property
     def uri(self) -> str:

@@ -151,7 +151,7 @@ def _result(
         fusion=Fusion(method="weighted_rrf", k=ranking.k, normalizer=ranking.normalizer),
         scip=row.scip,
         ast=row.kind != "text",
-        cst=False,
+        cst=row.cst,
     )
     return SearchResult(
         id=str(row.chunk_id),

@@ -5,4 +5,7 @@
   (generic_name (identifier) @call)])
 (object_creation_expression type: [(identifier) @call (generic_name (identifier) @call)])
 (base_list (identifier) @type)
+(method_declaration returns: (identifier) @type)
+(parameter type: (identifier) @type)
+(variable_declaration type: (identifier) @type)
 (using_directive) @import

@@ -1,2 +1,3 @@
 (jsx_opening_element name: (identifier) @call)
 (jsx_self_closing_element name: (identifier) @call)
+(jsx_closing_element name: (identifier) @skip)

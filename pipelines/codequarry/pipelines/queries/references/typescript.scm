@@ -1,2 +1,3 @@
 (type_identifier) @type
 (import_alias) @import
+(extends_clause value: (identifier) @type)
