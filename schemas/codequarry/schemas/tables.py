@@ -29,7 +29,7 @@ _REPETITIVE = tuple(
     "repo path lang kind encoding skip_reason path_class parent name role module "
     "symbol scheme manager package version indexer position_encoding".split()
 )
-_ROW_GROUP = 16_384
+_ROW_GROUP = 4_096
 
 
 FILES = pa.schema(
