@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import scip_runner, scip_tools
+from codequarry.pipelines import scip_cache, scip_runner, scip_tools
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.scip import ScipReport, read_scip_entries, scip_repository
 from codequarry.pipelines.scip_index import decode_document, read_scip
@@ -210,11 +210,29 @@ def test_the_index_of_a_tree_is_kept_until_the_indexer_changes(project: Settings
     again = scip_repository("demo", project)
     assert (first.cached, again.cached) == (0, 1)
     assert again.indexers == first.indexers
-    for kept in (project.paths.store / "scip").iterdir():
+    for kept in (project.paths.store / "scip").rglob("*.zst"):
         kept.write_bytes(b"damaged")
     assert scip_repository("demo", project).cached == 0
     fake(project, "exit 1")
     assert entries(project)["scip-python"][0] == "failed"
+
+
+def test_of_the_indexes_of_a_repository_those_used_last_are_kept(project: Settings) -> None:
+    folder = project.paths.store / "scip" / "demo" / "scip-python"
+    work = project.sources.repositories[0].path / "lib" / "main.py"
+    (repository,) = named(project.sources.repositories).values()
+    written(project, "lib/größe.py", "lib/main.py")
+    first = work.read_text(encoding="utf-8")
+    for text in (first, "a = 1\n", "a = 2\n", first, "a = 3\n"):
+        work.write_text(text, encoding="utf-8")
+        snapshot_repository(repository, project)
+        cached = scip_repository("demo", project).cached
+        assert cached == (text == first and len(list(folder.iterdir())) == scip_cache.KEPT)
+    assert len(list(folder.iterdir())) == scip_cache.KEPT
+    for text, expected in ((first, 1), ("a = 3\n", 1), ("a = 1\n", 0)):
+        work.write_text(text, encoding="utf-8")
+        snapshot_repository(repository, project)
+        assert scip_repository("demo", project).cached == expected
 
 
 def test_an_indexer_sees_the_files_of_its_languages_and_nothing_of_the_user(
@@ -269,7 +287,7 @@ def test_real_indexers_give_exact_ranges_in_text_that_is_not_ascii(real: Setting
         file.read_bytes()
         for file in (work.table("scip_documents"), work.table("scip_symbols"), work.table("scip_occurrences"))
     ]
-    for kept in (real.paths.store / "scip").iterdir():
+    for kept in (real.paths.store / "scip").rglob("*.zst"):
         kept.unlink()
     assert scip_repository("demo", real).cached == 0
     again = [

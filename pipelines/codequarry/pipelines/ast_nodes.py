@@ -38,7 +38,7 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
     definitions = outline.definitions
     starts = text.lines_at([entry.start_byte for entry in definitions])
     ends = text.lines_at([max(entry.end_byte - 1, entry.start_byte) for entry in definitions])
-    names = text.lines_at([entry.name_byte for entry in definitions])
+    names = zip(*text.places_at([entry.name_byte for entry in definitions]), strict=True)
     surroundings = _Surroundings(outline.leading, text.data)
     return tuple(
         AstNode(
@@ -49,13 +49,12 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
             entry.end_byte,
             start_line,
             end_line,
-            name_line,
-            entry.name_byte - text.data.rfind(b"\n", 0, entry.name_byte) - 1,
+            *name_place,
             surroundings.signature(entry),
             surroundings.doc(entry),
             entry.parent,
         )
-        for entry, start_line, end_line, name_line in zip(definitions, starts, ends, names, strict=True)
+        for entry, start_line, end_line, name_place in zip(definitions, starts, ends, names, strict=True)
     )
 
 

@@ -12,6 +12,7 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
 from codequarry.pipelines.scip import ScipReport, scip_repository
+from codequarry.pipelines.scip_given import given_files, given_identity
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
@@ -92,10 +93,17 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
     """True when the same sources, read with the same settings and tools, made this version."""
-    held = {source.name: _identity(source) for source in current.sources}
-    read = {snapshot.name: _identity(snapshot) for snapshot in snapshots}
+    held = {source.name: (_identity(source), _given(source)) for source in current.sources}
+    read = {
+        snapshot.name: (_identity(snapshot), given_identity(given_files(snapshot.name, settings)))
+        for snapshot in snapshots
+    }
     return held == read and current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:
     return (source.url, source.ref, source.commit, source.dirty, source.tree_sha256, source.classes, source.skipped)
+
+
+def _given(source: SourceEntry) -> list[tuple[str, str]]:
+    return [(entry.given, entry.sha256) for entry in source.scip if entry.given]

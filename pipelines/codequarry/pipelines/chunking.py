@@ -6,6 +6,7 @@ puts neighbours together again and names the result.
 
 from __future__ import annotations
 
+import zlib
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.languages import BY_NAME
 from codequarry.schemas.records import ChunkSpan, FileChunks
 
+_ANCHOR_SPACING = 3
 _TRIVIAL_CHARS = 8
 _OVERHANG_CHARS = 64
 """How far trivial closing bits, one bracket each, may take a span past its limit."""
@@ -118,6 +120,8 @@ def _pack(runs: list[_Run], text: SourceText, names: SpanNames, max_chars: int, 
                 joins = joined <= max_chars + (merge_chars // 4 + _OVERHANG_CHARS if trivial else 0)
             else:
                 joins = joined <= merge_chars and not run.fresh
+                if joins and 3 * text.ink(last.start, last.end) >= merge_chars:
+                    joins = not (names.defines(run.start, run.end) and _is_anchor(run, text, merge_chars))
             if joins:
                 merged[-1] = last._replace(end=run.end, closes=False, comment=last.comment and run.comment)
                 continue
@@ -133,6 +137,15 @@ def _pack(runs: list[_Run], text: SourceText, names: SpanNames, max_chars: int, 
                 continue
         packed.append(run)
     return packed
+
+
+def _is_anchor(run: _Run, text: SourceText, merge_chars: int) -> bool:
+    """Whether a run starts a span wherever the spans before it end: two ways to pack a file agree from there on.
+
+    Without such runs, a function put into a long row of small ones would move every cut behind it.
+    """
+    size = text.ink(run.start, run.end)
+    return zlib.crc32(text.data[run.start : run.end]) % (_ANCHOR_SPACING * merge_chars) < size
 
 
 def _is_minor(run: _Run, text: SourceText, names: SpanNames, limit: int) -> bool:

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from codequarry.pipelines.cli_census import census
 from codequarry.pipelines.cli_progress import Bars, console
-from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over
+from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over, with_indexes
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -30,6 +31,10 @@ def index(
     root: Annotated[
         Path | None, typer.Option(help="Bundle root to publish to.", show_default="[bundle] root of the settings")
     ] = None,
+    scip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]FILE", help="A SCIP index of a repository that was made elsewhere; repeatable."),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -44,8 +49,10 @@ def index(
       codequarry index ~/src/app lib=~/src/shared-library
 
       codequarry index https://example.org/team/app#v1.0
+
+      codequarry index . --scip index.scip
     """
-    settings = over(load_settings(settings_file, bundle_root=root), repositories or [])
+    settings = with_indexes(over(load_settings(settings_file, bundle_root=root), repositories or []), scip or [])
     try:
         from codequarry.pipelines.build import index_repositories
     except ModuleNotFoundError as error:
@@ -75,8 +82,9 @@ def index(
     for source in report.manifest.sources:
         for each in source.scip:
             reason = f": {each.reason}" if each.reason else ""
-            covered = f"{each.indexer} {each.status}, {each.documents:,} of {each.files:,} files{reason}"
-            table.add_row("scip", f"{source.name}: {covered}" if len(report.manifest.sources) > 1 else covered)
+            covered = f"{each.label} {each.status}, {each.documents:,} of {each.files:,} files{reason}"
+            # As text: a file's name may look like markup.
+            table.add_row("scip", Text(f"{source.name}: {covered}" if len(report.manifest.sources) > 1 else covered))
     table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
     table.add_row("bundle size", f"{sum(entry.size_bytes for entry in report.manifest.files) / 1e6:.1f} MB")
     console.print(table, highlight=False)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from codequarry.pipelines.sources import named
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.git_urls import check_ref, looks_like_git_url, parse_git_url
 from codequarry.schemas.settings import RepositorySettings, Settings
@@ -54,6 +55,32 @@ def parse_repository(text: str) -> RepositorySettings:
     except RuntimeError:
         raise InvalidArgumentError(f"{place}: no such home folder", suggestion="give the path in full") from None
     return _named(name, str(path), path=path, ref=ref)
+
+
+def with_indexes(settings: Settings, given: list[str]) -> Settings:
+    """The settings with the SCIP indexes of the command line, ``[NAME=]FILE``, instead of the file's.
+
+    Raises InvalidArgumentError: one is of no repository, or of which is not said.
+    """
+    if not given:
+        return settings
+    repositories = named(settings.sources.repositories)
+    files: dict[str, tuple[Path, ...]] = {}
+    for text in given:
+        name, separator, file = text.partition("=")
+        if not separator or os.path.exists(text):
+            name, file = next(iter(repositories)) if len(repositories) == 1 else "", text
+        if name not in repositories:
+            raise InvalidArgumentError(
+                f"--scip {text!r} is of no repository that is indexed",
+                suggestion=f"write it like --scip NAME=FILE; the repositories are {', '.join(repositories)}",
+            )
+        files[name] = (*files.get(name, ()), Path(os.path.abspath(file)))
+    listed = tuple(
+        repository.model_copy(update={"scip": files.get(name, repository.scip)})
+        for name, repository in repositories.items()
+    )
+    return settings.model_copy(update={"sources": settings.sources.model_copy(update={"repositories": listed})})
 
 
 def _checked(url: str) -> str:

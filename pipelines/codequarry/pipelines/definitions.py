@@ -81,6 +81,31 @@ class _Budget:
         return self.exhausted
 
 
+class _Source:
+    """The callback through which the parser, and later the predicates of a query, read a file.
+
+    The 0.26.1 binding keeps what the callback returns to the parser for good, which would be the file: so those blocks
+    are emptied after the parse. For predicates it takes bytes alone, and gives them back.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._blocks: list[bytearray] | None = []
+
+    def __call__(self, offset: int, _point: Point) -> bytes | bytearray:
+        if self._blocks is None:
+            return self._data[offset : offset + _READ_BYTES]
+        block = bytearray(self._data[offset : offset + _READ_BYTES] if offset else self._data)
+        self._blocks.append(block)
+        return block
+
+    def parsed(self) -> None:
+        """Empty what the parser was given."""
+        for block in self._blocks or ():
+            block.clear()
+        self._blocks = None
+
+
 def parse(grammar: Grammar, data: bytes) -> Tree | None:
     """The syntax tree of a file, or None when it is too deep or takes more than its budget of steps and CPU time.
 
@@ -92,17 +117,17 @@ def parse(grammar: Grammar, data: bytes) -> Tree | None:
     if grammar.max_line_depth is not None and _line_depth(data, grammar.max_line_depth) > grammar.max_line_depth:
         return None
 
-    def read(offset: int, _point: Point) -> bytes:
-        return data[offset : offset + _READ_BYTES]
-
+    source = _Source(data)
     budget = _Budget(len(data))
     try:
-        return Parser(grammar.language).parse(read, progress_callback=budget)
+        return Parser(grammar.language).parse(source, progress_callback=budget)
     except ValueError:
         # The binding reports a cancelled parse this way and no other.
         if budget.exhausted:
             return None
         raise
+    finally:
+        source.parsed()
 
 
 def _line_depth(data: bytes, limit: int) -> int:

@@ -5,7 +5,7 @@ This is what answers "who uses it" where no SCIP indexer ran: names, not resolve
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.definitions import Outline
@@ -13,7 +13,7 @@ from codequarry.pipelines.source_text import SourceText
 from codequarry.schemas.records import Reference
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Tree
+    from tree_sitter import Tree
 
     from codequarry.pipelines.grammars import Grammar
 
@@ -39,28 +39,10 @@ def references(grammar: Grammar, tree: Tree, outline: Outline, text: SourceText)
     for definition in outline.definitions:
         found.pop(definition.name_byte, None)
     places = sorted((start, end, role) for start, (end, role) in found.items() if end - start <= MAX_NAME_BYTES)
-    importing = _Ranges(captures.get("import", ()))
     starts = [start for start, _, _ in places]
-    return tuple(
-        Reference(
-            text.data[start:end].decode("utf-8", "replace"),
-            "import" if importing.hold(start) else role,
-            start,
-            line,
-            start - text.data.rfind(b"\n", 0, start) - 1,
-        )
-        for (start, end, role), line in zip(places, text.lines_at(starts), strict=True)
-    )
-
-
-class _Ranges:
-    """Byte ranges of nodes that do not overlap."""
-
-    def __init__(self, nodes: list[Node] | tuple[()]) -> None:
-        self._ranges = sorted(node.byte_range for node in nodes)
-        self._starts = [start for start, _ in self._ranges]
-
-    def hold(self, position: int) -> bool:
-        """Whether one of them holds the position."""
-        at = bisect_right(self._starts, position) - 1
-        return at >= 0 and position < self._ranges[at][1]
+    roles = [role for _, _, role in places]
+    for node in captures.get("import", ()):
+        first, last = bisect_left(starts, node.start_byte), bisect_left(starts, node.end_byte)
+        roles[first:last] = ["import"] * (last - first)
+    names = [text.data[start:end].decode("utf-8", "replace") for start, end, _ in places]
+    return tuple(map(Reference, names, roles, starts, *text.places_at(starts)))

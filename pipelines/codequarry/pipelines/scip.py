@@ -1,11 +1,11 @@
-"""Stage 3: SCIP indexers give precise definitions and references, where they are installed and succeed.
+"""Stage 3: SCIP indexes, made here or elsewhere, give precise definitions and references.
 
-Nothing here stops a run: an indexer that is missing or fails leaves a status and a reason, and syntax answers instead.
+Nothing here stops a run: an indexer that is missing or fails, or an index that cannot be read, leaves a status and a
+reason, and syntax answers instead.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.scip_index import ScipIndex, read_scip
+from codequarry.pipelines.scip_cache import cache_file, keep, read_kept
+from codequarry.pipelines.scip_given import given_files, read_given
+from codequarry.pipelines.scip_index import read_scip
 from codequarry.pipelines.scip_runner import run_indexer
 from codequarry.pipelines.scip_tables import ScipTables, scip_tables
-from codequarry.pipelines.scip_tools import INDEXERS, TYPESCRIPT, Indexer, Installed, find_indexer
+from codequarry.pipelines.scip_tools import INDEXERS, TYPESCRIPT, Indexer, find_indexer
 from codequarry.pipelines.snapshot import read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
 from codequarry.schemas.errors import ScipIndexError
@@ -35,7 +37,7 @@ class ScipReport:
 
     name: str
     indexers: tuple[ScipEntry, ...]
-    """One per indexer whose languages the repository holds; empty when there is none, or SCIP is switched off."""
+    """One per given index, and one per indexer of languages that no given index covers, unless SCIP is switched off."""
     symbols: int
     occurrences: int
     definitions: int
@@ -53,25 +55,31 @@ class _Outcome:
 
 
 def scip_repository(name: str, settings: Settings, progress: Progress = silent) -> ScipReport:
-    """Index a repository's snapshot with every SCIP indexer that is installed for its languages.
+    """Read the SCIP indexes that were given for a repository, and make those of the languages they do not cover.
 
     Writes ``scip_documents.parquet``, ``scip_symbols.parquet``, ``scip_occurrences.parquet`` and ``scip.json``; the
-    tables are empty when no indexer ran.
+    tables are empty when there is no index.
 
     Raises SourceError: the snapshot stage has not run.
     """
     work = repository_work(settings.paths.work, name)
-    files = dict(_languages(work)) if settings.scip.enabled else {}
+    files = dict(_languages(work))
     outcomes: list[_Outcome] = []
-    for indexer in INDEXERS:
-        own = {path: lang for path, lang in files.items() if lang in indexer.languages}
+    described: set[str] = set()
+    for file in given_files(name, settings):
+        progress(f"{name}: {file.name}", 0, 1)
+        outcomes.append(_given(file, name, work, files, described))
+        progress(f"{name}: {file.name}", 1, 1)
+    covered = {files[path] for path in described}
+    for indexer in INDEXERS if settings.scip.enabled else ():
+        own = {path: lang for path, lang in files.items() if lang in indexer.languages and lang not in covered}
         if own:
             progress(f"{name}: {indexer.name}", 0, 1)
             outcomes.append(_index(indexer, name, work, own, settings))
             progress(f"{name}: {indexer.name}", 1, 1)
     tables = [outcome.tables for outcome in outcomes if outcome.tables is not None]
     documents = pa.concat_tables([SCIP_DOCUMENTS.empty_table(), *(each.documents for each in tables)])
-    symbols = pa.concat_tables([SCIP_SYMBOLS.empty_table(), *(each.symbols for each in tables)])
+    symbols = pa.concat_tables([SCIP_SYMBOLS.empty_table(), *_each_once([each.symbols for each in tables])])
     occurrences = pa.concat_tables([SCIP_OCCURRENCES.empty_table(), *(each.occurrences for each in tables)])
     with replacing(work.table("scip_documents")) as temporary:
         write_table(temporary, documents.sort_by("path"), SCIP_DOCUMENTS)
@@ -99,13 +107,54 @@ def read_scip_entries(work: RepositoryWork) -> tuple[ScipEntry, ...]:
     return tuple(ScipEntry.model_validate(entry) for entry in held["indexers"])
 
 
+def _each_once(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """Symbols of several indexes; one of another package is in the first that describes it."""
+    described: set[str] = set()
+    for table in tables:
+        foreign = [symbol if not path else "" for path, symbol in zip(*_columns(table, "path", "symbol"), strict=True)]
+        yield table.filter(pa.array([symbol not in described for symbol in foreign], pa.bool_()))
+        described.update(filter(None, foreign))
+
+
+def _columns(table: pa.Table, *names: str) -> list[list[str]]:
+    return [table[name].to_pylist() for name in names]
+
+
+def _given(file: Path, name: str, work: RepositoryWork, files: dict[str, str], described: set[str]) -> _Outcome:
+    """Read an index made elsewhere.
+
+    described: paths that the indexes before it describe, which it does not again; those that it adds are added.
+    """
+    given = read_given(file)
+    tables, own, reasons = None, {}, [given.reason] if given.reason else []
+    if given.index is not None:
+        contents = _Contents(work)
+        taken = frozenset(described)
+        tables = scip_tables(name, given.index, lambda path: None if path in taken else contents.read(path))
+        paths = tables.documents["path"].to_pylist()
+        described.update(paths)
+        covered = {files[path] for path in paths}
+        own = {path: lang for path, lang in files.items() if lang in covered and path not in taken}
+        if not own:
+            count = len(given.index.documents)
+            reasons.append(f"none of its {count} documents is an indexed file that no index before it describes")
+            tables = None
+    if tables is not None:
+        if tables.dropped_occurrences:
+            reasons.append(f"{tables.dropped_occurrences} occurrences lie outside their file: is it of this commit?")
+        reasons += _shortfall(tables, own)
+    status = "missing" if given.status == "missing" else "failed" if tables is None else "partial" if reasons else "ok"
+    entry = _entry(given.label, status, "; ".join(reasons), own, tables)
+    return _Outcome(entry.model_copy(update={"given": given.name, "sha256": given.sha256}), tables)
+
+
 def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str], settings: Settings) -> _Outcome:
     installed = find_indexer(indexer, settings.paths.store)
     if installed is None:
         reason = f"{indexer.name} is neither on PATH nor in the store's tools folder"
-        return _Outcome(_entry(indexer.name, "missing", reason, own, 0), None)
-    kept = _cache(installed, name, work, settings)
-    index, problem, timed_out = _read_kept(kept), "", False
+        return _Outcome(_entry(indexer.name, "missing", reason, own, None), None)
+    kept = cache_file(settings.paths.store, name, read_snapshot(work).tree_sha256, installed)
+    index, problem, timed_out = read_kept(kept), "", False
     cached = index is not None
     if index is None:
         run = run_indexer(installed, name, _inputs(indexer, work), settings.scip)
@@ -115,24 +164,28 @@ def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str
             index = read_scip(run.data)
         except ScipIndexError:
             reason = problem or ("no index was written" if not run.data else "what it wrote is no index")
-            return _Outcome(_entry(installed.label, "timeout" if timed_out else "failed", reason, own, 0), None)
+            return _Outcome(_entry(installed.label, "timeout" if timed_out else "failed", reason, own, None), None)
         if not problem and not index.damaged:
-            _keep(kept, run.data)
+            keep(kept, run.data)
     contents = _Contents(work)
     tables = scip_tables(name, index, lambda path: contents.read(path) if path in own else None)
-    documents = tables.documents.num_rows
-    reasons = [problem] if problem else []
-    if tables.damaged:
-        reasons.append(f"{tables.damaged} parts of the index cannot be read")
-    if documents < len(own):
-        reasons.append(f"{len(own) - documents} of {len(own)} files are not in the index")
+    reasons = [*([problem] if problem else []), *_shortfall(tables, own)]
     status = "partial" if reasons else "ok"
-    if not documents:
+    if not tables.documents.num_rows:
         status = "timeout" if timed_out else "failed"
-    return _Outcome(_entry(installed.label, status, "; ".join(reasons), own, documents), tables, cached)
+    return _Outcome(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
 
 
-def _entry(label: str, status: str, reason: str, own: dict[str, str], documents: int) -> ScipEntry:
+def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:
+    """What an index lacks."""
+    reasons = [f"{tables.damaged} parts of the index cannot be read"] if tables.damaged else []
+    if missing := len(own) - tables.documents.num_rows:
+        reasons.append(f"{missing} of {len(own)} files are not in the index")
+    return reasons
+
+
+def _entry(label: str, status: str, reason: str, own: dict[str, str], tables: ScipTables | None) -> ScipEntry:
+    documents = tables.documents.num_rows if tables is not None else 0
     values = {"indexer": label, "status": status, "reason": reason, "files": len(own), "documents": documents}
     return ScipEntry.model_validate(values)
 
@@ -140,7 +193,7 @@ def _entry(label: str, status: str, reason: str, own: dict[str, str], documents:
 def _languages(work: RepositoryWork) -> Iterator[tuple[str, str]]:
     """(path, language) of every file of the snapshot; contents are not read."""
     table = pq.read_table(work.require(work.contents, "snapshot"), columns=["path", "lang"])
-    return zip(table["path"].to_pylist(), table["lang"].to_pylist(), strict=True)
+    return zip(*_columns(table, "path", "lang"), strict=True)
 
 
 def _inputs(indexer: Indexer, work: RepositoryWork) -> Iterator[tuple[str, bytes]]:
@@ -149,29 +202,6 @@ def _inputs(indexer: Indexer, work: RepositoryWork) -> Iterator[tuple[str, bytes
         project = indexer is TYPESCRIPT and path.rsplit("/", 1)[-1] in _PROJECT_FILES
         if lang in indexer.languages or project:
             yield path, content
-
-
-def _cache(installed: Installed, name: str, work: RepositoryWork, settings: Settings) -> Path:
-    """Where the index of this tree by this indexer is kept; the name is part of every symbol."""
-    parts = (read_snapshot(work).tree_sha256, name, installed.indexer.name, installed.version)
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return settings.paths.store / "scip" / f"{key}.scip.zst"
-
-
-def _read_kept(kept: Path) -> ScipIndex | None:
-    if not kept.is_file():
-        return None
-    try:
-        with pa.input_stream(str(kept), compression="zstd") as stream:
-            return read_scip(stream.read())
-    except (OSError, ScipIndexError):  # damaged on disk: the indexer runs again
-        return None
-
-
-def _keep(kept: Path, data: bytes) -> None:
-    with replacing(kept) as temporary:
-        with pa.output_stream(str(temporary), compression="zstd") as stream:
-            stream.write(data)
 
 
 class _Contents:

@@ -74,6 +74,17 @@ def read_scip_json(text: str) -> ScipIndex:
     return read_scip(index.SerializeToString())
 
 
+def read_scip_file(data: bytes) -> ScipIndex:
+    """Read an index in either form, told apart by its content. Raises ScipIndexError: it is neither."""
+    try:
+        return read_scip(data)
+    except ScipIndexError:
+        # Asked second: an encoded index may begin with a line break and a brace too.
+        if not data.lstrip().startswith(b"{"):
+            raise
+    return read_scip_json(data.decode("utf-8", "replace"))
+
+
 def decode_document(data: memoryview) -> Any | None:
     """The Document message; None when the bytes are not one."""
     return _decoded(scip_proto.Document, data)

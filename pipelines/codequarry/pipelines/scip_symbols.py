@@ -61,9 +61,9 @@ def parse_symbol(text: str) -> Symbol:
         found = _DESCRIPTOR.match(descriptors, position)
         if found is None:
             return _malformed(text)
-        group = next(name for name in ("suffixed", "type_parameter", "parameter") if found[name] is not None)
-        names.append(_bare(found[group]))
-        kinds.append(_KIND_OF_SUFFIX.get(found["suffix"], "method") if group == "suffixed" else group)
+        suffixed = found.lastgroup == "suffix"
+        names.append(_bare(found["suffixed" if suffixed else found.lastgroup or ""]))
+        kinds.append(_KIND_OF_SUFFIX.get(found["suffix"], "method") if suffixed else found.lastgroup or "")
         position, last = found.end(), position
     if not names:
         return _malformed(text)

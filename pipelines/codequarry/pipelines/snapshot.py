@@ -30,7 +30,8 @@ _CONTENTS = pa.schema(
         pa.field("content", pa.large_binary(), nullable=False),
     ]
 )
-_BATCH_BYTES = 8 << 20
+_BATCH_BYTES = 4 << 20
+_READ_FILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,10 @@ def read_snapshot(work: RepositoryWork) -> Snapshot:
 
 
 def read_contents(work: RepositoryWork) -> Iterator[tuple[str, str, bytes]]:
-    """(path, language, bytes) of every indexed file, in path order, one row group in memory at a time."""
+    """(path, language, bytes) of every indexed file, in path order, a few in memory at a time."""
     with pq.ParquetFile(work.require(work.contents, "snapshot")) as file:
-        for group in range(file.num_row_groups):
-            columns = file.read_row_group(group)
-            yield from zip(
-                columns["path"].to_pylist(), columns["lang"].to_pylist(), columns["content"].to_pylist(), strict=True
-            )
+        for batch in file.iter_batches(_READ_FILES):
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _write_contents(path: Path, entries: Iterator[CensusFile]) -> None:

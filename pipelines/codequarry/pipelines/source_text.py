@@ -39,6 +39,12 @@ class SourceText:
         """0-based line of each byte position, lines being separated by ``\\n``."""
         return np.searchsorted(self._newlines, positions, side="left").tolist()
 
+    def places_at(self, positions: list[int]) -> tuple[list[int], list[int]]:
+        """0-based line of each byte position, and the bytes before it on that line."""
+        lines = np.searchsorted(self._newlines, positions, side="left")
+        starts = np.concatenate(([0], self._newlines + 1))
+        return lines.tolist(), (np.array(positions, dtype=np.int64) - starts[lines]).tolist()
+
     def line_starts(self) -> np.ndarray:
         """(lines,) int64 byte offset of every line that holds at least one byte."""
         starts = np.concatenate(([0], self._newlines + 1))

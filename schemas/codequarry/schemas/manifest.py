@@ -39,13 +39,20 @@ class FileEntry(_Record):
 
 
 class ScipEntry(_Record):
-    """What one SCIP indexer made of a repository that holds files of its languages."""
+    """What one SCIP indexer, or an index made elsewhere, says of a repository."""
 
-    indexer: str = Field(description="Name, and version when it is installed.")
+    indexer: str = Field(description="Name, and version when known; empty when a given index cannot be read.")
     status: Literal["ok", "partial", "missing", "failed", "timeout"]
     reason: str = Field(description="Why the status is not ok; empty when it is.")
-    files: int = Field(description="Indexed files of the indexer's languages.")
+    files: int = Field(description="Indexed files of the languages it covers.")
     documents: int = Field(description="Those among them that SCIP describes.")
+    given: str = Field(default="", description="File name of an index made elsewhere; empty when the indexer ran here.")
+    sha256: str = Field(default="", description="sha256 of the given index; empty when it could not be read.")
+
+    @property
+    def label(self) -> str:
+        """The indexer as people see it, behind the file it came in."""
+        return f"{self.given} {self.indexer}".strip()
 
     @property
     def coverage(self) -> float:

@@ -68,6 +68,10 @@ class RepositorySettings(_Section):
         description="Name used in ids, URLs and filters; that of the folder or of the URL's last part when empty.",
         pattern=r"^$|^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
     )
+    scip: tuple[Path, ...] = Field(
+        default=(),
+        description="SCIP indexes made elsewhere, protobuf or JSON; no indexer runs for the languages they cover.",
+    )
 
     @field_validator("url")
     @classmethod
@@ -352,7 +356,12 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "sources": settings.sources.model_copy(
                 update={
                     "repositories": tuple(
-                        repository.model_copy(update={"path": repository.path and absolute(repository.path)})
+                        repository.model_copy(
+                            update={
+                                "path": repository.path and absolute(repository.path),
+                                "scip": tuple(map(absolute, repository.scip)),
+                            }
+                        )
                         for repository in settings.sources.repositories
                     )
                 }

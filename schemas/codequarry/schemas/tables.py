@@ -29,7 +29,7 @@ _REPETITIVE = tuple(
     "repo path lang kind encoding skip_reason path_class parent name role module "
     "symbol scheme manager package version indexer position_encoding".split()
 )
-_ROW_GROUP = 16_384
+_ROW_GROUP = 4_096
 
 
 FILES = pa.schema(
@@ -258,8 +258,7 @@ class TableWriter:
         self._writer = pq.ParquetWriter(
             path, schema, compression="zstd", compression_level=3, use_dictionary=dictionary
         )
-        self._columns: dict[str, list[object]] = {name: [] for name in schema.names}
-        self._buffered: list[object] = self._columns[schema.names[0]]
+        self._buffered: list[Sequence[object]] = []
         self._pending = schema.empty_table()
         self.rows = 0
         """Rows taken so far."""
@@ -276,12 +275,11 @@ class TableWriter:
 
     def extend(self, rows: Iterable[Sequence[object]]) -> None:
         """Add rows, values in the order of the schema."""
-        for row in rows:
-            for column, value in zip(self._columns.values(), row, strict=True):
-                column.append(value)
-            self.rows += 1
-            if len(self._buffered) >= _ROW_GROUP:
-                self._flush_rows()
+        held = len(self._buffered)
+        self._buffered.extend(rows)
+        self.rows += len(self._buffered) - held
+        if len(self._buffered) >= _ROW_GROUP:
+            self._flush_rows()
 
     def write(self, table: pa.Table) -> None:
         """Add the rows of a table. Raises pyarrow.ArrowInvalid: it does not fit the schema."""
@@ -291,9 +289,10 @@ class TableWriter:
 
     def _flush_rows(self) -> None:
         if self._buffered:
-            self._add(pa.table(self._columns, schema=self._schema))
-            for column in self._columns.values():
-                column.clear()
+            columns = zip(zip(*self._buffered, strict=True), self._schema, strict=True)
+            arrays = [pa.array(values, field.type) for values, field in columns]
+            self._buffered.clear()
+            self._add(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def _add(self, table: pa.Table) -> None:
         """Row groups are full but for the last, so that the bytes do not depend on how the rows arrived."""

@@ -1,0 +1,46 @@
+"""Indexes of trees that were indexed before: an unchanged tree is not indexed again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from codequarry.pipelines.scip_index import ScipIndex, read_scip
+from codequarry.pipelines.scip_tools import Installed
+from codequarry.pipelines.workspace import replacing
+from codequarry.schemas.errors import ScipIndexError
+
+KEPT = 3
+"""Indexes kept of a repository by one indexer: those used last."""
+
+
+def cache_file(store: Path, name: str, tree_sha256: str, installed: Installed) -> Path:
+    """Where the index of this tree by this indexer is kept; the repository's name is part of every symbol."""
+    key = hashlib.sha256(f"{tree_sha256}\0{installed.version}".encode()).hexdigest()[:32]
+    return store / "scip" / name / installed.indexer.name / f"{key}.scip.zst"
+
+
+def read_kept(kept: Path) -> ScipIndex | None:
+    """The index kept there; None when there is none, or it is damaged."""
+    if not kept.is_file():
+        return None
+    try:
+        with pa.input_stream(str(kept), compression="zstd") as stream:
+            index = read_scip(stream.read())
+        os.utime(kept)
+    except (OSError, ScipIndexError):  # the indexer runs again
+        return None
+    return index
+
+
+def keep(kept: Path, data: bytes) -> None:
+    """Keep an index, and of those beside it the ones used last. Raises UnavailableError: it cannot be written."""
+    with replacing(kept) as temporary:
+        with pa.output_stream(str(temporary), compression="zstd") as stream:
+            stream.write(data)
+    others = sorted(kept.parent.glob("*.scip.zst"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    for old in [file for file in others if file != kept][: -(KEPT - 1)]:
+        old.unlink()
