@@ -1,4 +1,4 @@
-"""Stages 5 to 7 as assets: the version of the whole bundle, staged, verified, published.
+"""Stages 6 to 8 as assets: the version of the whole bundle, staged, verified, published.
 
 The repositories are those of the settings, whatever else lies in the work folder.
 """

@@ -17,12 +17,14 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
+from typing import Any
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Reference
+from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
 from codequarry.schemas.settings import ChunkingSettings
 
 _MEMORY_BYTES = 1 << 30
@@ -121,10 +123,19 @@ def _from_json(line: bytes) -> FileChunks:
         has_syntax_errors=answer["errors"],
         ast_nodes=tuple(AstNode(*values) for values in answer["nodes"]),
         references=tuple(Reference(*values) for values in answer["references"]),
+        module=_facts(answer["module"]),
     )
 
 
-def _values(record: ChunkSpan | AstNode | Reference) -> list[object]:
+def _facts(values: list[Any] | None) -> ModuleFacts | None:
+    if values is None:
+        return None
+    facts = ModuleFacts(*(tuple(value) if isinstance(value, list) else value for value in values))
+    imports = tuple(Import(source, tuple((there, here) for there, here in names)) for source, names in facts.imports)
+    return replace(facts, imports=imports)
+
+
+def _values(record: ChunkSpan | AstNode | Reference | ModuleFacts) -> list[object]:
     """The fields of a record in order; ``dataclasses.astuple`` copies them deeply, at thirty times the cost."""
     return [getattr(record, name) for name in record.__slots__]
 
@@ -143,6 +154,7 @@ def _work() -> None:
             "spans": [_values(span) for span in made.spans],
             "nodes": [_values(node) for node in made.ast_nodes],
             "references": [_values(reference) for reference in made.references],
+            "module": None if made.module is None else _values(made.module),
             "parsed": made.parsed,
             "errors": made.has_syntax_errors,
         }

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunk_rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.chunk_workers import chunk_files
+from codequarry.pipelines.module_table import FACTS, fact_rows
 from codequarry.pipelines.snapshot import read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.settings import Settings
@@ -39,7 +40,8 @@ class ChunkReport:
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and keep what its syntax tree says.
 
-    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, and completes ``files``.
+    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, completes ``files``, and keeps what the module
+    stage needs.
 
     Raises SourceError: the snapshot stage has not run.
     """
@@ -50,13 +52,14 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     names: set[str] = set()
     mentioned = work.path / ".mentioned.parquet"
     with ExitStack() as stack:
-        chunks, nodes, references, leaves = (
+        chunks, nodes, references, leaves, facts = (
             stack.enter_context(TableWriter(stack.enter_context(replacing(path)), schema))
             for path, schema in (
                 (work.table("chunks"), CHUNKS),
                 (work.table("ast_nodes"), AST_NODES),
                 (mentioned, AST_REFERENCES),
                 (work.table("cst_nodes"), CST_NODES),
+                (work.facts, FACTS),
             )
         )
         for (path, lang, content), made in chunk_files(read_contents(work), settings.chunking):
@@ -66,6 +69,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
             references.extend(reference_rows(name, path, made, ids))
             leaves.extend(leaf_rows(name, path, made, ids))
             outcomes[path] = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
+            facts.extend(fact_rows(path, lang, content, outcomes[path].lines, made))
             by_language[lang] += len(ids)
             names.update(node.name for node in made.ast_nodes)
             if len(outcomes) % 64 == 0 or len(outcomes) == total:
