@@ -176,7 +176,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(
         paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
-    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes"):
+    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes", "modules"):
         tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
     rows = [
         {

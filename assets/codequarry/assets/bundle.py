@@ -19,7 +19,7 @@ from codequarry.schemas.settings import Settings
 
 _EVERY_REPOSITORY = tuple(
     dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
-    for asset in ("repository_embeddings", "repository_scip")
+    for asset in ("repository_embeddings", "repository_modules", "repository_scip", "repository_syntax")
 )
 
 

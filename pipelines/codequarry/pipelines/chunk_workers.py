@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -130,9 +129,10 @@ def _from_json(line: bytes) -> FileChunks:
 def _facts(values: list[Any] | None) -> ModuleFacts | None:
     if values is None:
         return None
-    facts = ModuleFacts(*(tuple(value) if isinstance(value, list) else value for value in values))
-    imports = tuple(Import(source, tuple((there, here) for there, here in names)) for source, names in facts.imports)
-    return replace(facts, imports=imports)
+    facts = dict(zip(ModuleFacts.__slots__, values, strict=True))
+    imports = (Import(source, tuple((there, here) for there, here in names)) for source, names in facts["imports"])
+    lists = {"imports": imports, "exports": facts["exports"], "defined": facts["defined"]}
+    return ModuleFacts(**{**facts, **{name: tuple(each) for name, each in lists.items()}})
 
 
 def _values(record: ChunkSpan | AstNode | Reference | ModuleFacts) -> list[object]:

@@ -21,6 +21,17 @@ from codequarry.schemas.tables import AST_NODES, AST_REFERENCES, CHUNKS, CST_NOD
 
 
 @dataclass(frozen=True, slots=True)
+class LanguageReport:
+    """The files of one language."""
+
+    files: int
+    parsed: int
+    syntax_errors: int
+    chunks: int
+    definitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkReport:
     """What the chunk stage made of a repository."""
 
@@ -31,24 +42,27 @@ class ChunkReport:
     """Rows of ``ast_nodes``."""
     references: int
     """Rows of ``ast_references``."""
+    leaf_kinds: int
+    """Rows of ``cst_nodes``."""
     parsed_files: int
     """Files chunked by their syntax tree; the others by lines."""
     files_with_syntax_errors: int
-    chunks_by_language: dict[str, int]
+    by_language: dict[str, LanguageReport]
+    """By name of the language."""
 
 
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and keep what its syntax tree says.
 
-    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, completes ``files``, and keeps what the module
-    stage needs.
+    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, completes ``files``, and keeps what the
+    module stage needs.
 
     Raises SourceError: the snapshot stage has not run.
     """
     work = repository_work(settings.paths.work, name)
     total = read_snapshot(work).files
     outcomes: dict[str, _Outcome] = {}
-    by_language: Counter[str] = Counter()
+    counted: dict[str, Counter[str]] = {}
     names: set[str] = set()
     mentioned = work.path / ".mentioned.parquet"
     with ExitStack() as stack:
@@ -70,7 +84,14 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
             leaves.extend(leaf_rows(name, path, made, ids))
             outcomes[path] = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
             facts.extend(fact_rows(path, lang, content, outcomes[path].lines, made))
-            by_language[lang] += len(ids)
+            outcome = outcomes[path]
+            counted.setdefault(lang, Counter()).update(
+                files=1,
+                parsed=outcome.parsed,
+                syntax_errors=outcome.syntax_errors,
+                chunks=len(ids),
+                definitions=len(made.ast_nodes),
+            )
             names.update(node.name for node in made.ast_nodes)
             if len(outcomes) % 64 == 0 or len(outcomes) == total:
                 progress(f"{name}: chunking", len(outcomes), total)
@@ -85,9 +106,10 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
         chunks=chunks.rows,
         definitions=nodes.rows,
         references=kept,
+        leaf_kinds=leaves.rows,
         parsed_files=sum(outcome.parsed for outcome in outcomes.values()),
         files_with_syntax_errors=sum(outcome.syntax_errors for outcome in outcomes.values()),
-        chunks_by_language=dict(sorted(by_language.items())),
+        by_language={lang: LanguageReport(**counts) for lang, counts in sorted(counted.items())},
     )
 
 

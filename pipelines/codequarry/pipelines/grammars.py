@@ -10,12 +10,12 @@ References are found by ``queries/references/<name>.scm``. Captures: ``@name`` i
 ``@type`` one in that role, ``@skip`` one that names no definition, ``@import`` a statement that imports whatever it
 names.
 
-What a file is as a module is found by ``queries/modules/<name>.scm``. Captures of imports: ``@source`` what is imported,
-``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says it all,
-``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module declared.
-``@export`` is a name offered, ``@listed`` an expression that lists some, ``@skip`` a name that is not offered after all;
-``@package`` the package declared, ``@entry`` what makes the file a program, ``@branch`` a decision point, ``@plain`` a
-statement that only imports or exports.
+What a file is as a module is found by ``queries/modules/<name>.scm``. Captures of imports: ``@source`` what is
+imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says it
+all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
+declared. ``@export`` is a name offered, ``@listed`` an expression that lists some, ``@skip`` a name that is not offered
+after all; ``@package`` the package declared, ``@entry`` what makes the file a program, ``@branch`` a decision point,
+``@plain`` a statement that only imports or exports.
 """
 
 from __future__ import annotations

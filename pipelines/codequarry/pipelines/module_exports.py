@@ -91,5 +91,6 @@ def _top_level(language: str, package: str, nodes: tuple[AstNode, ...]) -> list[
 
 
 def _before_name(node: AstNode) -> str:
-    """The modifiers of a signature: what stands before the name."""
-    return node.signature.partition(node.name)[0]
+    """The modifiers of a signature: what stands before the name, as a word of its own."""
+    match = re.search(rf"(?<!\w){re.escape(node.name)}(?!\w)", node.signature)
+    return node.signature[: match.start()] if match else node.signature

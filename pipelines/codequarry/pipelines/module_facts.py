@@ -52,7 +52,9 @@ def module_facts(
     only_imports = bool(found.plain) and not _more_than(found.plain, code, text.data)
     exports = [*offered(grammar.name, package, found.offers(), found.lists_names, nodes), *found.passed_on]
     if grammar.name == "python" and only_imports and not found.lists_names:
-        exports += (here for one in imports if one.source.startswith(".") for _, here in one.names if here[0] not in "_*")
+        exports += (
+            here for one in imports if one.source.startswith(".") for _, here in one.names if here[0] not in "_*"
+        )
     if top[1]:
         doc = clean_docstring(text.data[top[0] : top[1]].decode("utf-8", "replace"))
     else:
@@ -137,7 +139,9 @@ class _Found:
 
     def sorted_imports(self) -> tuple[Import, ...]:
         """In the order of the file, each once."""
-        placed = [(start, Import(source, tuple(dict.fromkeys(names)))) for start, (source, names) in self._taken.items()]
+        placed = [
+            (start, Import(source, tuple(dict.fromkeys(names)))) for start, (source, names) in self._taken.items()
+        ]
         placed += [(start, Import(source)) for start, sources in self._whole.items() for source in sources]
         return tuple(dict.fromkeys(one for _, one in sorted(placed, key=lambda item: item[0])))
 

@@ -90,28 +90,16 @@ def fact_rows(path: str, lang: str, content: bytes, lines: int, made: FileChunks
 def read_modules(table: Path) -> list[SourceModule]:
     """Every source file of a repository, in path order."""
     with pq.ParquetFile(table) as file:
-        return [
-            _module(row) for group in range(file.num_row_groups) for row in file.read_row_group(group).to_pylist()
-        ]
+        return [_module(row) for group in range(file.num_row_groups) for row in file.read_row_group(group).to_pylist()]
 
 
 def _module(row: dict) -> SourceModule:
     imports = tuple(
         Import(one["source"], tuple((name["there"], name["here"]) for name in one["names"])) for one in row["imports"]
     )
-    facts = ModuleFacts(
-        package=row["package"],
-        doc=row["doc"],
-        imports=imports,
-        exports=tuple(row["exports"]),
-        defined=tuple(row["defined"]),
-        branches=row["branches"],
-        code_lines=row["code_lines"],
-        comment_lines=row["comment_lines"],
-        entry_point=row["entry_point"],
-        only_imports=row["only_imports"],
-    )
-    return SourceModule(row["path"], row["lang"], row["lines"], row["definitions"], facts)
+    own = {name: row[name] for name in ("path", "lang", "lines", "definitions")}
+    lists = {"imports": imports, "exports": tuple(row["exports"]), "defined": tuple(row["defined"])}
+    return SourceModule(**own, facts=ModuleFacts(**{**{k: v for k, v in row.items() if k not in own}, **lists}))
 
 
 def _doc_of_namesake(path: str, nodes: tuple[AstNode, ...]) -> str:

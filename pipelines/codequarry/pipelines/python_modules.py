@@ -9,7 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from codequarry.pipelines.module_families import ModuleName, Repository, dotted, nearest, parents, passed_on, without_suffix
+from codequarry.pipelines.module_families import (
+    ModuleName,
+    Repository,
+    dotted,
+    nearest,
+    parents,
+    passed_on,
+    without_suffix,
+)
 from codequarry.pipelines.module_table import SourceModule
 from codequarry.schemas.records import Import
 

@@ -54,8 +54,8 @@ _MUST_BE_ZERO: dict[str, str] = {
     "modules that are no indexed file, or resolve to what is no module": "SELECT count(*) FROM ("
     "SELECT repo, path FROM modules UNION ALL SELECT repo, unnest(resolved) FROM modules) "
     "ANTI JOIN (SELECT repo, path FROM modules SEMI JOIN files USING (repo, path)) USING (repo, path)",
-    "repositories whose fan-in and fan-out differ in sum": "SELECT count(*) FROM (SELECT repo FROM modules GROUP BY repo "
-    "HAVING sum(fan_in) <> sum(fan_out) OR sum(fan_out) <> sum(len(resolved)))",
+    "repositories whose fan-in and fan-out differ in sum": "SELECT count(*) FROM ("
+    "SELECT repo FROM modules GROUP BY repo HAVING sum(fan_in) <> sum(fan_out) OR sum(fan_out) <> sum(len(resolved)))",
     "modules with more code and comment than lines": "SELECT count(*) FROM modules "
     "WHERE code_lines + comment_lines > lines OR least(code_lines, comment_lines, branches, definitions) < 0",
     "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "
