@@ -66,12 +66,13 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "typescript": Case(
-        "// eslint-disable no-console\n// Types of the store.\n\nimport type { T } from './t';\nimport fs = require('fs');\n"
+        "// eslint-disable no-console\n// Types of the store.\n\nimport type { T } from './t';\n"
+        "import fs = require('fs');\n"
         "export interface I {}\nexport type X = string;\nexport enum E { A }\nexport abstract class C {}\n"
         "export declare function f(): void;\nexport namespace N { export const inner = 1; }\n"
         "function hidden(a?: number) { return a === 1 ? 2 : 3; }\n",
         "./t: T | fs",
-        "I X E C f N inner",
+        "I X E C f N",
         1,
         doc="Types of the store.",
     ),
@@ -94,7 +95,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "rust": Case(
-        "//! Caches things.\n\n#![allow(x)]\nmod store;\npub mod api { use super::inner::A; use super::super::B; mod deep; }\n"
+        "//! Caches things.\n\n#![allow(x)]\nmod store;\n"
+        "pub mod api { use super::inner::A; use super::super::B; mod deep; }\n"
         "use crate::a::{b, c::{self, d as e}, *};\npub use self::q::R as S;\nextern crate serde;\npub struct Cache;\n"
         "struct Hidden;\nfn main() { if a && b || c {} for x in y {} while z {}\n"
         "match q { 1 => 2, _ if w => 3, _ => 4 } }\n",
@@ -106,7 +108,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "java": Case(
-        "/* Licensed under the MIT license. */\npackage a.b;\n\nimport a.b.C;\nimport static a.b.C.m;\nimport a.c.*;\n\n"
+        "/* Licensed under the MIT license. */\npackage a.b;\n\nimport a.b.C;\nimport static a.b.C.m;\n"
+        "import a.c.*;\n\n"
         "public class X { public static void main(String[] args) { if (a && b || c) {} for (;;) {} for (int i : x) {}\n"
         "while (a) {} do {} while (b); switch (x) { case 1: break; case 2, 3: default: }\n"
         "try {} catch (E e) {} x = a ? b : c; } }\nclass Hidden {}\n",
@@ -127,7 +130,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "cpp": Case(
-        '#pragma once\n// Vectors.\n\n#include "base.hpp"\n\nnamespace math { class Vec { int at(); }; static void local() {} }\n'
+        '#pragma once\n// Vectors.\n\n#include "base.hpp"\n\n'
+        "namespace math { class Vec { int at(); }; static void local() {} }\n"
         "void go() { for (auto x : y) {} try {} catch (int e) {} if (a and b) {} }\n",
         "base.hpp",
         "Vec go",
@@ -146,7 +150,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "ruby": Case(
-        "# frozen_string_literal: true\n\n# Parses text.\n\nrequire 'a/b'\nrequire_relative 'c'\nautoload :Foo, 'x/foo'\n"
+        "# frozen_string_literal: true\n\n# Parses text.\n\nrequire 'a/b'\nrequire_relative 'c'\n"
+        "autoload :Foo, 'x/foo'\n"
         "module Text\n  class Parser\n    def read = nil\n  end\nend\nif a && b || c then 1 elsif e then 2 end\n"
         "while a do end\ncase x when 1 then 2 else 3 end\nbegin; rescue E => e; end\nfoo unless bar\nx = a ? b : c\n"
         "if __FILE__ == $0\nend\n",
@@ -157,7 +162,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "php": Case(
-        "<?php\n/** A shop. */\n\nnamespace A\\B;\n\nuse C\\D;\nuse H\\{I, J as K};\nuse function L\\m;\nrequire 'x.php';\n"
+        "<?php\n/** A shop. */\n\nnamespace A\\B;\n\nuse C\\D;\nuse H\\{I, J as K};\n"
+        "use function L\\m;\nrequire 'x.php';\n"
         "class Basket { private function f() {} }\nfunction sell() {}\n"
         "if ($a && $b) {} elseif ($e) {}\nforeach ($a as $b) {}\nswitch ($x) { case 1: break; default: }\n"
         "$q = match($x) { 1 => 2, default => 3 };\n$z = $a ? $b : $c ?? $d;\n",
@@ -178,7 +184,8 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "swift": Case(
-        "import Foundation\n@testable import Shop\nimport struct A.B\n\nprivate struct Hidden {}\npublic class Sensor {}\n"
+        "import Foundation\n@testable import Shop\nimport struct A.B\n\nprivate struct Hidden {}\n"
+        "public class Sensor {}\n"
         "@main struct App {}\nfunc f() {\n  if a && b || c {}\n  guard let x = y else { return }\n  for i in x {}\n"
         "  switch x {\n  case 1, 2: break\n  default: break\n  }\n  let z = a ? b : c ?? d\n}\n",
         "Foundation | Shop | A.B",

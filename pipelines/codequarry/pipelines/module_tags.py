@@ -38,12 +38,13 @@ def module_tags(module: SourceModule, path_class: str, written: Iterable[str]) -
     name = module.path.rpartition("/")[2]
     stem = name.rpartition(".")[0]
     facts = module.facts
+    starts = facts.entry_point or name in _ENTRY_NAMES
     holding = {
-        "entry_point": facts.entry_point or name in _ENTRY_NAMES,
+        "entry_point": starts,
         "cli": any(_CLI.fullmatch(one.replace("\\", ".").replace("::", ".")) for one in written),
         "config": bool(_CONFIG.fullmatch(stem)),
         "package": stem in _PACKAGE_STEMS.get(module.lang, ()),
-        "re_export": bool(facts.imports) and facts.only_imports and module.lang in _RE_EXPORTING,
+        "re_export": facts.only_imports and bool(facts.imports) and not starts and module.lang in _RE_EXPORTING,
         path_class: path_class != SOURCE,
     }
     return sorted(tag for tag, holds in holding.items() if holds)

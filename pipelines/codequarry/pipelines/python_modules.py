@@ -1,12 +1,14 @@
 """Python: packages, source roots, namespace packages, relative imports and what ``__init__`` passes on.
 
 Roots are not configured: they are the folders above the outermost ``__init__``, and those from which absolute imports
-name files (``schemas`` when ``import app.tables`` means ``schemas/app/tables.py``).
+name files (``schemas`` when ``import app.tables`` means ``schemas/app/tables.py``). A repository that is itself a
+package is called what its files call it.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from codequarry.pipelines.module_families import (
@@ -39,6 +41,7 @@ class PythonModules:
         self._above = self._tops()
         self._found: dict[tuple[str, tuple[str, ...]], tuple[str, str] | None] = {}
         self._namespace_roots: set[str] = set()
+        self._own_name = self._called()
         for module in self._modules.values():
             for _, one in self.entries(module):
                 if not one.source.startswith("."):
@@ -47,7 +50,10 @@ class PythonModules:
     def name(self, module: SourceModule) -> ModuleName:
         """The dotted name from its source root; ``__init__`` is its package."""
         root = self._root(module.path)
-        name = dotted(without_suffix(module.path[len(root) :].strip("/"))).removesuffix(".__init__")
+        parts = dotted(without_suffix(module.path[len(root) :].strip("/"))).split(".")
+        if self._own_name and self._in_whole_package(module.path):
+            parts.insert(0, self._own_name)
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
         return ModuleName(name, name.rpartition(".")[0])
 
     def entries(self, module: SourceModule) -> Iterable[tuple[str, Import]]:
@@ -111,6 +117,8 @@ class PythonModules:
         return self._found[key]
 
     def _search(self, folder: str, parts: tuple[str, ...]) -> tuple[str, str] | None:
+        if parts[0] == self._own_name:
+            return ("", file) if (file := self._file("", parts[1:])) else None
         within: list[tuple[str, str]] = []
         beside: dict[str, str] = {}
         for root in self._above.get(parts[0], ()):
@@ -130,6 +138,21 @@ class PythonModules:
         close = nearest(beside, f"{folder}/_") if folder else set(beside)
         file = next(iter(close)) if len(close) == 1 else ""
         return (beside[file], file) if file else None
+
+    def _called(self) -> str:
+        """What the files of a repository that is a package call it: what most of their imports begin with."""
+        if "" not in self._packages:
+            return ""
+        calls: Counter[str] = Counter()
+        for module in self._modules.values():
+            for one in module.facts.imports:
+                first, *rest = one.source.split(".")
+                if first and rest and self._file("", rest):
+                    calls[first] += 1
+        return min(calls, key=lambda first: (-calls[first], first), default="")
+
+    def _in_whole_package(self, path: str) -> bool:
+        return all(folder in self._packages for folder in parents(path))
 
     def _tops(self) -> dict[str, list[str]]:
         """Folders in which a first part of a dotted name may lie, by that name; packages hold no such part."""

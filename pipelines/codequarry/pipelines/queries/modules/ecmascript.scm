@@ -19,13 +19,14 @@
   right: (call_expression function: (identifier) @_require))) @plain
   (#eq? @_module "module") (#eq? @_exports "exports") (#eq? @_require "require"))
 
-(export_statement declaration: (_ name: (_) @export))
-(export_statement declaration: (_ (variable_declarator name: (identifier) @export)))
-(export_statement "default" @export)
+(program (export_statement declaration: (_ name: (_) @export)))
+(program (export_statement declaration: (_ (variable_declarator name: (identifier) @export))))
+(program (export_statement "default" @export))
 (export_statement "default" declaration: (_ name: (_) @skip))
-(export_specifier name: (_) @export !alias)
-(export_specifier alias: (_) @export)
-(namespace_export (_) @export)
+(program (export_statement (export_clause [
+  (export_specifier name: (_) @export !alias)
+  (export_specifier alias: (_) @export)])))
+(program (export_statement (namespace_export (_) @export)))
 (assignment_expression
   left: (member_expression object: (identifier) @_exports property: (property_identifier) @export)
   (#eq? @_exports "exports"))
