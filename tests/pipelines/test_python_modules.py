@@ -6,7 +6,7 @@ import ast
 import shutil
 from collections.abc import Iterator
 from functools import cache
-from importlib.machinery import PathFinder
+from importlib.machinery import FileFinder, SourceFileLoader
 from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
@@ -25,13 +25,14 @@ class Oracle:
 
     def _origin(self, name: str) -> Path | None:
         """The file of a dotted name."""
-        places, spec = [str(self.root)], None
-        for end in range(1, name.count(".") + 2):
-            spec = PathFinder.find_spec(".".join(name.split(".")[:end]), places)
+        place, origin = str(self.root), None
+        for part in name.split("."):
+            spec = FileFinder(place, (SourceFileLoader, [".py"])).find_spec(part)
             if spec is None:
                 return None
-            places = list(spec.submodule_search_locations or [])
-        return Path(spec.origin) if spec and spec.origin else None
+            origin = spec.origin
+            place = next(iter(spec.submodule_search_locations or ["/nowhere"]))
+        return Path(origin) if origin else None
 
     def imported(self, file: Path, name: str = "") -> Iterator[Path]:
         """Files that a file imports; with a name, those from which it has that name."""

@@ -176,12 +176,11 @@ class PythonModules:
 
     def _root(self, path: str) -> str:
         """The folder from which a file's name is told."""
-        folder = path.rpartition("/")[0]
-        in_package = folder in self._packages
-        while folder and folder in self._packages:
-            folder = folder.rpartition("/")[0]
-        for above in parents(f"{folder}/_") if folder else []:
-            last = above.rpartition("/")[2]
-            if above in self._namespace_roots - {folder} or last == "src" or (last in _ROOTS and not in_package):
-                return above
-        return folder if in_package else ""
+        root, in_package = "", False
+        for folder in parents(path)[:-1]:
+            last = folder.rpartition("/")[2]
+            if folder in self._packages:
+                root, in_package = folder.rpartition("/")[0], True
+            elif folder in self._namespace_roots or last == "src" or (last in _ROOTS and not in_package):
+                return folder
+        return root
