@@ -182,7 +182,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         if piece.kind != "text"
     ]
     tables.write_table(paths.table("cst_nodes"), pa.Table.from_pylist(leaves, tables.CST_NODES), tables.CST_NODES)
-    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references"):
+    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "modules"):
         tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
     rows = [
         {

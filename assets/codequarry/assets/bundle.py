@@ -1,4 +1,4 @@
-"""Stages 5 to 7 as assets: the version of the whole bundle, staged, verified, published.
+"""Stages 6 to 8 as assets: the version of the whole bundle, staged, verified, published.
 
 The repositories are those of the settings, whatever else lies in the work folder.
 """
@@ -19,7 +19,7 @@ from codequarry.schemas.settings import Settings
 
 _EVERY_REPOSITORY = tuple(
     dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
-    for asset in ("repository_embeddings", "repository_scip")
+    for asset in ("repository_embeddings", "repository_modules", "repository_scip", "repository_syntax")
 )
 
 

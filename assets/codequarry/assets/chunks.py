@@ -1,32 +1,52 @@
-"""Stage 2 as an asset: each repository's chunks."""
+"""Stage 2 as assets: each repository's chunks, and what its syntax trees say; one pass makes both."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import counts_table, table_metadata
+from codequarry.assets.metadata import counts_table, markdown_table, table_metadata
 from codequarry.assets.project import Project
-from codequarry.assets.stages import each_repository, repository_asset
+from codequarry.assets.stages import repository_assets, together_for_each_repository
 from codequarry.pipelines.workspace import Progress, repository_work
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 
-@repository_asset("chunks.chunk_repository", kinds={"treesitter", "parquet"}, after="repository_snapshot")
-def repository_chunks(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return each_repository(context, project, _chunks)
+@repository_assets(
+    "chunks.chunk_repository",
+    kinds={"repository_chunks": {"parquet"}, "repository_syntax": {"treesitter", "parquet"}},
+    after="repository_snapshot",
+)
+def repository_pass(context: dg.AssetExecutionContext, project: Project) -> tuple[dg.MaterializeResult, ...]:
+    return together_for_each_repository(context, project, _pass)
 
 
-def _chunks(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+def _pass(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Mapping[str, Any]]:
     from codequarry.pipelines.chunks import chunk_repository
 
     report = chunk_repository(repository.name, settings, progress)
-    chunks = repository_work(settings.paths.work, report.name).table("chunks")
+    work = repository_work(settings.paths.work, report.name)
+    languages = [
+        {"language": language, **{column: getattr(counts, column) for column in counts.__slots__}}
+        for language, counts in report.by_language.items()
+    ]
     return {
-        **table_metadata(chunks, ("path", "kind", "qualified_name", "start_line", "end_line")),
-        "files": report.files,
-        "parsed_files": report.parsed_files,
-        "definitions": report.definitions,
-        "files_with_syntax_errors": report.files_with_syntax_errors,
-        "chunks_by_language": counts_table(report.chunks_by_language, "language"),
+        "repository_chunks": {
+            **table_metadata(work.table("chunks"), ("path", "kind", "qualified_name", "start_line", "end_line")),
+            "files": report.files,
+            "chunks": report.chunks,
+            "chunks_by_language": counts_table(
+                {language: counts.chunks for language, counts in report.by_language.items()}, "language"
+            ),
+        },
+        "repository_syntax": {
+            **table_metadata(work.table("ast_nodes"), ("path", "kind", "qualified_name", "signature")),
+            "files": report.files,
+            "parsed_files": report.parsed_files,
+            "files_with_syntax_errors": report.files_with_syntax_errors,
+            "definitions": report.definitions,
+            "references": report.references,
+            "leaf_kinds": report.leaf_kinds,
+            "languages": markdown_table(languages, ("language", "files", "parsed", "syntax_errors", "definitions")),
+        },
     }

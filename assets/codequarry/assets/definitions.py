@@ -4,14 +4,15 @@ import dagster as dg
 
 from codequarry.assets.automation import reindex, reindex_schedule
 from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
-from codequarry.assets.chunks import repository_chunks
+from codequarry.assets.chunks import repository_pass
 from codequarry.assets.embeddings import repository_embeddings
+from codequarry.assets.modules import repository_modules
 from codequarry.assets.partitions import repository_partitions
 from codequarry.assets.project import Project
 from codequarry.assets.scip import repository_scip
 from codequarry.assets.sources import repository_snapshot
 
-REPOSITORY_ASSETS = [repository_snapshot, repository_chunks, repository_scip, repository_embeddings]
+REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
 BUNDLE_ASSETS = [staged_bundle, verified_bundle, published_bundle]
 
 
@@ -23,7 +24,7 @@ def build_definitions(project: Project) -> dg.Definitions:
         schedules=[reindex_schedule(project.settings().schedule)],
         sensors=[repository_partitions],
         resources={"project": project},
-        # The seven steps follow each other, so one process loses nothing and loads the libraries once.
+        # The steps follow each other, so one process loses nothing and loads the libraries once.
         executor=dg.in_process_executor,
     )
 

@@ -1,4 +1,4 @@
-"""Stage 4 as an asset: a vector for each chunk."""
+"""Stage 5 as an asset: a vector for each chunk."""
 
 from collections.abc import Mapping
 from typing import Any

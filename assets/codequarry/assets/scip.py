@@ -1,4 +1,4 @@
-"""Stage 3 as an asset: precise definitions and references, where an indexer is installed."""
+"""Stage 4 as an asset: precise definitions and references, where an indexer is installed."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -28,6 +28,9 @@ _LOG_EVERY_S = 10.0
 Stage = Callable[[RepositorySettings, Settings, Progress], Mapping[str, Any]]
 """Runs one pipeline function for a repository and returns the metadata of its partition."""
 
+StageOfSeveral = Callable[[RepositorySettings, Settings, Progress], Mapping[str, Mapping[str, Any]]]
+"""The same by asset, for a function that makes several."""
+
 
 def repository_asset(function: str, *, kinds: set[str], after: str | None = None) -> Callable[..., dg.AssetsDefinition]:
     """Decorator of an asset with one partition per repository.
@@ -51,6 +54,29 @@ def repository_asset(function: str, *, kinds: set[str], after: str | None = None
         )
 
 
+def repository_assets(
+    function: str, *, kinds: Mapping[str, set[str]], after: str
+) -> Callable[..., dg.AssetsDefinition]:
+    """Decorator of several assets that one pass makes, each with one partition per repository.
+
+    kinds: by asset, in the order of the graph. The other parameters are those of ``repository_asset``.
+    """
+    specs = [
+        dg.AssetSpec(
+            name, description=described(function), group_name="repository", owners=OWNERS, kinds=each, deps=[after]
+        )
+        for name, each in kinds.items()
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # see repository_asset
+        return dg.multi_asset(
+            specs=specs,
+            partitions_def=repositories,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            pool=POOL,
+        )
+
+
 def bundle_asset(
     function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...]
 ) -> Callable[..., dg.AssetsDefinition]:
@@ -67,13 +93,23 @@ def bundle_asset(
 
 def each_repository(context: dg.AssetExecutionContext, project: Project, stage: Stage) -> dg.MaterializeResult:
     """Run a stage for every partition of the run, each with metadata of its own."""
+    key = context.asset_key.to_user_string()
+    together_for_each_repository(context, project, lambda *chosen: {key: stage(*chosen)})
+    return dg.MaterializeResult()
+
+
+def together_for_each_repository(
+    context: dg.AssetExecutionContext, project: Project, stage: StageOfSeveral
+) -> tuple[dg.MaterializeResult, ...]:
+    """As ``each_repository``, for a stage that makes several assets."""
     with project.step() as settings:
         for repository in _chosen(context, settings):
             started = time.perf_counter()
-            metadata = stage(repository, settings, logged(context))
+            made = stage(repository, settings, logged(context))
             seconds = round(time.perf_counter() - started, 3)
-            context.add_asset_metadata({**metadata, "seconds": seconds}, partition_key=repository.name)
-    return dg.MaterializeResult()
+            for asset, metadata in made.items():
+                context.add_asset_metadata({**metadata, "seconds": seconds}, asset, repository.name)
+    return tuple(dg.MaterializeResult(asset_key=key) for key in sorted(context.selected_asset_keys))
 
 
 def once(

@@ -89,8 +89,8 @@ class _Surroundings:
         """The text of the docstring, or else of the comment above."""
         start, end = entry.docstring
         if end:
-            return _clean_docstring(self._data[start:end].decode("utf-8", "replace"))
-        return _clean_comment(self._comments_above(self._declaration_start(entry.start_byte)))
+            return clean_docstring(self._data[start:end].decode("utf-8", "replace"))
+        return clean_comment(self._comments_above(self._declaration_start(entry.start_byte)))
 
     def _declaration_start(self, start: int) -> int:
         """Where the modifiers and template parameters before a definition begin."""
@@ -155,17 +155,17 @@ def _without_opening(signature: str) -> str:
     return trimmed
 
 
-def _clean_docstring(written: str) -> str:
+def clean_docstring(written: str) -> str:
     match = _DOCSTRING.match(written)
     return inspect.cleandoc(match.group(2) if match else written)[:MAX_DOC_CHARS].rstrip()
 
 
-def _clean_comment(comments: list[bytes]) -> str:
+def clean_comment(comments: list[bytes]) -> str:
     """Comments without their markers, nor lines that only draw a rule.
 
-    >>> _clean_comment([b"/**\\n * Opens it.\\n *\\n * Twice is an error.\\n */"])
+    >>> clean_comment([b"/**\\n * Opens it.\\n *\\n * Twice is an error.\\n */"])
     'Opens it.\\n\\nTwice is an error.'
-    >>> _clean_comment([b"# ----", b"# Says hello."])
+    >>> clean_comment([b"# ----", b"# Says hello."])
     'Says hello.'
     """
     lines: list[str] = []

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
+from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
 from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.scip_given import given_files, given_identity
@@ -38,6 +39,7 @@ class IndexReport:
     """True when CURRENT held the same contents already."""
     snapshots: tuple[Snapshot, ...]
     chunks: tuple[ChunkReport, ...]
+    modules: tuple[ModuleReport, ...]
     scip: tuple[ScipReport, ...]
     embeddings: tuple[EmbeddingReport, ...]
     seconds: dict[str, float]
@@ -73,9 +75,12 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         )
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
-            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), (), seconds)
+            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), (), (), seconds)
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
+        )
+        modules = tuple(
+            timed("module", lambda name=name: module_repository(name, settings, progress)) for name in repositories
         )
         scip = tuple(
             timed("scip", lambda name=name: scip_repository(name, settings, progress)) for name in repositories
@@ -87,7 +92,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
-        published.path, published.manifest, published.unchanged, snapshots, chunks, scip, embeddings, seconds
+        published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip, embeddings, seconds
     )
 
 

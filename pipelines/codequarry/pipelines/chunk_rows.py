@@ -102,9 +102,9 @@ class _Described:
             return "", ""
         starting = [node for node in named if node.start_byte >= span.start_byte]
         node = starting[0] if starting else named[-1]
-        return node.signature, _first_paragraph(node.doc)
+        return node.signature, first_paragraph(node.doc)
 
 
-def _first_paragraph(doc: str) -> str:
+def first_paragraph(doc: str) -> str:
     paragraph = " ".join(doc.split("\n\n", 1)[0].split())
     return paragraph if len(paragraph) <= MAX_DOC_CHARS else paragraph[: MAX_DOC_CHARS - 1] + "…"

@@ -19,10 +19,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
+from typing import Any
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Reference
+from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
 from codequarry.schemas.settings import ChunkingSettings
 
 _MEMORY_BYTES = 1 << 30
@@ -121,7 +122,16 @@ def _from_json(line: bytes) -> FileChunks:
         has_syntax_errors=answer["errors"],
         ast_nodes=tuple(map(AstNode._make, answer["nodes"])),
         references=tuple(map(Reference._make, answer["references"])),
+        module=_facts(answer["module"]),
     )
+
+
+def _facts(values: list[Any] | None) -> ModuleFacts | None:
+    if values is None:
+        return None
+    facts = ModuleFacts(*values)
+    imports = (Import(source, tuple((there, here) for there, here in names)) for source, names in facts.imports)
+    return facts._replace(imports=tuple(imports), exports=tuple(facts.exports), defined=tuple(facts.defined))
 
 
 def _work() -> None:
@@ -138,6 +148,7 @@ def _work() -> None:
             "spans": made.spans,
             "nodes": made.ast_nodes,
             "references": made.references,
+            "module": made.module,
             "parsed": made.parsed,
             "errors": made.has_syntax_errors,
         }

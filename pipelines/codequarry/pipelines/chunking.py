@@ -15,6 +15,7 @@ from codequarry.pipelines.definitions import outline, parse
 from codequarry.pipelines.grammars import grammar
 from codequarry.pipelines.leaf_kinds import leaf_kinds
 from codequarry.pipelines.line_chunks import line_ranges
+from codequarry.pipelines.module_facts import module_facts
 from codequarry.pipelines.references import references
 from codequarry.pipelines.source_text import SourceText
 from codequarry.pipelines.span_names import SpanNames
@@ -60,12 +61,14 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
             units, nodes = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
             packed = _pack(_group(units, text, max_chars, merge_chars), text, names, max_chars, merge_chars)
             starts = _cuts(packed, text)
+            described = ast_nodes(found, text)
             return FileChunks(
                 _spans(starts, text, names, leaf_kinds(nodes, starts)),
                 parsed=True,
                 has_syntax_errors=tree.root_node.has_error,
-                ast_nodes=ast_nodes(found, text),
+                ast_nodes=described,
                 references=references(loaded, tree, found, text),
+                module=module_facts(loaded, tree, found, described, text),
             )
     starts = [start for start, _ in line_ranges(text, max_chars=max_chars, merge_chars=merge_chars)]
     return FileChunks(_spans(starts, text, None, [()] * len(starts)), parsed=False)

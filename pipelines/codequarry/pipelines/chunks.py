@@ -13,10 +13,22 @@ import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunk_rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.chunk_workers import chunk_files
+from codequarry.pipelines.module_table import FACTS, fact_rows
 from codequarry.pipelines.snapshot import read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import AST_NODES, AST_REFERENCES, CHUNKS, CST_NODES, FILES, TableWriter, write_table
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageReport:
+    """The files of one language."""
+
+    files: int
+    parsed: int
+    syntax_errors: int
+    chunks: int
+    definitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +42,38 @@ class ChunkReport:
     """Rows of ``ast_nodes``."""
     references: int
     """Rows of ``ast_references``."""
+    leaf_kinds: int
+    """Rows of ``cst_nodes``."""
     parsed_files: int
     """Files chunked by their syntax tree; the others by lines."""
     files_with_syntax_errors: int
-    chunks_by_language: dict[str, int]
+    by_language: dict[str, LanguageReport]
+    """By name of the language."""
 
 
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and keep what its syntax tree says.
 
-    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, and completes ``files``.
+    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, completes ``files``, and keeps what the
+    module stage needs.
 
     Raises SourceError: the snapshot stage has not run.
     """
     work = repository_work(settings.paths.work, name)
     total = read_snapshot(work).files
     outcomes: dict[str, _Outcome] = {}
-    by_language: Counter[str] = Counter()
+    counted: dict[str, Counter[str]] = {}
     names: set[str] = set()
     mentioned = work.path / ".mentioned.parquet"
     with ExitStack() as stack:
-        chunks, nodes, references, leaves = (
+        chunks, nodes, references, leaves, facts = (
             stack.enter_context(TableWriter(stack.enter_context(replacing(path)), schema))
             for path, schema in (
                 (work.table("chunks"), CHUNKS),
                 (work.table("ast_nodes"), AST_NODES),
                 (mentioned, AST_REFERENCES),
                 (work.table("cst_nodes"), CST_NODES),
+                (work.facts, FACTS),
             )
         )
         for (path, lang, content), made in chunk_files(read_contents(work), settings.chunking):
@@ -66,7 +83,15 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
             references.extend(reference_rows(name, path, made, ids))
             leaves.extend(leaf_rows(name, path, made, ids))
             outcomes[path] = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
-            by_language[lang] += len(ids)
+            facts.extend(fact_rows(path, lang, content, outcomes[path].lines, made))
+            outcome = outcomes[path]
+            counted.setdefault(lang, Counter()).update(
+                files=1,
+                parsed=outcome.parsed,
+                syntax_errors=outcome.syntax_errors,
+                chunks=len(ids),
+                definitions=len(made.ast_nodes),
+            )
             names.update(node.name for node in made.ast_nodes)
             if len(outcomes) % 64 == 0 or len(outcomes) == total:
                 progress(f"{name}: chunking", len(outcomes), total)
@@ -81,9 +106,10 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
         chunks=chunks.rows,
         definitions=nodes.rows,
         references=kept,
+        leaf_kinds=leaves.rows,
         parsed_files=sum(outcome.parsed for outcome in outcomes.values()),
         files_with_syntax_errors=sum(outcome.syntax_errors for outcome in outcomes.values()),
-        chunks_by_language=dict(sorted(by_language.items())),
+        by_language={lang: LanguageReport(**counts) for lang, counts in sorted(counted.items())},
     )
 
 

@@ -79,6 +79,10 @@ def index(
         parsed = sum(each.parsed_files for each in report.chunks)
         definitions = sum(each.definitions for each in report.chunks)
         table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors, {definitions:,} definitions")
+    if report.modules:
+        modules, imports = (sum(getattr(each, what) for each in report.modules) for what in ("modules", "imports"))
+        inside = sum(each.resolved for each in report.modules)
+        table.add_row("modules", f"{modules:,} modules, {inside:,} of {imports:,} imports resolved inside")
     for source in report.manifest.sources:
         for each in source.scip:
             reason = f": {each.reason}" if each.reason else ""

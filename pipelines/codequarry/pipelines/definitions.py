@@ -165,7 +165,7 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
             earlier = found.get(key)
             if earlier is None or pattern < earlier.pattern:
                 body = None if capture == "definition.key" else _body(node, grammar)
-                doc = _docstring(body) if body and grammar.docstrings else (0, 0)
+                doc = docstring_range(body) if body and grammar.docstrings else (0, 0)
                 end = body.start_byte if body else node.end_byte
                 found[key] = _Found(pattern, capture, name, name_byte, end, doc)
     entries = [
@@ -201,7 +201,7 @@ def _body(node: Node, grammar: Grammar) -> Node | None:
     return None
 
 
-def _docstring(body: Node) -> tuple[int, int]:
+def docstring_range(body: Node) -> tuple[int, int]:
     """The byte range of the string a body begins with; (0, 0) when it begins with something else."""
     statement = body.named_child(0) if body.named_child_count else None
     while statement is not None and statement.type == "comment":

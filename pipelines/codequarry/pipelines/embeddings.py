@@ -1,4 +1,4 @@
-"""Stage 4: chunks become vectors, through the content-addressed store."""
+"""Stage 5: chunks become vectors, through the content-addressed store."""
 
 from __future__ import annotations
 

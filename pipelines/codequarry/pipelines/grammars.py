@@ -9,6 +9,13 @@ general ones. A pattern with ``#set! extent "rest"`` reaches to the end of the f
 References are found by ``queries/references/<name>.scm``. Captures: ``@name`` is any identifier, ``@call`` and
 ``@type`` one in that role, ``@skip`` one that names no definition, ``@import`` a statement that imports whatever it
 names.
+
+What a file is as a module is found by ``queries/modules/<name>.scm``. Captures of imports: ``@source`` what is
+imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says it
+all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
+declared. ``@export`` is a name offered, ``@listed`` an expression that lists some, ``@skip`` a name that is not offered
+after all; ``@package`` the package declared, ``@entry`` what makes the file a program, ``@branch`` a decision point,
+``@plain`` a statement that only imports or exports.
 """
 
 from __future__ import annotations
@@ -34,6 +41,8 @@ class GrammarSource:
     """Files of ``queries/`` that are read as one."""
     references: tuple[str, ...] = ()
     """Files of ``queries/references/`` that are read as one; none for data and markup."""
+    modules: tuple[str, ...] = ()
+    """Files of ``queries/modules/`` that are read as one; none for data and markup."""
     function: str = "language"
     literal_names: bool = False
     """Names are text, such as headings and keys, rather than identifiers joined by dots."""
@@ -54,23 +63,23 @@ _TYPESCRIPT = ("ecmascript", "typescript")
 _TSX = ("ecmascript", "typescript", "jsx")
 
 GRAMMARS: dict[str, GrammarSource] = {
-    "python": GrammarSource("tree_sitter_python", ("python",), ("python",), docstrings=True),
-    "javascript": GrammarSource("tree_sitter_javascript", ("ecmascript", "javascript"), _ECMASCRIPT),
-    "typescript": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TYPESCRIPT, "language_typescript"),
-    "tsx": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TSX, "language_tsx"),
-    "go": GrammarSource("tree_sitter_go", ("go",), ("go",)),
-    "rust": GrammarSource("tree_sitter_rust", ("rust",), ("rust",)),
-    "java": GrammarSource("tree_sitter_java", ("java",), ("java",)),
-    "c": GrammarSource("tree_sitter_c", ("c",), ("c",)),
-    "cpp": GrammarSource("tree_sitter_cpp", ("c", "cpp"), ("c", "cpp")),
-    "csharp": GrammarSource("tree_sitter_c_sharp", ("csharp",), ("csharp",)),
-    "ruby": GrammarSource("tree_sitter_ruby", ("ruby",), ("ruby",)),
-    "php": GrammarSource("tree_sitter_php", ("php",), ("php",), "language_php"),
-    "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), ("kotlin",), body_kinds=_KOTLIN_BODIES),
-    "swift": GrammarSource("tree_sitter_swift", ("swift",), ("swift",)),
-    "scala": GrammarSource("tree_sitter_scala", ("scala",), ("scala",)),
-    "bash": GrammarSource("tree_sitter_bash", ("bash",), ("bash",)),
-    "sql": GrammarSource("tree_sitter_sql", ("sql",), ("sql",), body_kinds=frozenset({"function_body"})),
+    "python": GrammarSource("tree_sitter_python", ("python",), ("python",), ("python",), docstrings=True),
+    "javascript": GrammarSource("tree_sitter_javascript", ("ecmascript", "javascript"), _ECMASCRIPT, ("ecmascript",)),
+    "typescript": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TYPESCRIPT, _TYPESCRIPT, "language_typescript"),
+    "tsx": GrammarSource("tree_sitter_typescript", _TYPESCRIPT, _TSX, _TYPESCRIPT, "language_tsx"),
+    "go": GrammarSource("tree_sitter_go", ("go",), ("go",), ("go",)),
+    "rust": GrammarSource("tree_sitter_rust", ("rust",), ("rust",), ("rust",)),
+    "java": GrammarSource("tree_sitter_java", ("java",), ("java",), ("java",)),
+    "c": GrammarSource("tree_sitter_c", ("c",), ("c",), ("c",)),
+    "cpp": GrammarSource("tree_sitter_cpp", ("c", "cpp"), ("c", "cpp"), ("c", "cpp")),
+    "csharp": GrammarSource("tree_sitter_c_sharp", ("csharp",), ("csharp",), ("csharp",)),
+    "ruby": GrammarSource("tree_sitter_ruby", ("ruby",), ("ruby",), ("ruby",)),
+    "php": GrammarSource("tree_sitter_php", ("php",), ("php",), ("php",), "language_php"),
+    "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), ("kotlin",), ("kotlin",), body_kinds=_KOTLIN_BODIES),
+    "swift": GrammarSource("tree_sitter_swift", ("swift",), ("swift",), ("swift",)),
+    "scala": GrammarSource("tree_sitter_scala", ("scala",), ("scala",), ("scala",)),
+    "bash": GrammarSource("tree_sitter_bash", ("bash",), ("bash",), ("bash",)),
+    "sql": GrammarSource("tree_sitter_sql", ("sql",), ("sql",), ("sql",), body_kinds=frozenset({"function_body"})),
     "html": GrammarSource("tree_sitter_html", ("html",), literal_names=True),
     "css": GrammarSource("tree_sitter_css", ("css",), literal_names=True, body_kinds=frozenset({"block"})),
     "markdown": GrammarSource("tree_sitter_markdown", ("markdown",), literal_names=True),
@@ -98,6 +107,8 @@ class Grammar:
     """Definitions, scopes and what may stand above them."""
     references: Query | None
     """Identifiers; None for data and markup."""
+    modules: Query | None
+    """Imports, exports and decision points; None for data and markup."""
     literal_names: bool
     docstrings: bool
     max_line_depth: int | None
@@ -141,11 +152,13 @@ def grammar(name: str) -> Grammar:
     language = tree_sitter.Language(getattr(module, source.function)())
     query = tree_sitter.Query(language, _definitions_query(language, source.queries))
     references = tree_sitter.Query(language, _read("references", source.references)) if source.references else None
+    modules = tree_sitter.Query(language, _read("modules", source.modules)) if source.modules else None
     return Grammar(
         name=name,
         language=language,
         query=query,
         references=references,
+        modules=modules,
         literal_names=source.literal_names,
         docstrings=source.docstrings,
         max_line_depth=source.max_line_depth,

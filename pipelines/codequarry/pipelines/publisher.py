@@ -1,4 +1,4 @@
-"""Stage 7: a verified version becomes CURRENT, atomically and durably.
+"""Stage 8: a verified version becomes CURRENT, atomically and durably.
 
 Order, so that power may fail at any point: every file of the version is synced before the rename that makes it a
 version, the folder after; CURRENT is written aside, synced, renamed, and its folder synced. A reader sees the old or

@@ -1,4 +1,4 @@
-"""Stage 3: SCIP indexes, made here or elsewhere, give precise definitions and references.
+"""Stage 4: SCIP indexes, made here or elsewhere, give precise definitions and references.
 
 Nothing here stops a run: an indexer that is missing or fails, or an index that cannot be read, leaves a status and a
 reason, and syntax answers instead.
@@ -20,7 +20,7 @@ from codequarry.pipelines.scip_index import read_scip
 from codequarry.pipelines.scip_runner import run_indexer
 from codequarry.pipelines.scip_tables import ScipTables, scip_tables
 from codequarry.pipelines.scip_tools import INDEXERS, TYPESCRIPT, Indexer, find_indexer
-from codequarry.pipelines.snapshot import read_contents, read_snapshot
+from codequarry.pipelines.snapshot import Contents, read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
 from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.manifest import ScipEntry
@@ -128,7 +128,7 @@ def _given(file: Path, name: str, work: RepositoryWork, files: dict[str, str], d
     given = read_given(file)
     tables, own, reasons = None, {}, [given.reason] if given.reason else []
     if given.index is not None:
-        contents = _Contents(work)
+        contents = Contents(work)
         taken = frozenset(described)
         tables = scip_tables(name, given.index, lambda path: None if path in taken else contents.read(path))
         paths = tables.documents["path"].to_pylist()
@@ -167,7 +167,7 @@ def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str
             return _Outcome(_entry(installed.label, "timeout" if timed_out else "failed", reason, own, None), None)
         if not problem and not index.damaged:
             keep(kept, run.data)
-    contents = _Contents(work)
+    contents = Contents(work)
     tables = scip_tables(name, index, lambda path: contents.read(path) if path in own else None)
     reasons = [*([problem] if problem else []), *_shortfall(tables, own)]
     status = "partial" if reasons else "ok"
@@ -202,29 +202,3 @@ def _inputs(indexer: Indexer, work: RepositoryWork) -> Iterator[tuple[str, bytes
         project = indexer is TYPESCRIPT and path.rsplit("/", 1)[-1] in _PROJECT_FILES
         if lang in indexer.languages or project:
             yield path, content
-
-
-class _Contents:
-    """Files of the snapshot by path, one row group in memory at a time."""
-
-    def __init__(self, work: RepositoryWork) -> None:
-        self._table = work.require(work.contents, "snapshot")
-        with pq.ParquetFile(self._table) as file:
-            groups = [file.read_row_group(group, columns=["path"]) for group in range(file.num_row_groups)]
-        self._places = {
-            path: (group, row)
-            for group, table in enumerate(groups)
-            for row, path in enumerate(table["path"].to_pylist())
-        }
-        self._held = -1
-        self._group = pa.table({})
-
-    def read(self, path: str) -> tuple[str, bytes] | None:
-        """(language, content); None for a path the snapshot does not hold."""
-        group, row = self._places.get(path, (-1, -1))
-        if group < 0:
-            return None
-        if group != self._held:
-            with pq.ParquetFile(self._table) as file:
-                self._group, self._held = file.read_row_group(group, columns=["lang", "content"]), group
-        return self._group["lang"][row].as_py(), self._group["content"][row].as_py()

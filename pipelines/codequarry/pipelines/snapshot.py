@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -115,6 +115,36 @@ def read_contents(work: RepositoryWork) -> Iterator[tuple[str, str, bytes]]:
     with pq.ParquetFile(work.require(work.contents, "snapshot")) as file:
         for batch in file.iter_batches(_READ_FILES):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class Contents:
+    """Indexed files by path, one row group in memory at a time. Raises SourceError: the snapshot stage has not run."""
+
+    def __init__(self, work: RepositoryWork) -> None:
+        self._table = work.require(work.contents, "snapshot")
+        with pq.ParquetFile(self._table) as file:
+            groups = [file.read_row_group(group, columns=["path"]) for group in range(file.num_row_groups)]
+        self._places = {
+            path: (group, row)
+            for group, table in enumerate(groups)
+            for row, path in enumerate(table["path"].to_pylist())
+        }
+        self._held = -1
+        self._group = pa.table({})
+
+    def paths(self) -> Iterable[str]:
+        """All of them, in order."""
+        return self._places.keys()
+
+    def read(self, path: str) -> tuple[str, bytes] | None:
+        """(language, content); None for a path the snapshot does not hold."""
+        group, row = self._places.get(path, (-1, -1))
+        if group < 0:
+            return None
+        if group != self._held:
+            with pq.ParquetFile(self._table) as file:
+                self._group, self._held = file.read_row_group(group, columns=["lang", "content"]), group
+        return self._group["lang"][row].as_py(), self._group["content"][row].as_py()
 
 
 def _write_contents(path: Path, entries: Iterator[CensusFile]) -> None:

@@ -1,4 +1,4 @@
-"""Stage 5: the outputs of all repositories become one staged version, complete with its manifest."""
+"""Stage 6: the outputs of all repositories become one staged version, complete with its manifest."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ STAGING_PREFIX = ".staging-"
 _ABANDONED_AFTER_S = 24 * 3600
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
-_STAGE_OF: dict[str, str] = dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip")
+_STAGE_OF: dict[str, str] = {
+    "modules": "module",
+    **dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip"),
+}
 """The stage that writes a table, when it is not the chunk stage."""
 _T = TypeVar("_T")
 
@@ -75,7 +78,7 @@ def staged_pointer(settings: Settings) -> Path:
 def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = silent) -> StagedVersion:
     """Build every table and index of the named repositories in a hidden folder under the bundle root.
 
-    names: repositories whose snapshot, chunk, scip and embedding stages have run; their order does not matter.
+    names: repositories whose snapshot, chunk, module, scip and embedding stages have run; their order does not matter.
 
     Raises SourceError: a stage of a repository has not run. PublishError: the files could not be written (the
     staging folder is removed, CURRENT is untouched).

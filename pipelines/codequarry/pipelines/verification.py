@@ -1,4 +1,4 @@
-"""Stage 6: a staged version is checked before it may be published."""
+"""Stage 7: a staged version is checked before it may be published."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ _MUST_BE_ZERO: dict[str, str] = {
     "leaf kinds of no chunk": "SELECT count(*) FROM cst_nodes ANTI JOIN chunks USING (repo, path, chunk_id)",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
+    "modules that are no indexed file, or resolve to what is no module": "SELECT count(*) FROM ("
+    "SELECT repo, path FROM modules UNION ALL SELECT repo, unnest(resolved) FROM modules) "
+    "ANTI JOIN (SELECT repo, path FROM modules SEMI JOIN files USING (repo, path)) USING (repo, path)",
+    "repositories whose fan-in and fan-out differ in sum": "SELECT count(*) FROM ("
+    "SELECT repo FROM modules GROUP BY repo HAVING sum(fan_in) <> sum(fan_out) OR sum(fan_out) <> sum(len(resolved)))",
+    "modules with more code and comment than lines": "SELECT count(*) FROM modules "
+    "WHERE code_lines + comment_lines > lines OR least(code_lines, comment_lines, branches, definitions) < 0",
     "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "
     "(SELECT repo, path, size_bytes FROM files WHERE skip_reason = '') AS files USING (repo, path) "
     "WHERE size_bytes IS NULL OR start_byte < 0 OR end_byte < start_byte OR end_byte > size_bytes",

@@ -42,6 +42,11 @@ class RepositoryWork:
         return self.path / "contents.parquet"
 
     @property
+    def facts(self) -> Path:
+        """What the chunk stage learnt of every source file as a module."""
+        return self.path / "module_facts.parquet"
+
+    @property
     def scip(self) -> Path:
         """What each indexer did; written after the three tables."""
         return self.path / "scip.json"

@@ -63,6 +63,39 @@ class Reference(NamedTuple):
     """UTF-8 bytes from the start of the line."""
 
 
+class Import(NamedTuple):
+    """One thing a file imports."""
+
+    source: str
+    """Module, package, type, path or specifier, as written; Rust paths and Ruby's ``require_relative`` begin with where
+    they are relative to."""
+    names: tuple[tuple[str, str], ...] = ()
+    """(name there, name here) of what is taken out of it; "*" for everything. None where the source names it all."""
+
+
+class ModuleFacts(NamedTuple):
+    """What a file says of itself as a module, without looking at any other file."""
+
+    package: str
+    """Package or namespace that it declares, dotted; "" when the language has no such declaration."""
+    doc: str
+    """Documentation at its top; "" when none."""
+    imports: tuple[Import, ...]
+    """In the order of the file."""
+    exports: tuple[str, ...]
+    """Names it offers to others, in the order of the file."""
+    defined: tuple[str, ...]
+    """Qualified names by which imports reach its definitions, in languages whose imports name those, not files."""
+    branches: int
+    """Decision points."""
+    code_lines: int
+    comment_lines: int
+    """Lines that hold nothing but comment or documentation."""
+    entry_point: bool
+    only_imports: bool
+    """It holds imports, exports of what it imports, comments, and nothing else."""
+
+
 class ChunkSpan(NamedTuple):
     """A contiguous byte range of one file. The spans of a file partition ``[0, size)`` in order."""
 
@@ -94,3 +127,5 @@ class FileChunks:
     """The definitions of the file by start, and then outermost first; none in the line-based fallback."""
     references: tuple[Reference, ...] = ()
     """The identifiers of the file that define nothing, by start; none in the line-based fallback."""
+    module: ModuleFacts | None = None
+    """None in the line-based fallback, and for data and markup."""
