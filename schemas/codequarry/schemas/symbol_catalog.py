@@ -5,15 +5,15 @@
     definition whose name starts at the same byte are one row: name, kind and signature are the syntax's, and so is the
     documentation when there is any. Locals, parameters and type parameters have no row. ``qualified_name`` counts from
     the file, ``module`` is the dotted path of the file (of the folder above, for the file itself).
-    ``symbol_id`` counts the rows; ``target_id`` is that of the first row with the same SCIP symbol.
+    ``symbol_id`` counts the rows; ``target_id`` is that of the first row with the same SCIP symbol,
+    ``name_id`` that of the first with the same name.
 
 ``occurrences_mat``
     One row per place that names something, definitions included, sorted by what it names (``target_id``):
 
     - SCIP's occurrences (``precise``). Those of a symbol that has no row in ``symbols_mat`` have a ``target_id`` past
       the last ``symbol_id``; those of a local a negative one, which means something in that file alone.
-    - Where SCIP has none: syntax definitions, under their own ``symbol_id``, and identifiers, under the first
-      ``symbol_id`` with that very name.
+    - Where SCIP has none: syntax definitions, under their own ``symbol_id``, and identifiers, under their ``name_id``.
 
     ``roles`` are bits: SCIP's 1 definition, 2 import, 4 write, 8 read, and from the syntax 256 call, 512 type.
     ``file`` is a row of ``files_mat``; ``enclosing_id`` the innermost definition around the place, -1 for none.
@@ -26,7 +26,7 @@
 
 ``relations_mat``
     SCIP's relationships between two ``target_id``: ``role`` is definition, implementation, reference or
-    type_definition, read "target_id is an <role> of related_id".
+    type_definition, read "target_id is an <role> of related_id"; ``of_type``: the symbol is a class or the like.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ numbered AS (
 )
 SELECT symbol_id,
        CASE WHEN symbol = '' THEN symbol_id ELSE min(symbol_id) OVER (PARTITION BY symbol) END AS target_id,
-       repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, symbol,
+       min(symbol_id) OVER (PARTITION BY name) AS name_id, repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, symbol,
        symbol <> '' AS precise, start_line, start_column, end_line, end_column, start_byte,
        body_start_line, body_end_line, body_start_byte, body_end_byte, signature, documentation, chunk_id
 FROM numbered
@@ -142,10 +142,9 @@ named AS (
            end_line, end_column
     FROM scip LEFT JOIN target USING (symbol) LEFT JOIN syntax USING (file, start_byte)
     UNION ALL
-    SELECT first_id, file, false, roles, start_byte, start_line, start_column,
-           start_line, start_column + strlen(name)
+    SELECT name_id, file, false, roles, start_byte, start_line, start_column, start_line, start_column + strlen(name)
     FROM (SELECT * FROM syntax ANTI JOIN scip USING (file, start_byte))
-    JOIN (SELECT name, min(symbol_id) AS first_id FROM symbols_mat GROUP BY name) USING (name)
+    JOIN (SELECT DISTINCT name, name_id FROM symbols_mat) USING (name)
     UNION ALL
     SELECT symbol_id, file, false, {DEFINITION}, start_byte, start_line, start_column, end_line, end_column
     FROM symbols_mat WHERE NOT precise
@@ -187,10 +186,10 @@ ORDER BY target_id
 RELATIONS = f"""
 WITH target AS ({_TARGETS}),
 relation AS (
-    SELECT symbol, split_part(each, ' ', 1) AS role, each[length(split_part(each, ' ', 1)) + 2:] AS related
+    SELECT symbol, ends_with(symbol, '#') AS of_type, split_part(each, ' ', 1) AS role, each[length(split_part(each, ' ', 1)) + 2:] AS related
     FROM (SELECT symbol, unnest(relationships) AS each FROM scip_symbols)
 )
-SELECT DISTINCT own.target_id::INTEGER AS target_id, other.target_id::INTEGER AS related_id, role
+SELECT DISTINCT own.target_id::INTEGER AS target_id, other.target_id::INTEGER AS related_id, role, of_type
 FROM relation JOIN target AS own USING (symbol) JOIN target AS other ON other.symbol = related
 ORDER BY ALL
 """
