@@ -49,6 +49,7 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
             entry.end_byte,
             start_line,
             end_line,
+            entry.name_byte,
             *name_place,
             surroundings.signature(entry),
             surroundings.doc(entry),

@@ -3,6 +3,9 @@
 Views read the version's Parquet files through the session variable ``bundle`` (the version's folder), so the file
 opens read-only from any directory. What a request touches is materialized beside them: look-ups by id through a
 Parquet view cost about eight times as much as through a table with a unique index.
+
+Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
+row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
 """
 
 # pyright: reportUnknownVariableType=false
@@ -10,6 +13,7 @@ Parquet view cost about eight times as much as through a table with a unique ind
 
 from __future__ import annotations
 
+from codequarry.schemas import symbol_catalog
 from codequarry.schemas.tables import SCHEMAS
 
 VIEWS: dict[str, str] = {
@@ -24,10 +28,21 @@ VIEWS: dict[str, str] = {
 TABLES: dict[str, str] = {
     "chunks_mat": "SELECT chunks.*, (repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
     "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst FROM chunks ORDER BY chunk_id",
-    "files_mat": "SELECT * FROM files ORDER BY repo, path",
+    "files_mat": symbol_catalog.FILES,
+    **symbol_catalog.TABLES,
 }
 
 INDEXES: tuple[str, ...] = ("CREATE UNIQUE INDEX chunks_mat_id ON chunks_mat (chunk_id)",)
+
+_ROW_GROUP = 2_048
+
+
+def create_statements(path: str) -> list[str]:
+    """Statements that make an empty catalog the session's own.
+
+    path: the file to be. Its name without suffix is the name by which DuckDB opens it later, and views hold that name.
+    """
+    return [f"ATTACH '{_quoted(path)}' AS catalog (ROW_GROUP_SIZE {_ROW_GROUP})", "USE catalog"]
 
 
 def build_statements(dim: int) -> list[str]:
@@ -42,5 +57,8 @@ def build_statements(dim: int) -> list[str]:
 
 def set_bundle(path: str) -> str:
     """Statement that points the views at a version's folder."""
-    quoted = path.replace("'", "''")
-    return f"SET VARIABLE bundle = '{quoted}'"
+    return f"SET VARIABLE bundle = '{_quoted(path)}'"
+
+
+def _quoted(path: str) -> str:
+    return path.replace("'", "''")

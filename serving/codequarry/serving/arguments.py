@@ -44,6 +44,18 @@ def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
         ) from None
 
 
+def clamped(name: str, value: int, lowest: int, highest: int, limits: list[str]) -> int:
+    """The value, moved into its range; ``limits`` is told when it was outside.
+
+    >>> clamped("top_k", 99, 1, 50, limits := []), limits
+    (50, ['top_k clamped to 50, the range is 1 to 50'])
+    """
+    inside = min(max(value, lowest), highest)
+    if inside != value:
+        limits.append(f"{name} clamped to {inside}, the range is {lowest} to {highest}")
+    return inside
+
+
 def _whole_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """JSON knows one kind of number, and JSON Schema calls 12.0 an integer; so do we."""
     return {

@@ -19,6 +19,7 @@ from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Channel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
+from codequarry.serving.symbol_tables import SymbolTables
 
 SERVED_CHANNELS = ("faiss", "bm25")
 
@@ -31,6 +32,7 @@ class Bundle:
     catalog: Catalog
     directory: ChunkDirectory
     channels: dict[str, Channel]
+    symbols: SymbolTables
     closed: dict[str, str]
     """Channels that could not be opened, and why."""
 
@@ -81,7 +83,7 @@ class Bundle:
                 opened[name] = _OPENERS[name](paths, manifest)
             except UnavailableError as error:
                 closed[name] = error.message.replace(f"{paths.path}/", "")
-        return cls(manifest, catalog, directory, opened, closed)
+        return cls(manifest, catalog, directory, opened, SymbolTables(catalog), closed)
 
     @property
     def info(self) -> BundleInfo:

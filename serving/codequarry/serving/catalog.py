@@ -1,4 +1,4 @@
-"""Reading the DuckDB catalog: chunk rows by id, the chunk directory, symbol look-ups.
+"""Reading the DuckDB catalog: chunk rows by id, the chunk directory, chunks by symbol.
 
 The connection is read-only, may not reach any other file, and cannot be configured otherwise by SQL. Every call takes a
 cursor of its own, because DuckDB connections may not be shared between threads.
@@ -6,7 +6,7 @@ cursor of its own, because DuckDB connections may not be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.symbol_catalog import CLASS_RANK
 from codequarry.serving.directory import ChunkDirectory
 
 if TYPE_CHECKING:
@@ -28,12 +29,17 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = "SELECT repo, path, lang FROM files_mat ORDER BY repo, path"
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY repo, path"
 _DIRECTORY = """
 SELECT chunk_id, file
 FROM chunks_mat
 JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
 ORDER BY chunk_id
+"""
+# Chunks may begin inside of a line.
+_LINE = """
+SELECT split_part(text, chr(10), ? - start_line + 1) FROM chunks_mat
+WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
 """
 # A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
 # so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
@@ -104,35 +110,51 @@ class Catalog:
             return {}
         columns = ", ".join(ChunkRow._fields)
         marks = ", ".join("?" * len(chunk_ids))
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             found = cursor.execute(
                 f"SELECT {columns} FROM chunks_mat WHERE chunk_id IN ({marks})", [int(one) for one in chunk_ids]
             ).fetchall()
         return {row[0]: ChunkRow(*row) for row in found}
 
+    def texts(self, chunk_ids: Iterable[int]) -> dict[int, tuple[int, str]]:
+        """(first line, text) by chunk id; ids that are not there are left out."""
+        ids = [int(one) for one in set(chunk_ids)]
+        if not ids:
+            return {}
+        sql = f"SELECT chunk_id, start_line, text FROM chunks_mat WHERE chunk_id IN ({', '.join('?' * len(ids))})"
+        with self.reading() as cursor:
+            return {row[0]: (row[1], row[2]) for row in cursor.execute(sql, ids).fetchall()}
+
+    def line(self, repo: str, path: str, line: int) -> bytes:
+        """A line of a file, 0-based, in UTF-8; empty when the file ends before it."""
+        with self.reading() as cursor:
+            parts = cursor.execute(_LINE, [line, repo, path, line]).fetchall()
+        return "".join(part for (part,) in parts).encode()
+
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             files = cursor.execute(_FILES).fetchall()
             columns = cursor.execute(_DIRECTORY).fetchnumpy()
-        repos, paths, langs = (tuple(column) for column in zip(*files, strict=True)) if files else ((), (), ())
+        repos, paths, langs, ranks = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
         return ChunkDirectory(
             np.ascontiguousarray(columns["chunk_id"], np.int64),
             np.ascontiguousarray(columns["file"], np.int32),
             repos,
             paths,
             langs,
+            np.array(ranks, np.int8),
         )
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""
         sql = _SYMBOLS.format(matches=" OR ".join([_SYMBOL] * len(names)))
         ends = [f".{name}{end}" for name in names for end in ("", "\n")]
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             return cursor.execute(sql, ends).fetchnumpy()["chunk_id"].astype(np.int64)
 
     @contextmanager
-    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor for one call. Raises IntegrityError: DuckDB cannot read what the call needs."""
         import duckdb
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from codequarry.schemas.languages import FAMILY_OF
 from codequarry.serving.globs import compile_glob
 
 
@@ -22,11 +24,20 @@ class ChunkDirectory:
     paths: tuple[str, ...]
     langs: tuple[str, ...]
     """Language of each file; "" when no rule knows it."""
+    class_rank: np.ndarray
+    """(files,) int8: what comes first where files compete, by path class; sources are 1."""
 
     @cached_property
     def repo_names(self) -> tuple[str, ...]:
         """The repositories, sorted."""
         return tuple(sorted(set(self.repos)))
+
+    @cached_property
+    def _relations(self) -> np.ndarray:
+        """(files,) int32: a number for each pair of repository and family of languages."""
+        numbers: dict[tuple[str, str], int] = {}
+        pairs = ((repo, FAMILY_OF.get(lang, lang)) for repo, lang in zip(self.repos, self.langs, strict=True))
+        return np.fromiter((numbers.setdefault(pair, len(numbers)) for pair in pairs), np.int32, len(self.repos))
 
     @cached_property
     def _repo_column(self) -> np.ndarray:
@@ -36,6 +47,12 @@ class ChunkDirectory:
     def _lang_column(self) -> np.ndarray:
         return np.array(self.langs, dtype=object)
 
+    def find(self, repo: str, path: str) -> int | None:
+        """Row of a file; None when there is none."""
+        low, high = bisect_left(self.repos, repo), bisect_right(self.repos, repo)
+        at = bisect_left(self.paths, path, low, high)
+        return at if at < high and self.paths[at] == path else None
+
     def files_in(self, repos: list[str]) -> np.ndarray:
         """(files,) bool: the file belongs to one of these repositories."""
         return np.isin(self._repo_column, repos)
@@ -43,6 +60,13 @@ class ChunkDirectory:
     def files_of(self, langs: list[str]) -> np.ndarray:
         """(files,) bool: the file is in one of these languages."""
         return np.isin(self._lang_column, langs)
+
+    def related_files(self, files: np.ndarray) -> np.ndarray:
+        """(files,) bool: shares the repository and the family of languages with one of these rows.
+
+        files: (m,) integer rows.
+        """
+        return np.isin(self._relations, self._relations[files])
 
     def files_matching(self, glob: str) -> np.ndarray:
         """(files,) bool: path or ``repository/path`` matches the glob. Agents repeat their filters, so masks are kept.

@@ -23,6 +23,7 @@ from codequarry.schemas.tools import (
     SearchResult,
 )
 from codequarry.serving import present
+from codequarry.serving.arguments import clamped
 from codequarry.serving.bm25 import matched_terms
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
@@ -41,7 +42,7 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
     """
     query = _checked_query(request.query)
     limits: list[str] = []
-    top_k = _clamped_top_k(request.top_k, limits)
+    top_k = clamped("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX, limits)
     allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
     for name, problem in bundle.problems().items():
         limits.append(f"channel {name} is off: {problem}")
@@ -68,13 +69,6 @@ def _checked_query(query: str) -> str:
             "query: holds NUL or half a surrogate pair, expected text", suggestion="send valid Unicode without NUL"
         )
     return query
-
-
-def _clamped_top_k(top_k: int, limits: list[str]) -> int:
-    clamped = min(max(top_k, TOP_K_MIN), TOP_K_MAX)
-    if clamped != top_k:
-        limits.append(f"top_k clamped to {clamped}, the range is {TOP_K_MIN} to {TOP_K_MAX}")
-    return clamped
 
 
 def _ask(

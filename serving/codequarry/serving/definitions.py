@@ -1,0 +1,116 @@
+"""Where something is defined: one look-up by name or by place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from codequarry.schemas.symbol_tools import (
+    DEFINITIONS_MAX,
+    DefinitionAnswer,
+    DefinitionRequest,
+    DefinitionResult,
+)
+from codequarry.serving import present
+from codequarry.serving.arguments import clamped
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.deadline import Deadline
+from codequarry.serving.filters import allowed_files
+from codequarry.serving.symbol_tables import Places
+from codequarry.serving.symbol_target import Target, resolve
+
+MAX_NAME_CHARS = 300
+MAX_DOCUMENTATION_CHARS = 600
+
+
+def go_to_definition(bundle: Bundle, request: DefinitionRequest, deadline: Deadline) -> DefinitionAnswer:
+    """Answer a definition look-up.
+
+    Raises InvalidArgumentError, NotFoundError: as `resolve`, and for filters. DeadlineError: no time left.
+    """
+    limits: list[str] = []
+    limit = clamped("limit", request.limit, 1, DEFINITIONS_MAX, limits)
+    files = allowed_files(request.filters, bundle.directory)
+    deadline.check()
+    target = resolve(bundle, request, request.kind, files)
+    deadline.check()
+    others = unlisted(bundle, target)
+    return DefinitionAnswer(
+        results=[*described(bundle, target, limit), *others][:limit],
+        total=target.found.total + len(others),
+        limits=[*limits, *target.notes, *outside(bundle, target)],
+        bundle=bundle.info,
+    )
+
+
+def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResult]:
+    """The best definitions of a target, of those that have a row."""
+    return [
+        DefinitionResult(
+            **place_of(bundle, row.file, row.precise, row[9:13], row.chunk_id),
+            name=present.one_line(row.name, MAX_NAME_CHARS),
+            qualified_name=present.one_line(row.qualified_name, MAX_NAME_CHARS),
+            kind=row.kind,
+            signature=present.one_line(row.signature, MAX_NAME_CHARS),
+            documentation=present.paragraphs(row.documentation, MAX_DOCUMENTATION_CHARS),
+            body_start_line=row.body_start_line,
+            body_end_line=row.body_end_line,
+        )
+        for row in target.found.rows[:limit]
+    ]
+
+
+def unlisted(bundle: Bundle, target: Target) -> list[DefinitionResult]:
+    """Where the locals and parameters of a target are defined, in the order of the file."""
+    if not target.others:
+        return []
+    results: list[DefinitionResult] = []
+    for row in own_places(bundle.symbols.places(target.others, definitions=True), target).rows():
+        target_id, file, precise, _, *span, enclosing, chunk = row
+        line, column, end_line, end_column = span
+        written = bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line)
+        name = present.one_line(written[column:end_column].decode("utf-8", "replace"), MAX_NAME_CHARS)
+        around = present.one_line(enclosing, MAX_NAME_CHARS)
+        results.append(
+            DefinitionResult(
+                **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
+                name=name,
+                qualified_name=f"{around}.{name}" if around else name,
+                kind="local" if target_id < 0 else "parameter",
+                signature=present.one_line(written.decode("utf-8", "replace")),
+                documentation="",
+                body_start_line=line,
+                body_end_line=end_line,
+            )
+        )
+    return results
+
+
+def own_places(places: Places, target: Target) -> Places:
+    """The places without those of another file's locals, which share the numbers."""
+    return places.where((places.target_id >= 0) | (places.file == target.file))
+
+
+def outside(bundle: Bundle, target: Target) -> list[str]:
+    """What to say of a target that the bundle does not define."""
+    others = [one for one in target.others if one >= 0]
+    symbols = bundle.symbols.outside(others) if others else []
+    return [f"defined outside of this index: {present.one_line(symbol)}" for symbol in symbols]
+
+
+def place_of(bundle: Bundle, file: int, precise: bool, span: Sequence[int], chunk: int) -> dict[str, Any]:
+    """The fields of a `SymbolPlace`. span: start line and column, end line and column, 0-based."""
+    line, column, end_line, end_column = span
+    uri = f"{bundle.directory.repos[file]}/{bundle.directory.paths[file]}"
+    return {
+        "title": present.line_title(uri, line),
+        "url": present.line_url(uri, line),
+        "uri": uri,
+        "start_line": line,
+        "start_column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "lang": bundle.directory.langs[file],
+        "chunk_id": str(chunk),
+        "precise": "precise" if precise else "heuristic",
+    }

@@ -1,0 +1,245 @@
+"""Reading the catalog's symbol tables: definitions by name, by what they are, and the places that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from codequarry.schemas.symbol_catalog import DEFINITION
+from codequarry.serving.catalog import Catalog
+
+MAX_RELATED = 500
+"""Symbols that one question may spread to over relationships."""
+
+MAX_FOUND = 100
+"""Definitions of one question that are read; further ones are counted."""
+
+_FULL_NAME = "concat('.', module, '.', qualified_name)"
+# The rows of a name lie together, best first, and are read in that order: no sort is asked for.
+_PLAIN = "name_key = lower($name) AND name = $name"
+_PLAIN_ANY_CASE = "name_key = lower($name)"
+# Names hold dots in Markdown and JSON, hence two keys: the whole of what was asked, and what follows its last dot.
+_DOTTED = (
+    "name_key IN (lower($name), lower($last)) AND name IN ($name, $last) "
+    f"AND ends_with({_FULL_NAME}, concat('.', $name))"
+)
+_DOTTED_ANY_CASE = (
+    f"name_key IN (lower($name), lower($last)) AND ends_with(lower({_FULL_NAME}), lower(concat('.', $name)))"
+)
+_NEAR = """
+SELECT DISTINCT name FROM symbols_mat WHERE name_key >= $first AND name_key < $beyond
+ORDER BY jaro_winkler_similarity(lower(name), $name) DESC, name LIMIT 5
+"""
+# Of a member, not of a type: who uses a base class does not use all that is derived from it.
+_RELATIONS = """
+SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (role = 'implementation' AND NOT of_type)
+"""
+
+
+class SymbolRow(NamedTuple):
+    """One row of ``symbols_mat``."""
+
+    symbol_id: int
+    target_id: int
+    name_id: int
+    file: int
+    name: str
+    qualified_name: str
+    module: str
+    kind: str
+    precise: bool
+    start_line: int
+    start_column: int
+    end_line: int
+    end_column: int
+    body_start_line: int
+    body_end_line: int
+    signature: str
+    documentation: str
+    chunk_id: int
+
+    @property
+    def full_name(self) -> str:
+        """Qualified name behind the dotted path of the file."""
+        return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
+
+
+class Found(NamedTuple):
+    """Definitions, best first."""
+
+    rows: list[SymbolRow]
+    """At most `MAX_FOUND`."""
+    total: int
+
+
+class Places(NamedTuple):
+    """Rows of ``occurrences_mat``, (m,) each."""
+
+    target_id: np.ndarray
+    file: np.ndarray
+    precise: np.ndarray
+    roles: np.ndarray
+    start_line: np.ndarray
+    start_column: np.ndarray
+    end_line: np.ndarray
+    end_column: np.ndarray
+    enclosing: np.ndarray
+    chunk_id: np.ndarray
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The rows, in plain Python values."""
+        return zip(*(column.tolist() for column in self), strict=True)
+
+    def where(self, rows: np.ndarray) -> Places:
+        """Those rows. rows: (m,) bool, or positions."""
+        return Places(*(column[rows] for column in self))
+
+
+class Named(NamedTuple):
+    """One row of ``places_mat``."""
+
+    start_column: int
+    end_line: int
+    end_column: int
+    precise: bool
+    roles: int
+    target_id: int
+
+
+class SymbolTables:
+    """The symbol tables of one version. Safe to share between threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def called(self, name: str, kind: str, files: np.ndarray | None) -> Found:
+        """Definitions whose full name is or ends with a dotted name; in any case of letters when none is exact.
+
+        kind: only this kind; "" for all. files: (files,) bool, those to look in; None for all.
+        """
+        last = name.rpartition(".")[2]
+        parameters: dict[str, Any] = {"name": name} if last == name else {"name": name, "last": last}
+        for condition in (_PLAIN, _PLAIN_ANY_CASE) if last == name else (_DOTTED, _DOTTED_ANY_CASE):
+            found = self._found(condition, parameters, kind, files)
+            if found.rows:
+                break
+        whole = name.lower()
+        found.rows.sort(
+            key=lambda row: (
+                not row.precise, whole not in (row.qualified_name.lower(), row.full_name.lower()), row.symbol_id,
+            )
+        )  # fmt: skip
+        return found
+
+    def of_symbol(self, symbol: str, kind: str, files: np.ndarray | None) -> Found:
+        """Definitions of a SCIP symbol."""
+        return self._found("symbol = $symbol", {"symbol": symbol}, kind, files)
+
+    def of_targets(self, targets: Sequence[int], kind: str, files: np.ndarray | None) -> Found:
+        """Definitions with these ``target_id``."""
+        return self._found(f"target_id IN ({_numbers(targets)})", {}, kind, files)
+
+    def of_names(self, names: Sequence[int], kind: str, files: np.ndarray) -> Found:
+        """Definitions with these ``name_id``."""
+        return self._found(f"name_id IN ({_numbers(names)})", {}, kind, files)
+
+    def _found(self, condition: str, parameters: dict[str, Any], kind: str, files: np.ndarray | None) -> Found:
+        if kind:
+            condition, parameters = f"{condition} AND kind = $kind", {**parameters, "kind": kind}
+        if files is not None:
+            condition += " AND file IN (SELECT unnest($files))"
+            parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
+        columns = ", ".join(SymbolRow._fields)
+        sql = f"SELECT {columns} FROM symbols_mat WHERE {condition} LIMIT {MAX_FOUND + 1}"
+        rows = sorted(SymbolRow(*row) for row in self._fetch(sql, parameters))
+        total = len(rows)
+        if total > MAX_FOUND:
+            total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
+        return Found(rows[:MAX_FOUND], total)
+
+    def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
+        """Qualified names by ``target_id``, those of ``outside_mat`` included; targets that have none are left out."""
+        ids = _numbers(targets)
+        sql = (
+            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({ids}) UNION ALL "
+            f"SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({ids})"
+        )
+        return dict(self._fetch(sql, []))
+
+    def near_names(self, name: str) -> list[str]:
+        """At most five names like this one, with its first letter."""
+        wanted = name.rsplit(".", 1)[-1][:64].lower()
+        if not wanted or ord(wanted[0]) >= 0xD7FF:
+            return []
+        parameters = {"name": wanted, "first": wanted[0], "beyond": chr(ord(wanted[0]) + 1)}
+        return [row[0] for row in self._fetch(_NEAR, parameters)]
+
+    def named_on(self, file: int, line: int) -> list[Named]:
+        """What is named on a line, by column."""
+        columns = ", ".join(Named._fields)
+        sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ? ORDER BY ALL"
+        return [Named(*row) for row in self._fetch(sql, [file, line])]
+
+    def places(self, targets: Sequence[int], *, definitions: bool) -> Places:
+        """Places that name one of these targets.
+
+        definitions: those that define it, or those that do not.
+        """
+        sql = (
+            f"SELECT {', '.join(Places._fields)} FROM occurrences_mat "
+            f"WHERE target_id IN ({_numbers(targets)}) AND (roles & {DEFINITION} <> 0) = ?"
+        )
+        return Places(*self._columns(sql, [definitions]))
+
+    def outside(self, targets: Sequence[int]) -> list[str]:
+        """SCIP symbols of those targets that the bundle does not define."""
+        sql = f"SELECT symbol FROM outside_mat WHERE target_id IN ({_numbers(targets)}) ORDER BY symbol"
+        return [row[0] for row in self._fetch(sql, [])]
+
+    def outside_target(self, symbol: str) -> int | None:
+        """``target_id`` of a SCIP symbol that the bundle names without defining it."""
+        found = self._fetch("SELECT target_id FROM outside_mat WHERE symbol = ?", [symbol])
+        return found[0][0] if found else None
+
+    def related(self, targets: Sequence[int]) -> list[int]:
+        """The targets, what they override, and what overrides them, at any distance; at most `MAX_RELATED`.
+
+        Not what else overrides the same: a call of one of two siblings is never a call of the other.
+        """
+        found = dict.fromkeys(targets)
+        for source, reached in self._relations:
+            queue = list(targets)
+            while queue and len(found) < MAX_RELATED:
+                target = queue.pop()
+                low, high = np.searchsorted(source, [target, target + 1])
+                new = [one for one in reached[low:high].tolist() if one not in found]
+                found.update(dict.fromkeys(new))
+                queue += new
+        return list(found)[:MAX_RELATED]
+
+    @cached_property
+    def _relations(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """(from, to) sorted by from: once up to what is overridden, once down."""
+        own, other = self._columns(_RELATIONS, [])
+        up, down = np.argsort(own, kind="stable"), np.argsort(other, kind="stable")
+        return (own[up], other[up]), (other[down], own[down])
+
+    def _fetch(self, sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+        with self._catalog.reading() as cursor:
+            return cursor.execute(sql, parameters).fetchall()
+
+    def _columns(self, sql: str, parameters: Any) -> list[np.ndarray]:
+        with self._catalog.reading() as cursor:
+            return list(cursor.execute(sql, parameters).fetchnumpy().values())
+
+
+def _numbers(values: Iterable[int]) -> str:
+    """Numbers for an IN list; literals are planned in half the time of parameters.
+
+    >>> _numbers([3, -1]), _numbers([])
+    ('3, -1', 'NULL')
+    """
+    return ", ".join(str(int(value)) for value in values) or "NULL"
