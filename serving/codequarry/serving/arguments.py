@@ -44,6 +44,28 @@ def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
         ) from None
 
 
+def checked_text(name: str, text: str, *, longest: int, suggestion: str) -> str:
+    """A text argument that can be searched for. Raises InvalidArgumentError: too long, or no valid Unicode text.
+
+    suggestion: how to make it shorter.
+    """
+    if len(text) > longest:
+        raise InvalidArgumentError(f"{name}: {len(text)} characters, expected at most {longest}", suggestion=suggestion)
+    if "\0" in text or any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise InvalidArgumentError(
+            f"{name}: holds NUL or half a surrogate pair, expected text", suggestion="send valid Unicode without NUL"
+        )
+    return text
+
+
+def clamped(name: str, value: int, low: int, high: int, limits: list[str]) -> int:
+    """A number inside its range; says so in ``limits`` when it was not."""
+    inside = min(max(value, low), high)
+    if inside != value:
+        limits.append(f"{name} clamped to {inside}, the range is {low} to {high}")
+    return inside
+
+
 def _whole_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """JSON knows one kind of number, and JSON Schema calls 12.0 an integer; so do we."""
     return {

@@ -28,13 +28,20 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = "SELECT repo, path, lang FROM files_mat ORDER BY repo, path"
+_FILES = "SELECT repo, path, lang, path_class FROM files_mat ORDER BY repo, path"
 _DIRECTORY = """
-SELECT chunk_id, file
+SELECT chunk_id, file, chunks_mat.rowid AS place, start_byte, start_line, end_line
 FROM chunks_mat
 JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
 ORDER BY chunk_id
 """
+# Rows of a range that the list does not name are left out after the range has been read, which is what costs.
+_TEXTS = """
+SELECT rowid, chunk_id, kind, qualified_name, text
+FROM chunks_mat
+WHERE rowid BETWEEN ? AND ? AND rowid IN (SELECT unnest(?::BIGINT[]))
+"""
+_HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
 # A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
 # so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
 _SYMBOLS = """
@@ -70,6 +77,15 @@ class ChunkRow(NamedTuple):
     def uri(self) -> str:
         """``repository/path``."""
         return f"{self.repo}/{self.path}"
+
+
+class ChunkText(NamedTuple):
+    """What text search reads of a chunk."""
+
+    chunk_id: int
+    kind: str
+    qualified_name: str
+    text: str
 
 
 class Catalog:
@@ -113,14 +129,41 @@ class Catalog:
         with self._reading() as cursor:
             files = cursor.execute(_FILES).fetchall()
             columns = cursor.execute(_DIRECTORY).fetchnumpy()
-        repos, paths, langs = (tuple(column) for column in zip(*files, strict=True)) if files else ((), (), ())
+        repos, paths, langs, classes = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
+        file_of = np.ascontiguousarray(columns["file"], np.int32)
+        order = np.lexsort((columns["start_byte"], file_of))
+        sorted_files = file_of[order]
+        shares_line = columns["start_line"][order][1:] <= columns["end_line"][order][:-1]
+        torn = np.zeros(len(files), np.bool_)
+        torn[sorted_files[1:][shares_line & (sorted_files[1:] == sorted_files[:-1])]] = True
         return ChunkDirectory(
             np.ascontiguousarray(columns["chunk_id"], np.int64),
-            np.ascontiguousarray(columns["file"], np.int32),
+            file_of,
             repos,
             paths,
             langs,
+            classes,
+            rows=columns["place"][order].astype(np.int64),
+            row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
+            torn=torn,
         )
+
+    def texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
+        """Texts by row of ``chunks_mat``. rows: (m,) int64; neighbours are cheap, strangers are not."""
+        if not len(rows):
+            return {}
+        with self._reading() as cursor:
+            found = cursor.execute(_TEXTS, [int(rows.min()), int(rows.max()), rows.tolist()]).fetchall()
+        return {row: ChunkText(*rest) for row, *rest in found}
+
+    def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
+        """Ids of the chunks between two rows whose text holds the needle: (m,) int64.
+
+        first, last: rows of ``chunks_mat``, inclusive. folded: the needle is lower case and the text may be any.
+        """
+        sql = _HOLDING.format(text="lower(text)" if folded else "text")
+        with self._reading() as cursor:
+            return cursor.execute(sql, [first, last, needle]).fetchnumpy()["chunk_id"].astype(np.int64)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +55,7 @@ def search(
         "symbols": symbol or [],
     }  # fmt: skip
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
-    with _engine(load_settings(settings_file, bundle_root=root)) as engine:
+    with open_engine(load_settings(settings_file, bundle_root=root)) as engine:
         answer = engine.search(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
@@ -76,7 +76,7 @@ def fetch(
     Example: codequarry fetch 4611686018427387904 --max-tokens 2000
     """
     request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
-    with _engine(load_settings(settings_file, bundle_root=root), searching=False) as engine:
+    with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
         answer = engine.fetch(request)
     failed = [one for one in answer.objects if one.error is not None]
     if as_json:
@@ -86,18 +86,19 @@ def fetch(
             if one.error is None:
                 typer.secho(f"{one.title}  ({one.id})", bold=True)
                 typer.echo(for_terminal(one.content))
-        _notes([*(one.error.message for one in failed if one.error), *answer.limits])
+        print_notes([*(one.error.message for one in failed if one.error), *answer.limits])
     if failed:
         raise typer.Exit(1)
 
 
 @contextmanager
-def _engine(settings: Settings, *, searching: bool = True) -> Iterator[Engine]:
+def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) -> Iterator[Engine]:
+    """The engine over the current version. channels: what to map; None for all that are served."""
     from codequarry.serving.bundle import SERVED_CHANNELS, Bundle
     from codequarry.serving.engine import Engine
 
-    channels = SERVED_CHANNELS if searching else ()
-    engine = Engine(Bundle.open_current(settings.bundle.root, channels=channels), settings.serving)
+    wanted = SERVED_CHANNELS if channels is None else channels
+    engine = Engine(Bundle.open_current(settings.bundle.root, channels=wanted), settings.serving)
     try:
         yield engine
     finally:
@@ -113,8 +114,8 @@ def _show(answer: SearchAnswer, explain: bool) -> None:
         for line in for_terminal(result.snippet).splitlines():
             typer.echo(f"      {line}")
     if not answer.results:
-        _notes(["no results: use other words, or fewer filters"])
-    _notes(answer.limits)
+        print_notes(["no results: use other words, or fewer filters"])
+    print_notes(answer.limits)
 
 
 def _explain(result: SearchResult) -> None:
@@ -125,7 +126,8 @@ def _explain(result: SearchResult) -> None:
         typer.echo(f"    {name}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:g} -> {share:.3f}")
 
 
-def _notes(notes: list[str]) -> None:
+def print_notes(notes: list[str]) -> None:
+    """What an answer lacks, on stderr."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+from codequarry.schemas.code_search import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.serving.bundle import Bundle
+from codequarry.serving.code_search import search_code
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.fetch import fetch
 from codequarry.serving.gate import Gate
@@ -40,6 +42,11 @@ class Engine:
         with self.gate.place():
             return self.admitted_fetch(request)
 
+    def search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
+        """Search text, when a place is free. Raises BusyError, InvalidArgumentError, DeadlineError."""
+        with self.gate.place():
+            return self.admitted_search_code(request)
+
     def admitted_search(self, request: SearchRequest) -> SearchAnswer:
         """Search for a caller that holds a place at the gate."""
         return search(self.bundle, request, self.settings, Deadline.after(self.settings.search_timeout_s))
@@ -47,6 +54,10 @@ class Engine:
     def admitted_fetch(self, request: FetchRequest) -> FetchAnswer:
         """Fetch for a caller that holds a place at the gate."""
         return fetch(self.bundle, request, Deadline.after(self.settings.fetch_timeout_s))
+
+    def admitted_search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
+        """Search text for a caller that holds a place at the gate."""
+        return search_code(self.bundle, request, Deadline.after(self.settings.search_timeout_s))
 
     def close(self) -> None:
         """Close the bundle."""

@@ -15,6 +15,7 @@ from codequarry.schemas.tools import (
     ObjectMetadata,
 )
 from codequarry.serving import present
+from codequarry.serving.arguments import clamped
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.deadline import Deadline
@@ -34,7 +35,8 @@ def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAns
     if deadline.passed:
         raise DeadlineError(f"no time left of {deadline.seconds:g} s", suggestion="call again")
     limits: list[str] = []
-    budget = _Budget(_clamped(request.max_tokens, limits) * CHARS_PER_TOKEN)
+    tokens = clamped("max_tokens", request.max_tokens, MAX_TOKENS_MIN, MAX_TOKENS_MAX, limits)
+    budget = _Budget(tokens * CHARS_PER_TOKEN)
     asked = list(dict.fromkeys(request.objectIds or [request.id]))
     if len(asked) < len(request.objectIds):
         limits.append(f"{len(request.objectIds) - len(asked)} repeated ids merged")
@@ -74,13 +76,6 @@ class _Budget:
         # Later objects must not fill the gap before the one that was cut: the answer reads in the order asked.
         self.left = 0
         return text[:end], True
-
-
-def _clamped(max_tokens: int, limits: list[str]) -> int:
-    clamped = min(max(max_tokens, MAX_TOKENS_MIN), MAX_TOKENS_MAX)
-    if clamped != max_tokens:
-        limits.append(f"max_tokens clamped to {clamped}, the range is {MAX_TOKENS_MIN} to {MAX_TOKENS_MAX}")
-    return clamped
 
 
 def _not_found(raw: str) -> CodequarryError:

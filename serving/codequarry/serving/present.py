@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from typing import Protocol
 from urllib.parse import quote
 
 from codequarry.schemas.tools import MAX_SNIPPET_LINES, Location
@@ -38,15 +39,34 @@ def safe_echo(raw: str) -> str:
     return shown + ("…" if len(raw) > MAX_ECHO_CHARS else "")
 
 
-def title(row: ChunkRow) -> str:
+class Place(Protocol):
+    """Lines of a file."""
+
+    @property
+    def uri(self) -> str:
+        """``repository/path``."""
+        ...
+
+    @property
+    def start_line(self) -> int:
+        """0-based."""
+        ...
+
+    @property
+    def end_line(self) -> int:
+        """0-based, inclusive."""
+        ...
+
+
+def title(place: Place) -> str:
     """``repository/path: lines a-b``, 1-based."""
-    first, last = row.start_line + 1, row.end_line + 1
-    return f"{printable(row.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
+    first, last = place.start_line + 1, place.end_line + 1
+    return f"{printable(place.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
 
 
-def url(row: ChunkRow) -> str:
+def url(place: Place) -> str:
     """``repo://repository/path#La-Lb``, 1-based, percent-encoded."""
-    return f"repo://{quote(printable(row.uri), safe='/')}#L{row.start_line + 1}-L{row.end_line + 1}"
+    return f"repo://{quote(printable(place.uri), safe='/')}#L{place.start_line + 1}-L{place.end_line + 1}"
 
 
 def first_lines(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import (
     MAX_QUERY_CHARS,
@@ -23,6 +23,7 @@ from codequarry.schemas.tools import (
     SearchResult,
 )
 from codequarry.serving import present
+from codequarry.serving.arguments import checked_text, clamped
 from codequarry.serving.bm25 import matched_terms
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
@@ -39,9 +40,11 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
 
     Raises InvalidArgumentError: query or filters cannot be used. DeadlineError: no channel answered in time.
     """
-    query = _checked_query(request.query)
+    query = checked_text(
+        "query", request.query, longest=MAX_QUERY_CHARS, suggestion="keep the words that name what you look for"
+    )
     limits: list[str] = []
-    top_k = _clamped_top_k(request.top_k, limits)
+    top_k = clamped("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX, limits)
     allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
     for name, problem in bundle.problems().items():
         limits.append(f"channel {name} is off: {problem}")
@@ -55,26 +58,6 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
     return SearchAnswer(
         results=results, queryEcho=query, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
     )
-
-
-def _checked_query(query: str) -> str:
-    if len(query) > MAX_QUERY_CHARS:
-        raise InvalidArgumentError(
-            f"query: {len(query)} characters, expected at most {MAX_QUERY_CHARS}",
-            suggestion="keep the words that name what you look for",
-        )
-    if "\0" in query or any(0xD800 <= ord(character) < 0xE000 for character in query):
-        raise InvalidArgumentError(
-            "query: holds NUL or half a surrogate pair, expected text", suggestion="send valid Unicode without NUL"
-        )
-    return query
-
-
-def _clamped_top_k(top_k: int, limits: list[str]) -> int:
-    clamped = min(max(top_k, TOP_K_MIN), TOP_K_MAX)
-    if clamped != top_k:
-        limits.append(f"top_k clamped to {clamped}, the range is {TOP_K_MIN} to {TOP_K_MAX}")
-    return clamped
 
 
 def _ask(
