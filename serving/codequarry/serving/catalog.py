@@ -35,12 +35,8 @@ FROM chunks_mat
 JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
 ORDER BY chunk_id
 """
-# Rows of a range that the list does not name are left out after the range has been read, which is what costs.
-_TEXTS = """
-SELECT rowid, chunk_id, kind, qualified_name, text
-FROM chunks_mat
-WHERE rowid BETWEEN ? AND ? AND rowid IN (SELECT unnest(?::BIGINT[]))
-"""
+_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
+_AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
 _HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
 # A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
 # so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
@@ -149,11 +145,15 @@ class Catalog:
         )
 
     def texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
-        """Texts by row of ``chunks_mat``. rows: (m,) int64; neighbours are cheap, strangers are not."""
+        """Texts by row of ``chunks_mat``; some that were not asked for may be among them. rows: (m,) int64."""
         if not len(rows):
             return {}
+        first, last = int(rows.min()), int(rows.max())
+        # Leaving rows out costs about as much as reading them.
+        dense = last - first < 2 * len(rows)
+        sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
         with self._reading() as cursor:
-            found = cursor.execute(_TEXTS, [int(rows.min()), int(rows.max()), rows.tolist()]).fetchall()
+            found = cursor.execute(sql, values).fetchall()
         return {row: ChunkText(*rest) for row, *rest in found}
 
     def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:

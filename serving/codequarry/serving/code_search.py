@@ -52,7 +52,7 @@ def search_code(bundle: Bundle, request: CodeSearchRequest, deadline: Deadline) 
     directory = bundle.directory
     allowed = allowed_chunks(request.filters, directory, bundle.catalog)
     tally = _Tally(limit, context, None if allowed is None else frozenset(allowed.tolist()))
-    files = np.ones(len(directory.paths), np.bool_) if allowed is None else directory.files_with(allowed)
+    files = np.diff(directory.row_starts) > 0 if allowed is None else directory.files_with(allowed)
     candidates = candidate_files(pattern.required, bundle, files, deadline, limits)
     ordered = directory.reading_order[candidates[directory.reading_order]]
     read = 0

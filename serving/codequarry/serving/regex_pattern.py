@@ -73,9 +73,9 @@ class Regex:
                 f"pattern: compiles to {compiled.programsize} instructions, expected at most {_MAX_PROGRAM}",
                 suggestion="use fewer or smaller repetition counts and classes",
             )
-        if compiled.search(b"") is not None:
+        if any((match := compiled.search(probe)) and match.start() == match.end() for probe in (b"", b"a")):
             raise InvalidArgumentError(
-                "pattern: matches the empty text, so it would match everywhere",
+                "pattern: can match the empty text, and would do so everywhere",
                 suggestion="let it match at least one character, e.g. + instead of *",
             )
         return cls(_required(pattern) if case_sensitive else Required(), compiled, line_by_line)

@@ -10,6 +10,8 @@ from codequarry.serving.bundle import Bundle
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.text_patterns import Required
 
+_SCAN_SHARE = 8
+"""Reading a chunk costs about eight times as much as scanning it: where the index left over more, a scan pays."""
 _SCAN_ROWS = 32_768
 """Chunks scanned between two looks at the clock, about 30 ms."""
 
@@ -22,14 +24,15 @@ def candidate_files(
     A file with a chunk that starts inside a line stays a candidate: what is required may lie across that boundary.
     So does, once half of the time is gone, what was not scanned: the other half is for reading.
     """
-    torn = bundle.directory.torn
+    directory = bundle.directory
     if required.terms:
         try:
-            return files & (_by_terms(required.terms, bundle) | torn)
+            files = files & (_by_terms(required.terms, bundle) | directory.torn)
         except UnavailableError as error:
             limits.append(f"every text is scanned, the lexical index is off: {error.message}")
-    if required.needle:
-        return files & (_by_scan(required, bundle, deadline.half()) | torn)
+    left = int(np.diff(directory.row_starts)[files].sum())
+    if required.needle and left * _SCAN_SHARE > len(directory.rows):
+        files = files & (_by_scan(required, bundle, deadline.half()) | directory.torn)
     return files
 
 
