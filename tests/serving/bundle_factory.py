@@ -15,7 +15,7 @@ import pyarrow as pa
 import tantivy
 
 from codequarry.schemas import tables
-from codequarry.schemas.catalog import build_statements, set_bundle
+from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.integrity import file_sha256, list_files
@@ -74,12 +74,18 @@ def write_bundle(
     _write_tables(paths, chunks, vectors)
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
-    with duckdb.connect(str(paths.catalog)) as connection:
-        connection.execute(set_bundle(str(paths.path)))
-        for statement in build_statements(entry.dim):
-            connection.execute(statement)
+    write_catalog(paths, entry.dim)
     seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
     return paths
+
+
+def write_catalog(paths: BundlePaths, dim: int) -> None:
+    """Write ``catalog.duckdb`` of the version's tables."""
+    with duckdb.connect() as connection:
+        for statement in (
+            *create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *build_statements(dim)
+        ):  # fmt: skip
+            connection.execute(statement)
 
 
 def seal(

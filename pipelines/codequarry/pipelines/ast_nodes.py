@@ -49,6 +49,7 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
             entry.end_byte,
             start_line,
             end_line,
+            entry.name_byte,
             name_line,
             entry.name_byte - text.data.rfind(b"\n", 0, entry.name_byte) - 1,
             surroundings.signature(entry),

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import duckdb
 
-from codequarry.schemas.catalog import build_statements, set_bundle
+from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundlePaths
 
@@ -21,10 +21,9 @@ def build_catalog(paths: BundlePaths, dim: int) -> str:
     random identifier into every file, so the bytes themselves are not reproducible.
     """
     statements = build_statements(dim)
-    with closing(duckdb.connect(str(paths.catalog))) as connection:
+    with closing(duckdb.connect()) as connection:
         connection.execute("SET threads = 1")
-        connection.execute(set_bundle(str(paths.path)))
-        for statement in statements:
+        for statement in (*create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *statements):
             connection.execute(statement)
         connection.execute("CHECKPOINT")
     digest = hashlib.sha256("\n".join(statements).encode())

@@ -63,6 +63,7 @@ def node_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Ite
             node.end_byte,
             node.start_line,
             node.end_line,
+            node.name_start_byte,
             node.name_start_line,
             node.name_start_column,
             node.signature,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 
 _PART = r"((?:[^ ]|  )*) "
 _SYMBOL = re.compile(_PART + _PART + _PART + _PART + "(.*)", re.DOTALL)
@@ -33,6 +34,18 @@ class Symbol:
     """namespace, type, term, method, type_parameter, parameter, meta or macro, one for each name; local for a local."""
     parent: str
     """The symbol that encloses this one; "" at the top and for locals."""
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """The names, outermost first, up to the first that is no namespace.
+
+        >>> parse_symbol("scip-python python lib 0.1 `a.b`/Box#open().").namespace
+        ('a.b',)
+        """
+        return tuple(
+            name
+            for name, _ in takewhile(lambda named: named[1] == "namespace", zip(self.names, self.kinds, strict=True))
+        )
 
 
 @lru_cache(maxsize=65_536)

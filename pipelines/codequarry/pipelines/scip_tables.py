@@ -108,6 +108,7 @@ class _Rows:
             symbol.package,
             symbol.version,
             symbol.descriptors,
+            ".".join(symbol.namespace),
             ".".join(symbol.names) if name else "",
             information.display_name or name,
             _kind(information.kind, signature, symbol),

@@ -51,6 +51,16 @@ _MUST_BE_ZERO: dict[str, str] = {
     "WHERE found IS DISTINCT FROM listed",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
+    "definitions without a row in symbols_mat": "SELECT count(*) FROM ast_nodes ANTI JOIN symbols_mat AS row "
+    "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
+    "names that do not lie in their chunk": "SELECT count(*) FROM symbols_mat AS row LEFT JOIN chunks_mat AS chunk "
+    "ON chunk.chunk_id = row.chunk_id AND chunk.repo = row.repo AND chunk.path = row.path "
+    "AND row.start_byte >= chunk.start_byte AND row.start_line BETWEEN chunk.start_line AND chunk.end_line + 1 "
+    "WHERE chunk.chunk_id IS NULL",
+    "SCIP occurrences lost or doubled": "SELECT (SELECT count(*) FROM scip_occurrences) - "
+    "(SELECT count(*) FROM occurrences_mat WHERE precise)",
+    "places in the chunk of another file": "SELECT count(*) FROM occurrences_mat JOIN files_mat USING (file) "
+    "JOIN chunks_mat AS chunk USING (chunk_id) WHERE chunk.repo <> files_mat.repo OR chunk.path <> files_mat.path",
     "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "
     "(SELECT repo, path, size_bytes FROM files WHERE skip_reason = '') AS files USING (repo, path) "
     "WHERE size_bytes IS NULL OR start_byte < 0 OR end_byte < start_byte OR end_byte > size_bytes",

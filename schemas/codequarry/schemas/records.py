@@ -39,6 +39,7 @@ class AstNode:
     end_byte: int
     start_line: int
     end_line: int
+    name_start_byte: int
     name_start_line: int
     name_start_column: int
     """UTF-8 bytes from the start of the line to the name."""

@@ -85,6 +85,7 @@ AST_NODES = pa.schema(
         _field("end_byte", pa.int64(), "One past the last byte."),
         _field("start_line", pa.int32(), "First line, 0-based."),
         _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
+        _field("name_start_byte", pa.int64(), "First byte of the name where it is written."),
         _field("name_start_line", pa.int32(), "Line on which the name is written, 0-based."),
         _field("name_start_column", pa.int32(), "Where on it the name starts, in bytes of the file (UTF-8), 0-based."),
         _field("signature", pa.string(), "The definition up to its body on one line, at most 300 characters."),
@@ -169,6 +170,9 @@ SCIP_SYMBOLS = pa.schema(
         _field("package", pa.string(), "Package name."),
         _field("version", pa.string(), "Package version."),
         _field("descriptors", pa.string(), "Path inside the package, as the symbol writes it."),
+        _field(
+            "namespace", pa.string(), "Names of the leading namespace descriptors, joined by dots; empty for locals."
+        ),
         _field("qualified_name", pa.string(), "Names of the descriptors, joined by dots; empty for locals."),
         _field("display_name", pa.string(), "Name for people: the indexer's, else the last descriptor's."),
         _field("kind", pa.string(), "One word: the indexer's, else by signature, else by descriptor."),

@@ -28,11 +28,11 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = "SELECT repo, path, lang, path_class FROM files_mat ORDER BY repo, path"
+_FILES = "SELECT repo, path, lang, path_class FROM files_mat ORDER BY file"
 _DIRECTORY = """
 SELECT chunk_id, file, chunks_mat.rowid AS place, start_byte, start_line, end_line
 FROM chunks_mat
-JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
+JOIN files_mat USING (repo, path)
 ORDER BY chunk_id
 """
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
