@@ -24,9 +24,11 @@ _WINDOW = 1 << 16
 
 _SYNTAX = "write RE2 syntax, or use mode 'exact' for text as it is"
 _EXPLAINED = {
-    "invalid perl operator": ("look-around and conditions are unknown to RE2", "match more and read the results"),
+    "invalid perl operator": ("look-around and the like are unknown to RE2", "match more and read the results"),
     "invalid escape sequence": ("an escape is unknown to RE2, which has no back-references", _SYNTAX),
     "invalid repetition size": ("a repetition count is over 1000", "use * or +, or a smaller count"),
+    "invalid character class range": ("a character class is unknown or runs backwards", _SYNTAX),
+    "trailing \\": ("ends in a backslash", _SYNTAX),
     "missing ]": ("a character class is not closed", _SYNTAX),
     "missing )": ("a group is not closed", _SYNTAX),
     "unexpected )": ("a group is closed that was not opened", _SYNTAX),

@@ -16,6 +16,7 @@ Span = tuple[int, int]
 
 _MAX_RUN = 256
 """Longest unbroken run of word characters and dots that is split into words; longer ones are data."""
+_RUN = re.compile(r"[\w.]*")
 _ASCII = re.compile(r"[\x01-\x09\x0b-\x7f]+")
 
 
@@ -60,7 +61,8 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    return text.replace("İ", "\ue000").lower().replace("ς", "σ")
+    # U+A7F7 is a letter without case that no code uses: for words it has to be a letter.
+    return text.replace("İ", "\ua7f7").lower().replace("ς", "σ")
 
 
 @dataclass(frozen=True)
@@ -129,17 +131,23 @@ class Phrase:
             if tried % 1024 == 0 and deadline.passed:
                 raise OutOfTimeError
             start, end = match.span()
-            # The first test is the second one for nearly all that do not match, at a tenth of its cost.
-            if not _amid(text, start) and not _amid(text, end) and self._at_words(text, start, end):
+            if _amid(text, start) or _amid(text, end):
+                at = start + 1
+            elif (first := _run_start(text, start)) < 0:
+                at = _run_end(text, start)
+            elif self._at_words(text, first, start, end):
                 yield start, end
                 at = end
             else:
                 at = start + 1
 
-    def _at_words(self, text: str, start: int, end: int) -> bool:
-        """The found characters are whole words: they neither start nor end inside one, nor join two."""
-        first, last = _run_start(text, start), _run_end(text, end)
-        if first < 0 or last < 0:
+    def _at_words(self, text: str, first: int, start: int, end: int) -> bool:
+        """The found characters are whole words: they neither start nor end inside one, nor join two.
+
+        first: where the run begins that the first word is in.
+        """
+        last = _run_end(text, end)
+        if last - end > _MAX_RUN:
             return False
         parts = [word for word in words(text[first:last]) if start <= first + word.start and first + word.end <= end]
         return (
@@ -156,6 +164,7 @@ def _amid(text: str, at: int) -> bool:
 
 
 def _run_start(text: str, at: int) -> int:
+    """Where the run around a character begins; -1 when that is too far away."""
     first = at
     while first > 0 and (_in_word(text[first - 1]) or text[first - 1] == "."):
         first -= 1
@@ -165,12 +174,8 @@ def _run_start(text: str, at: int) -> int:
 
 
 def _run_end(text: str, at: int) -> int:
-    last = at
-    while last < len(text) and (_in_word(text[last]) or text[last] == "."):
-        last += 1
-        if last - at > _MAX_RUN:
-            return -1
-    return last
+    match = _RUN.match(text, at)
+    return match.end() if match else at
 
 
 def _in_word(character: str) -> bool:
