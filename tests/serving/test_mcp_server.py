@@ -65,9 +65,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_both_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
+def test_the_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
     tools = talk(server, era, lambda client: client.list_tools())
-    assert [tool.name for tool in tools] == ["search", "fetch"]
+    assert [tool.name for tool in tools] == ["search", "search_code", "fetch"]
     for tool in tools:
         for schema in (tool.input_schema, tool.output_schema):
             jsonschema.Draft202012Validator.check_schema(schema)
