@@ -71,6 +71,19 @@ class Bm25Channel:
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
 
+    def named(self, terms: Sequence[str], limit: int) -> np.ndarray:
+        """The chunks whose definitions' names have most of these terms: at most (limit,) int64 ids, best first.
+
+        Raises UnavailableError: the index is damaged.
+        """
+        import tantivy
+
+        clauses = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "name", term, index_option="freq"))
+            for term in terms
+        ]
+        return self._hits(tantivy.Query.boolean_query(clauses), limit)[0]
+
     def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
         """For each of the three rarest of these terms, the chunks whose text has it: (m,) int64 ids, in any order.
 

@@ -37,6 +37,13 @@ ORDER BY chunk_id
 """
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
+_SYMBOLS_NAMED = """
+SELECT name, qualified_name, module, kind, path_class, chunk_id
+FROM symbols_mat
+WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?::BIGINT[]))
+ORDER BY symbol_id
+LIMIT ?
+"""
 _HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
 # A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
 # so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
@@ -73,6 +80,20 @@ class ChunkRow(NamedTuple):
     def uri(self) -> str:
         """``repository/path``."""
         return f"{self.repo}/{self.path}"
+
+
+class SymbolName(NamedTuple):
+    """What retrieval by name reads of a definition."""
+
+    name: str
+    qualified_name: str
+    """Inside the file."""
+    module: str
+    """Dotted path of the file; may be empty."""
+    kind: str
+    path_class: str
+    chunk_id: int
+    """The chunk in which it starts."""
 
 
 class ChunkText(NamedTuple):
@@ -143,6 +164,15 @@ class Catalog:
             row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
             torn=torn,
         )
+
+    def symbols(self, keys: Sequence[str], chunk_ids: Sequence[int], limit: int) -> list[SymbolName]:
+        """Definitions with one of these names, or that start in one of these chunks, in the order of their names.
+
+        keys: names in lower case. limit: most rows to return.
+        """
+        with self._reading() as cursor:
+            found = cursor.execute(_SYMBOLS_NAMED, [list(keys), list(chunk_ids), limit]).fetchall()
+        return [SymbolName(*row) for row in found]
 
     def texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
         """Texts by row of ``chunks_mat``; some that were not asked for may be among them. rows: (m,) int64."""

@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
 def search(
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
-    channel: Annotated[str, typer.Option(help="hybrid, or one index: faiss (by meaning), bm25 (by words).")] = "hybrid",
+    channel: Annotated[
+        str, typer.Option(help="hybrid, or one index: faiss (meaning), bm25 (words), symbol (names).")
+    ] = "hybrid",
     lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
     include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from codequarry.serving.globs import compile_glob
 
-_CLASS_ORDER = ("source", "stub", "test", "example", "docs", "generated", "vendored")
+CLASS_ORDER = ("source", "stub", "test", "example", "docs", "generated", "vendored")
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class ChunkDirectory:
 
     @cached_property
     def reading_order(self) -> np.ndarray:
-        """(files,) int64: sources first, then as `_CLASS_ORDER`; by repository and path inside a class."""
-        ranks = {name: rank for rank, name in enumerate(_CLASS_ORDER)}
+        """(files,) int64: sources first, then as `CLASS_ORDER`; by repository and path inside a class."""
+        ranks = {name: rank for rank, name in enumerate(CLASS_ORDER)}
         return np.argsort([ranks.get(name, len(ranks)) for name in self.path_classes], kind="stable")
 
     def files_with(self, chunk_ids: np.ndarray) -> np.ndarray:
