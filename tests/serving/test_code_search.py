@@ -190,7 +190,7 @@ def test_a_match_names_the_chunk_it_starts_in(engine: Engine) -> None:
         assert (match.qualified_name, match.kind) == (chunk.qualified_name, chunk.kind)
     first = ask(engine, "class Index").results[0]
     assert (first.qualified_name, first.kind, first.lang) == ("Index", "function", "python")
-    assert (first.title, first.url) == ("quarry/io/index.py: line 9", "repo://quarry/io/index.py#L9-L9")
+    assert (first.title, first.url) == ("quarry/io/index.py: line 9", "repo://quarry/io/index.py#L9")
 
 
 def test_filters(engine: Engine) -> None:

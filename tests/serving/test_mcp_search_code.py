@@ -41,7 +41,7 @@ def test_a_match_leads_to_its_code(server: FastMCP, era: str) -> None:
         "qualified_name": "Index.open",
         "kind": "method",
         "title": "quarry/io/index.py: line 1",
-        "url": "repo://quarry/io/index.py#L1-L1",
+        "url": "repo://quarry/io/index.py#L1",
     }
     read = call(server, era, "fetch", {"id": match["chunk_id"]}).structured_content
     assert read["text"] == INDEX_OPEN.text

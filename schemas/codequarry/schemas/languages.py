@@ -63,6 +63,13 @@ LANGUAGES: tuple[Language, ...] = (
     Language("text", (".txt", ".adoc", ".org", ".cmd", ".bat", ".ps1")),
 )
 
+DATA_LANGUAGES = frozenset("css scss html markdown restructuredtext toml yaml json xml ini text".split())
+"""Languages whose definitions are headings, keys and selectors."""
+
+_FAMILIES = (("javascript", "typescript", "tsx"), ("c", "cpp"), ("java", "kotlin", "scala"))
+FAMILY_OF = {name: family[0] for family in _FAMILIES for name in family}
+"""One name for the languages that call each other by name; a language that is not here is its own family."""
+
 BY_NAME: dict[str, Language] = {language.name: language for language in LANGUAGES}
 _BY_SUFFIX = {suffix: language.name for language in LANGUAGES for suffix in language.suffixes}
 _BY_FILENAME = {filename: language.name for language in LANGUAGES for filename in language.filenames}

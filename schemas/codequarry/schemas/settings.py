@@ -196,7 +196,7 @@ class ServingSettings(_Section):
         default=(), description="Browser origins accepted besides the service's own."
     )
     max_concurrency: int = Field(default=8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
-    search_timeout_s: float = Field(default=20.0, gt=0, description="Deadline of one search.")
+    search_timeout_s: float = Field(default=20.0, gt=0, description="Deadline of one search or symbol look-up.")
     fetch_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of one fetch.")
     candidates: int = Field(default=100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")

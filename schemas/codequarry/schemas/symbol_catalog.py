@@ -111,7 +111,8 @@ numbered AS (
 )
 SELECT symbol_id,
        CASE WHEN symbol = '' THEN symbol_id ELSE min(symbol_id) OVER (PARTITION BY symbol) END AS target_id,
-       min(symbol_id) OVER (PARTITION BY name) AS name_id, repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, symbol,
+       min(symbol_id) OVER (PARTITION BY name) AS name_id,
+       repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, symbol,
        symbol <> '' AS precise, start_line, start_column, end_line, end_column, start_byte,
        body_start_line, body_end_line, body_start_byte, body_end_byte, signature, documentation, chunk_id
 FROM numbered
@@ -186,7 +187,8 @@ ORDER BY target_id
 RELATIONS = f"""
 WITH target AS ({_TARGETS}),
 relation AS (
-    SELECT symbol, ends_with(symbol, '#') AS of_type, split_part(each, ' ', 1) AS role, each[length(split_part(each, ' ', 1)) + 2:] AS related
+    SELECT symbol, ends_with(symbol, '#') AS of_type, split_part(each, ' ', 1) AS role,
+           each[length(split_part(each, ' ', 1)) + 2:] AS related
     FROM (SELECT symbol, unnest(relationships) AS each FROM scip_symbols)
 )
 SELECT DISTINCT own.target_id::INTEGER AS target_id, other.target_id::INTEGER AS related_id, role, of_type

@@ -58,11 +58,15 @@ def checked_text(name: str, text: str, *, longest: int, suggestion: str) -> str:
     return text
 
 
-def clamped(name: str, value: int, low: int, high: int, limits: list[str]) -> int:
-    """A number inside its range; says so in ``limits`` when it was not."""
-    inside = min(max(value, low), high)
+def clamped(name: str, value: int, lowest: int, highest: int, limits: list[str]) -> int:
+    """The value, moved into its range; ``limits`` is told when it was outside.
+
+    >>> clamped("top_k", 99, 1, 50, limits := []), limits
+    (50, ['top_k clamped to 50, the range is 1 to 50'])
+    """
+    inside = min(max(value, lowest), highest)
     if inside != value:
-        limits.append(f"{name} clamped to {inside}, the range is {low} to {high}")
+        limits.append(f"{name} clamped to {inside}, the range is {lowest} to {highest}")
     return inside
 
 

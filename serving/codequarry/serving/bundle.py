@@ -20,6 +20,7 @@ from codequarry.serving.channels import Channel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.symbol_channel import SymbolChannel
+from codequarry.serving.symbol_tables import SymbolTables
 
 SERVED_CHANNELS = ("faiss", "bm25", "symbol")
 
@@ -32,6 +33,7 @@ class Bundle:
     catalog: Catalog
     directory: ChunkDirectory
     channels: dict[str, Channel]
+    symbols: SymbolTables
     closed: dict[str, str]
     """Channels that could not be opened, and why."""
 
@@ -82,7 +84,7 @@ class Bundle:
                 opened[name] = _OPENERS[name](paths, manifest, catalog)
             except UnavailableError as error:
                 closed[name] = error.message.replace(f"{paths.path}/", "")
-        return cls(manifest, catalog, directory, opened, closed)
+        return cls(manifest, catalog, directory, opened, SymbolTables(catalog), closed)
 
     @property
     def info(self) -> BundleInfo:

@@ -1,4 +1,4 @@
-"""Reading the DuckDB catalog: chunk rows by id, the chunk directory, symbol look-ups.
+"""Reading the DuckDB catalog: chunk rows by id, the chunk directory, chunks by symbol.
 
 The connection is read-only, may not reach any other file, and cannot be configured otherwise by SQL. Every call takes a
 cursor of its own, because DuckDB connections may not be shared between threads.
@@ -6,7 +6,7 @@ cursor of its own, because DuckDB connections may not be shared between threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -28,7 +28,10 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = "SELECT repo, path, lang, path_class FROM files_mat ORDER BY file"
+CLASS_RANK = "list_position(['source', 'stub', 'example', 'test', 'docs', 'generated', 'vendored'], path_class)"
+"""SQL: what comes first where path classes compete, 1 upwards."""
+
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY file"
 _DIRECTORY = """
 SELECT chunk_id, file, chunks_mat.rowid AS place, start_byte, start_line, end_line
 FROM chunks_mat
@@ -37,14 +40,19 @@ ORDER BY chunk_id
 """
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
-_SYMBOLS_NAMED = """
-SELECT name, qualified_name, module, kind, path_class, chunk_id
+_SYMBOLS_NAMED = f"""
+SELECT name, qualified_name, module, kind, {CLASS_RANK}, chunk_id
 FROM symbols_mat
 WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?::BIGINT[]))
 ORDER BY symbol_id
 LIMIT ?
 """
 _HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
+# Chunks may begin inside of a line.
+_LINE = """
+SELECT split_part(text, chr(10), ? - start_line + 1) FROM chunks_mat
+WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
+"""
 # A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
 # so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
 _SYMBOLS = """
@@ -91,7 +99,8 @@ class SymbolName(NamedTuple):
     module: str
     """Dotted path of the file; may be empty."""
     kind: str
-    path_class: str
+    class_rank: int
+    """As in `ChunkDirectory`."""
     chunk_id: int
     """The chunk in which it starts."""
 
@@ -135,18 +144,33 @@ class Catalog:
             return {}
         columns = ", ".join(ChunkRow._fields)
         marks = ", ".join("?" * len(chunk_ids))
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             found = cursor.execute(
                 f"SELECT {columns} FROM chunks_mat WHERE chunk_id IN ({marks})", [int(one) for one in chunk_ids]
             ).fetchall()
         return {row[0]: ChunkRow(*row) for row in found}
 
+    def texts(self, chunk_ids: Iterable[int]) -> dict[int, tuple[int, str]]:
+        """(first line, text) by chunk id; ids that are not there are left out."""
+        ids = [int(one) for one in set(chunk_ids)]
+        if not ids:
+            return {}
+        sql = f"SELECT chunk_id, start_line, text FROM chunks_mat WHERE chunk_id IN ({', '.join('?' * len(ids))})"
+        with self.reading() as cursor:
+            return {row[0]: (row[1], row[2]) for row in cursor.execute(sql, ids).fetchall()}
+
+    def line(self, repo: str, path: str, line: int) -> bytes:
+        """A line of a file, 0-based, in UTF-8; empty when the file ends before it."""
+        with self.reading() as cursor:
+            parts = cursor.execute(_LINE, [line, repo, path, line]).fetchall()
+        return "".join(part for (part,) in parts).encode()
+
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             files = cursor.execute(_FILES).fetchall()
             columns = cursor.execute(_DIRECTORY).fetchnumpy()
-        repos, paths, langs, classes = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
+        repos, paths, langs, ranks = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
         file_of = np.ascontiguousarray(columns["file"], np.int32)
         order = np.lexsort((columns["start_byte"], file_of))
         sorted_files = file_of[order]
@@ -159,7 +183,7 @@ class Catalog:
             repos,
             paths,
             langs,
-            classes,
+            np.array(ranks, np.int8),
             rows=columns["place"][order].astype(np.int64),
             row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
             torn=torn,
@@ -170,11 +194,11 @@ class Catalog:
 
         keys: names in lower case. limit: most rows to return.
         """
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             found = cursor.execute(_SYMBOLS_NAMED, [list(keys), list(chunk_ids), limit]).fetchall()
         return [SymbolName(*row) for row in found]
 
-    def texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
+    def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
         """Texts by row of ``chunks_mat``; some that were not asked for may be among them. rows: (m,) int64."""
         if not len(rows):
             return {}
@@ -182,7 +206,7 @@ class Catalog:
         # Leaving rows out costs about as much as reading them.
         dense = last - first < 2 * len(rows)
         sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             found = cursor.execute(sql, values).fetchall()
         return {row: ChunkText(*rest) for row, *rest in found}
 
@@ -192,18 +216,18 @@ class Catalog:
         first, last: rows of ``chunks_mat``, inclusive. folded: the needle is lower case and the text may be any.
         """
         sql = _HOLDING.format(text="lower(text)" if folded else "text")
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             return cursor.execute(sql, [first, last, needle]).fetchnumpy()["chunk_id"].astype(np.int64)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""
         sql = _SYMBOLS.format(matches=" OR ".join([_SYMBOL] * len(names)))
         ends = [f".{name}{end}" for name in names for end in ("", "\n")]
-        with self._reading() as cursor:
+        with self.reading() as cursor:
             return cursor.execute(sql, ends).fetchnumpy()["chunk_id"].astype(np.int64)
 
     @contextmanager
-    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor for one call. Raises IntegrityError: DuckDB cannot read what the call needs."""
         import duckdb
 

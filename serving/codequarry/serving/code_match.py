@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Self
 
 from codequarry.schemas.code_search import CodeMatch
 from codequarry.serving import present
@@ -38,20 +38,11 @@ class FileText:
         return self.text.count("\n", 0, line_start), len(self.text[line_start:at].encode())
 
 
-class _Lines(NamedTuple):
-    """A place in lines, as `present` shows it."""
-
-    uri: str
-    start_line: int
-    end_line: int
-
-
 def shown(file: FileText, chunk: ChunkText, start: int, end: int, context: int) -> CodeMatch:
     """A match for the answer. start, end: characters of the file. context: lines before and after."""
     start_line, start_column = file.position(start)
     end_line, end_column = file.position(end)
     preview, highlight = _preview(file.text, start, end)
-    place = _Lines(file.uri, start_line, max(start_line, end_line - (end_column == 0)))
     fields = {
         "uri": file.uri,
         "start_line": start_line,
@@ -64,8 +55,8 @@ def shown(file: FileText, chunk: ChunkText, start: int, end: int, context: int) 
         "lang": file.lang,
         "qualified_name": chunk.qualified_name,
         "kind": chunk.kind,
-        "title": present.title(place),
-        "url": present.url(place),
+        "title": present.line_title(file.uri, start_line),
+        "url": present.line_url(file.uri, start_line),
     }
     if context:
         fields["before"] = _before(file.text, start, context)

@@ -60,7 +60,7 @@ def search_code(bundle: Bundle, request: CodeSearchRequest, deadline: Deadline) 
         for batch in _batches(ordered, directory):
             if deadline.passed:
                 raise OutOfTimeError
-            texts = bundle.catalog.texts(directory.rows_of(batch))
+            texts = bundle.catalog.row_texts(directory.rows_of(batch))
             for file in batch:
                 tally.add(_file_text(file, directory, texts), pattern, deadline)
                 read += 1

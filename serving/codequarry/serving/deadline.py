@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+from codequarry.schemas.errors import DeadlineError
+
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
@@ -31,3 +33,8 @@ class Deadline:
     def passed(self) -> bool:
         """True from the moment on."""
         return self.clock() >= self.at
+
+    def check(self) -> None:
+        """Raises DeadlineError: the moment has passed."""
+        if self.passed:
+            raise DeadlineError(f"no time left of {self.seconds:g} s", suggestion="call again")

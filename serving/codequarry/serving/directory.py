@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from codequarry.schemas.languages import FAMILY_OF
 from codequarry.serving.globs import compile_glob
-
-CLASS_ORDER = ("source", "stub", "test", "example", "docs", "generated", "vendored")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class ChunkDirectory:
     paths: tuple[str, ...]
     langs: tuple[str, ...]
     """Language of each file; "" when no rule knows it."""
-    path_classes: tuple[str, ...]
-    """source, test, docs, … of each file."""
+    class_rank: np.ndarray
+    """(files,) int8: what comes first where files compete, by path class; sources are 1."""
     rows: np.ndarray
     """(n,) int64: row of each chunk in ``chunks_mat``, by file and place in it."""
     row_starts: np.ndarray
@@ -39,6 +39,13 @@ class ChunkDirectory:
         return tuple(sorted(set(self.repos)))
 
     @cached_property
+    def _relations(self) -> np.ndarray:
+        """(files,) int32: a number for each pair of repository and family of languages."""
+        numbers: dict[tuple[str, str], int] = {}
+        pairs = ((repo, FAMILY_OF.get(lang, lang)) for repo, lang in zip(self.repos, self.langs, strict=True))
+        return np.fromiter((numbers.setdefault(pair, len(numbers)) for pair in pairs), np.int32, len(self.repos))
+
+    @cached_property
     def _repo_column(self) -> np.ndarray:
         return np.array(self.repos, dtype=object)
 
@@ -48,9 +55,8 @@ class ChunkDirectory:
 
     @cached_property
     def reading_order(self) -> np.ndarray:
-        """(files,) int64: sources first, then as `CLASS_ORDER`; by repository and path inside a class."""
-        ranks = {name: rank for rank, name in enumerate(CLASS_ORDER)}
-        return np.argsort([ranks.get(name, len(ranks)) for name in self.path_classes], kind="stable")
+        """(files,) int64: by path class, sources first; by repository and path inside a class."""
+        return np.argsort(self.class_rank, kind="stable")
 
     def files_with(self, chunk_ids: np.ndarray) -> np.ndarray:
         """(files,) bool: the file has one of these chunks. chunk_ids: (m,) int64; unknown ones are passed over."""
@@ -73,6 +79,12 @@ class ChunkDirectory:
             [self.rows[self.row_starts[file] : self.row_starts[file + 1]] for file in files] or [self.rows[:0]]
         )
 
+    def find(self, repo: str, path: str) -> int | None:
+        """Row of a file; None when there is none."""
+        low, high = bisect_left(self.repos, repo), bisect_right(self.repos, repo)
+        at = bisect_left(self.paths, path, low, high)
+        return at if at < high and self.paths[at] == path else None
+
     def files_in(self, repos: list[str]) -> np.ndarray:
         """(files,) bool: the file belongs to one of these repositories."""
         return np.isin(self._repo_column, repos)
@@ -80,6 +92,13 @@ class ChunkDirectory:
     def files_of(self, langs: list[str]) -> np.ndarray:
         """(files,) bool: the file is in one of these languages."""
         return np.isin(self._lang_column, langs)
+
+    def related_files(self, files: np.ndarray) -> np.ndarray:
+        """(files,) bool: shares the repository and the family of languages with one of these rows.
+
+        files: (m,) integer rows.
+        """
+        return np.isin(self._relations, self._relations[files])
 
     def files_matching(self, glob: str) -> np.ndarray:
         """(files,) bool: path or ``repository/path`` matches the glob. Agents repeat their filters, so masks are kept.

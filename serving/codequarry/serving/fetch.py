@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codequarry.schemas.errors import CodequarryError, DeadlineError, InvalidArgumentError, NotFoundError
+from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError
 from codequarry.schemas.ids import parse_wire_id
 from codequarry.schemas.tools import (
     CHARS_PER_TOKEN,
@@ -32,11 +32,11 @@ def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAns
             "id and objectIds: " + ("both are given" if request.id else "neither is given") + ", expected one of them",
             suggestion="give `id` for one chunk, or `objectIds` for several",
         )
-    if deadline.passed:
-        raise DeadlineError(f"no time left of {deadline.seconds:g} s", suggestion="call again")
+    deadline.check()
     limits: list[str] = []
-    tokens = clamped("max_tokens", request.max_tokens, MAX_TOKENS_MIN, MAX_TOKENS_MAX, limits)
-    budget = _Budget(tokens * CHARS_PER_TOKEN)
+    budget = _Budget(
+        clamped("max_tokens", request.max_tokens, MAX_TOKENS_MIN, MAX_TOKENS_MAX, limits) * CHARS_PER_TOKEN
+    )
     asked = list(dict.fromkeys(request.objectIds or [request.id]))
     if len(asked) < len(request.objectIds):
         limits.append(f"{len(request.objectIds) - len(asked)} repeated ids merged")

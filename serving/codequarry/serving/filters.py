@@ -9,7 +9,7 @@ import numpy as np
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.languages import BY_NAME
-from codequarry.schemas.tools import SearchFilters
+from codequarry.schemas.tools import FileFilters, SearchFilters
 from codequarry.serving.catalog import Catalog
 from codequarry.serving.directory import ChunkDirectory
 
@@ -21,9 +21,22 @@ def allowed_chunks(filters: SearchFilters, directory: ChunkDirectory, catalog: C
 
     Raises InvalidArgumentError: unknown language or repository, or a glob or symbol that is not allowed.
     """
+    symbols = [_symbol(name) for name in filters.symbols]
+    files = allowed_files(filters, directory)
+    allowed = None if files is None else directory.chunk_ids[files[directory.file_of]]
+    if not symbols:
+        return allowed
+    named = catalog.defining(symbols)
+    return named if allowed is None else np.intersect1d(allowed, named, assume_unique=True)
+
+
+def allowed_files(filters: FileFilters, directory: ChunkDirectory) -> np.ndarray | None:
+    """The files the filters let through: (files,) bool; None when nothing is filtered.
+
+    Raises InvalidArgumentError: unknown language or repository, or a glob that is not allowed.
+    """
     _check_names("filters.lang", filters.lang, BY_NAME, "languages")
     _check_names("filters.repos", filters.repos, directory.repo_names, "repositories of this bundle")
-    symbols = [_symbol(name) for name in filters.symbols]
     files: np.ndarray | None = None
     if filters.lang:
         files = _both(files, directory.files_of(filters.lang))
@@ -33,11 +46,7 @@ def allowed_chunks(filters: SearchFilters, directory: ChunkDirectory, catalog: C
         files = _both(files, np.logical_or.reduce([directory.files_matching(glob) for glob in filters.include]))
     if filters.exclude:
         files = _both(files, ~np.logical_or.reduce([directory.files_matching(glob) for glob in filters.exclude]))
-    allowed = None if files is None else directory.chunk_ids[files[directory.file_of]]
-    if not symbols:
-        return allowed
-    named = catalog.defining(symbols)
-    return named if allowed is None else np.intersect1d(allowed, named, assume_unique=True)
+    return files
 
 
 def _both(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The MCP server: tools over the engine, in both protocol eras, with typed errors.
+"""The MCP server: the tools over the engine, in both protocol eras, with typed errors.
 
 Arguments are validated here and not by FastMCP, because a tool's errors are part of its contract: one shape, no
 library's wording, no echo of what was sent. Hence `EngineTool`, a tool that owns its schemas and its whole call.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 # A server started inside somebody's repository must not take FastMCP settings from a .env file lying there.
@@ -27,16 +26,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
+from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.descriptions import (
-    FETCH,
-    INSTRUCTIONS,
-    SEARCH,
-    SEARCH_CODE,
-    SERVER_NAME,
-    TOOLS,
-    ToolDescription,
-)
+from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate
 from codequarry.serving.schema_text import wire_schema
@@ -45,8 +37,6 @@ if TYPE_CHECKING:
     from codequarry.serving.engine import Engine
 
 logger = logging.getLogger(__name__)
-
-Answering = Callable[[Any], BaseModel]
 
 
 def build_server(engine: Engine, *, version: str) -> FastMCP:
@@ -62,14 +52,9 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
         strict_input_validation=True,
         middleware=[_UnknownTool()],
     )
-    answering: dict[str, Answering] = {
-        SEARCH.name: engine.admitted_search,
-        SEARCH_CODE.name: engine.admitted_search_code,
-        FETCH.name: engine.admitted_fetch,
-    }
     tools = [_described(tool) for tool in TOOLS]
-    for tool in tools:
-        tool.serve(answering[tool.name], engine.gate)
+    for described, tool in zip(TOOLS, tools, strict=True):
+        tool.serve(described.answering(engine), engine.gate)
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -138,11 +123,8 @@ class _UnknownTool(Middleware):
         try:
             return await call_next(context)
         except UnknownToolError:
-            return failure(
-                InvalidArgumentError(
-                    "there is no such tool", suggestion=f"use one of {', '.join(tool.name for tool in TOOLS)}"
-                )
-            )
+            names = present.sentence_list(tool.name for tool in TOOLS)
+            return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
 
 
 _INTERNAL = CodequarryError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from typing import Protocol
 from urllib.parse import quote
 
 from codequarry.schemas.tools import MAX_SNIPPET_LINES, Location
@@ -39,34 +38,40 @@ def safe_echo(raw: str) -> str:
     return shown + ("…" if len(raw) > MAX_ECHO_CHARS else "")
 
 
-class Place(Protocol):
-    """Lines of a file."""
-
-    @property
-    def uri(self) -> str:
-        """``repository/path``."""
-        ...
-
-    @property
-    def start_line(self) -> int:
-        """0-based."""
-        ...
-
-    @property
-    def end_line(self) -> int:
-        """0-based, inclusive."""
-        ...
-
-
-def title(place: Place) -> str:
+def title(row: ChunkRow) -> str:
     """``repository/path: lines a-b``, 1-based."""
-    first, last = place.start_line + 1, place.end_line + 1
-    return f"{printable(place.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
+    first, last = row.start_line + 1, row.end_line + 1
+    return f"{printable(row.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
 
 
-def url(place: Place) -> str:
+def url(row: ChunkRow) -> str:
     """``repo://repository/path#La-Lb``, 1-based, percent-encoded."""
-    return f"repo://{quote(printable(place.uri), safe='/')}#L{place.start_line + 1}-L{place.end_line + 1}"
+    return f"{line_url(row.uri, row.start_line)}-L{row.end_line + 1}"
+
+
+def line_title(uri: str, line: int) -> str:
+    """``repository/path: line n``, 1-based. line: 0-based."""
+    return f"{printable(uri)}: line {line + 1}"
+
+
+def line_url(uri: str, line: int) -> str:
+    """``repo://repository/path#Ln``, 1-based, percent-encoded. line: 0-based."""
+    return f"repo://{quote(printable(uri), safe='/')}#L{line + 1}"
+
+
+def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
+    """The text as one printable line.
+
+    >>> one_line("def f(\\n    x,\\n)")
+    'def f( x, )'
+    """
+    return _cut(printable(" ".join(text[: 8 * limit].split())), limit)
+
+
+def paragraphs(text: str, limit: int) -> str:
+    """The text with its line breaks, otherwise printable."""
+    lines = (printable(line.replace("\t", "    ")).rstrip() for line in text[: 2 * limit].split("\n"))
+    return _cut("\n".join(lines), limit)
 
 
 def first_lines(text: str) -> str:
@@ -81,8 +86,8 @@ def first_lines(text: str) -> str:
     return "\n".join(shown).rstrip()
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
+def _cut(text: str, limit: int = MAX_LINE_CHARS) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def location(row: ChunkRow) -> Location:

@@ -23,7 +23,6 @@ from codequarry.schemas.analyzer import words
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.catalog import Catalog, SymbolName
 from codequarry.serving.channels import Candidates, ranked
-from codequarry.serving.directory import CLASS_ORDER
 from codequarry.serving.present import printable
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:(?:\.|::|->|#)[^\W\d]\w*)*")
@@ -127,7 +126,7 @@ def matched(asked: Asked, symbol: SymbolName) -> _Match | None:
     score, how = _tier(asked, symbol)
     if not score:
         return None
-    score -= _CLASS_STEP * (CLASS_ORDER.index(symbol.path_class) if symbol.path_class in CLASS_ORDER else 0)
+    score -= _CLASS_STEP * (symbol.class_rank - 1)
     score -= _NO_CODE_STEP * (symbol.kind in _NO_CODE)
     return _Match(round(score, 4), f"symbol:{how}={printable(symbol.qualified_name)[:_MAX_REASON]}")
 

@@ -56,7 +56,7 @@ def fold(text: str) -> str:
 
     `str.lower` is that but for two letters: one becomes two characters, and the final sigma depends on what follows.
 
-    >>> fold("İΣ Ab"), len(fold("İΣ Ab"))
+    >>> fold("ΟΔΟΣ Ab"), len(fold("İ"))
     ('\\ue000σ ab', 5)
     """
     if text.isascii():

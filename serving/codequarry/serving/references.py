@@ -1,0 +1,147 @@
+"""Who uses it: one look-up of references, by name or by place.
+
+Precise references are what SCIP says of the target, of what it overrides, and of what overrides it. Heuristic ones are
+identifiers of the same name that SCIP says nothing of, in the repositories and kindred languages of the definitions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codequarry.schemas.symbol_catalog import CALL, DEFINITION, IMPORT, TYPE, WRITE
+from codequarry.schemas.symbol_tools import (
+    REFERENCES_MAX,
+    ReferenceResult,
+    ReferencesAnswer,
+    ReferencesRequest,
+    ReferenceTotals,
+)
+from codequarry.serving import present
+from codequarry.serving.arguments import clamped
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.deadline import Deadline
+from codequarry.serving.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
+from codequarry.serving.filters import allowed_files
+from codequarry.serving.symbol_tables import Places
+from codequarry.serving.symbol_target import Target, resolve
+
+MAX_TARGETS = 200
+"""Definitions of one question whose references are looked up."""
+MAX_SHOWN = 10
+
+_ROLES = {"call": CALL, "import": IMPORT, "type": TYPE, "write": WRITE}
+_OTHER_THAN_READ = CALL | IMPORT | TYPE | WRITE
+_PREVIEW_BEFORE = 60
+
+
+def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadline) -> ReferencesAnswer:
+    """Answer a look-up of references.
+
+    Raises InvalidArgumentError, NotFoundError: as `resolve`, and for filters. DeadlineError: no time left.
+    """
+    limits: list[str] = []
+    limit = clamped("limit", request.limit, 1, REFERENCES_MAX, limits)
+    files = allowed_files(request.filters, bundle.directory)
+    deadline.check()
+    target = resolve(bundle, request)
+    count = len(target.definitions.symbol_id)
+    limits += [*target.notes, *outside(bundle, target)]
+    if count > MAX_TARGETS:
+        limits.append(f"the references of the first {MAX_TARGETS} of {count} definitions; give a qualified name")
+        target = target._replace(definitions=target.definitions.where(np.arange(count) < MAX_TARGETS))
+    deadline.check()
+    uses = _ordered(bundle, _filtered(_uses(bundle, target, request), request.role, files))
+    totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
+    shown = uses.where(np.arange(len(uses.file)) < limit)
+    if request.include_definitions:
+        shown = _joined(_ordered(bundle, _filtered(_defining(bundle, target), "any", files)), shown, limit)
+    if len(shown.file) == limit and totals.precise + totals.heuristic > limit:
+        limits.append(f"{limit} of {totals.precise + totals.heuristic} references; raise limit or narrow with filters")
+    deadline.check()
+    others = unlisted(bundle, target)
+    return ReferencesAnswer(
+        results=_results(bundle, shown),
+        definitions=[*described(bundle, target, MAX_SHOWN), *others][:MAX_SHOWN],
+        definitions_total=count + len(others),
+        totals=totals,
+        limits=limits,
+        bundle=bundle.info,
+    )
+
+
+def _uses(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
+    found = target.definitions
+    meant = bundle.symbols.related([*dict.fromkeys(found.target_id.tolist()), *target.others])
+    names = [] if request.precision == "precise" else list(dict.fromkeys(found.name_id.tolist()))
+    places = bundle.symbols.places([*meant, *names], definitions=False)
+    kindred = bundle.directory.related_files(found.file)[places.file]
+    precise = places.precise & np.isin(places.target_id, meant)
+    return own_places(places.where(precise | (~places.precise & np.isin(places.target_id, names) & kindred)), target)
+
+
+def _defining(bundle: Bundle, target: Target) -> Places:
+    targets = [*dict.fromkeys(target.definitions.target_id.tolist()), *target.others]
+    return own_places(bundle.symbols.places(targets, definitions=True), target)
+
+
+def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
+    keep = np.ones(len(places.file), np.bool_) if files is None else files[places.file]
+    if role == "read":
+        keep &= places.roles & _OTHER_THAN_READ == 0
+    elif role != "any":
+        keep &= places.roles & _ROLES[role] != 0
+    return places.where(keep)
+
+
+def _ordered(bundle: Bundle, places: Places) -> Places:
+    """Precise first, then by class of the file, then by place."""
+    rank = bundle.directory.class_rank[places.file]
+    return places.where(np.lexsort((places.start_column, places.start_line, places.file, rank, ~places.precise)))
+
+
+def _joined(first: Places, then: Places, limit: int) -> Places:
+    return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
+
+
+def _results(bundle: Bundle, places: Places) -> list[ReferenceResult]:
+    texts = bundle.catalog.texts(places.chunk_id.tolist())
+    names = bundle.symbols.qualified_names({*places.enclosing_id.tolist(), *places.target_id.tolist()})
+    results: list[ReferenceResult] = []
+    for row in zip(*(column.tolist() for column in places), strict=True):
+        target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk = row
+        directory = bundle.directory
+        first, text = texts.get(chunk, (line, ""))
+        meant = names.get(target_id, "")
+        written = text.split("\n")[line - first] if line >= first else ""
+        results.append(
+            ReferenceResult(
+                **place_of(
+                    directory.repos[file], directory.paths[file], directory.langs[file], precise,
+                    line, column, end_line, end_column, chunk,
+                ).model_dump(),
+                roles=_role_names(roles),
+                preview=_preview(written, column),
+                enclosing=present.one_line(names.get(enclosing, ""), MAX_NAME_CHARS),
+                refers_to=present.one_line(meant if precise else meant.rsplit(".", 1)[-1], MAX_NAME_CHARS),
+            )
+        )  # fmt: skip
+    return results
+
+
+def _role_names(roles: int) -> list[str]:
+    """Roles by name; a use that is none of the others is a read.
+
+    >>> _role_names(CALL | 8), _role_names(8), _role_names(DEFINITION)
+    (['call'], ['read'], ['definition'])
+    """
+    if roles & DEFINITION:
+        return ["definition"]
+    return [name for name, bit in _ROLES.items() if roles & bit] or ["read"]
+
+
+def _preview(written: str, column: int) -> str:
+    """The line, or of a long one what is around the column, in printable characters."""
+    if len(written) <= present.MAX_LINE_CHARS:
+        return present.one_line(written)
+    start = min(max(column - _PREVIEW_BEFORE, 0), len(written) - present.MAX_LINE_CHARS)
+    return present.one_line(("…" if start else "") + written[start:])

@@ -1,0 +1,191 @@
+"""From a name or a place in a file to the definitions it means."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+
+from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
+from codequarry.schemas.symbol_tools import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
+from codequarry.serving import present
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.directory import ChunkDirectory
+from codequarry.serving.symbol_tables import Definitions, Named
+
+_WORD = re.compile(rb"[\w$\x80-\xff]+")
+_NOTHING = np.empty(0, np.int32)
+NO_DEFINITIONS = Definitions(_NOTHING, _NOTHING, _NOTHING, _NOTHING, np.empty(0, np.bool_))
+
+
+class Target(NamedTuple):
+    """What a question means."""
+
+    definitions: Definitions
+    """Best first."""
+    others: tuple[int, ...]
+    """``target_id`` without a row in ``symbols_mat``: a local, a parameter, a symbol of another package."""
+    file: int
+    """The one file in which a local of ``others`` means something; -1 when none is a local."""
+    notes: tuple[str, ...] = ()
+
+
+def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "") -> Target:
+    """The definitions that a name or place means; none is no error.
+
+    kind: only definitions of this kind; "" for all.
+
+    Raises InvalidArgumentError: not exactly one of name and place, or one that cannot be. NotFoundError: no such file.
+    """
+    if bool(asked.symbol) == bool(asked.uri):
+        raise InvalidArgumentError(
+            "symbol and uri: " + ("both are given" if asked.uri else "neither is given") + ", expected one of them",
+            suggestion="give `symbol` for a name, or `uri` and `line` for a place",
+        )
+    for field, text, most in (
+        ("symbol", asked.symbol, MAX_SYMBOL_CHARS), ("uri", asked.uri, MAX_URI_CHARS), ("kind", kind, MAX_SYMBOL_CHARS),
+    ):  # fmt: skip
+        _check_text(field, text, most)
+    if asked.symbol:
+        if asked.line >= 0 or asked.column >= 0:
+            raise InvalidArgumentError("line and column: given without uri", suggestion="give `uri`, or `symbol` alone")
+        return _named(bundle, asked.symbol, kind)
+    if asked.line < 0 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
+        raise InvalidArgumentError(
+            "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
+        )
+    return _placed(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kind)
+
+
+def _check_text(field: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise InvalidArgumentError(
+            f"{field}: {len(text)} characters, expected at most {most}", suggestion="give the last parts of it"
+        )
+    if any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in text):
+        raise InvalidArgumentError(
+            f"{field}: holds a control character or half a surrogate pair", suggestion="send valid, printable text"
+        )
+
+
+def _named(bundle: Bundle, symbol: str, kind: str) -> Target:
+    tables = bundle.symbols
+    if symbol.count(" ") >= 4:  # a SCIP symbol, or a heading of five words
+        found = tables.of_symbol(symbol)
+        if len(found.symbol_id):
+            return Target(_of_kind(bundle, found, kind), (), -1)
+        outside = tables.outside_target(symbol)
+        if outside is not None:
+            return Target(NO_DEFINITIONS, (outside,), -1)
+    name = dotted(symbol)
+    if not name:
+        raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
+    found = tables.called(name, kind)
+    if found.exact.any() and not found.exact.all():
+        left_out = int(np.count_nonzero(~found.exact))
+        note = f"{left_out} more match only when upper and lower case are ignored"
+        return Target(found.where(found.exact), (), -1, (note,))
+    if len(found.symbol_id):
+        return Target(found, (), -1)
+    return Target(NO_DEFINITIONS, (), -1, (_unknown(bundle, name, kind),))
+
+
+def dotted(symbol: str) -> str:
+    """A name as people of several languages write it, with dots.
+
+    >>> dotted("io::Index#open()"), dotted("./build")
+    ('io.Index.open', '/build')
+    """
+    return symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
+
+
+def _of_kind(bundle: Bundle, found: Definitions, kind: str) -> Definitions:
+    if not kind:
+        return found
+    rows = bundle.symbols.rows(found.symbol_id)
+    return found.where(np.array([rows[one].kind == kind for one in found.symbol_id.tolist()], np.bool_))
+
+
+def _unknown(bundle: Bundle, name: str, kind: str) -> str:
+    if kind and len(bundle.symbols.called(name, "").symbol_id):
+        return "no definition of this name is of this kind; leave kind out to see the others"
+    near = [present.printable(one)[:80] for one in bundle.symbols.near_names(name)]
+    return "no definition has this name" + (f"; near names: {', '.join(near)}" if near else "")
+
+
+def _file(directory: ChunkDirectory, uri: str) -> int:
+    """Row of the file in the directory: of ``repository/path``, a ``repo://`` link, or a path of one repository."""
+    place = unquote(uri[7:].partition("#")[0]) if uri.startswith("repo://") else uri
+    repo, _, path = place.partition("/")
+    file = directory.find(repo, path)
+    if file is not None:
+        return file
+    files = [file for repo in directory.repo_names if (file := directory.find(repo, place)) is not None]
+    if len(files) == 1:
+        return files[0]
+    if files:
+        raise InvalidArgumentError(
+            f"uri: {len(files)} repositories have such a file", suggestion="write repository/path, as in results"
+        )
+    name = "/" + place.rsplit("/", 1)[-1]
+    near = [
+        f"{repo}/{path}"
+        for repo, path in zip(directory.repos, directory.paths, strict=True)
+        if f"/{path}".endswith(name)
+    ]
+    shown = ", ".join(repr(present.printable(one)[:200]) for one in near[:3])
+    raise NotFoundError(
+        "uri: no such file in this version of the index",
+        suggestion=f"there is {shown}" if near else "write repository/path, as in results of search",
+    )
+
+
+def _placed(bundle: Bundle, file: int, line: int, column: int, kind: str) -> Target:
+    named = _under(bundle.symbols.named_on(file, line), column)
+    if any(one.precise for one in named):
+        named = [one for one in named if one.precise]
+    targets = list(dict.fromkeys(one.target_id for one in named))
+    if named and named[0].precise:
+        found = bundle.symbols.of_targets(targets, file=file, line=line)
+        known = set(found.target_id.tolist())
+        others = tuple(one for one in targets if one not in known)
+        return Target(_of_kind(bundle, found, kind), others, file if any(one < 0 for one in others) else -1)
+    if any(one.roles & 1 for one in named):
+        return Target(_of_kind(bundle, bundle.symbols.of_targets(targets, file=file, line=line), kind), (), -1)
+    repo, path = bundle.directory.repos[file], bundle.directory.paths[file]
+    folder = path.rpartition("/")[0] + "/" if "/" in path else ""
+    if not named:
+        word = _word(bundle.catalog.line(repo, path, line), column)
+        if not word:
+            return Target(NO_DEFINITIONS, (), -1, ("there is no name at this place",))
+        called = bundle.symbols.called(word, "")
+        targets = list(dict.fromkeys(called.name_id[called.exact].tolist()))
+        if not targets:
+            return Target(NO_DEFINITIONS, (), -1, (_unknown(bundle, word, ""),))
+    found = bundle.symbols.of_names(targets, file=file, repo=repo, folder=folder)
+    related = bundle.directory.related_files(np.array([file]))
+    if related[found.file].any():
+        found = found.where(related[found.file])
+    return Target(_of_kind(bundle, found, kind), (), -1, ("no SCIP index tells what stands here: found by name",))
+
+
+def _under(named: list[Named], column: int) -> list[Named]:
+    """The narrowest that hold the column, else that end there; without a column, the definitions, else the first."""
+    if column < 0:
+        written = [one for one in named if one.end_column > one.start_column]
+        chosen = [one for one in written if one.roles & 1] or written
+        return [one for one in chosen if one.start_column == chosen[0].start_column]
+    over = [one for one in named if one.start_column <= column < one.end_column]
+    over = over or [one for one in named if one.end_column == column]
+    width = min((one.end_column - one.start_column for one in over), default=0)
+    return [one for one in over if one.end_column - one.start_column == width]
+
+
+def _word(line: bytes, column: int) -> str:
+    """The identifier at a column of a line, or that ends there; the line's first without a column."""
+    for match in _WORD.finditer(line):
+        if column < 0 or match.start() <= column <= match.end():
+            return match[0].decode("utf-8", "replace")
+    return ""
