@@ -40,6 +40,8 @@ class Piece:
     repo: str = "quarry"
     kind: str = "function"
     start_line: int = 0
+    start_byte: int = 0
+    path_class: str = "source"
     id: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -201,10 +203,10 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "symbols": list(piece.symbols),
             "signature": "",
             "doc": "",
-            "start_byte": 0,
-            "end_byte": len(piece.text.encode()),
+            "start_byte": piece.start_byte,
+            "end_byte": piece.start_byte + len(piece.text.encode()),
             "start_line": piece.start_line,
-            "end_line": piece.start_line + piece.text.rstrip("\n").count("\n"),
+            "end_line": piece.start_line + piece.text.count("\n") - piece.text.endswith("\n"),
             "content_sha256": hashlib.sha256(piece.text.encode()).hexdigest(),
             "text": piece.text,
         }
@@ -215,7 +217,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "repo": repo,
             "path": path,
             "lang": language_of(path) or "",
-            "path_class": "source",
+            "path_class": path_class,
             "size_bytes": 0,
             "lines": 0,
             "sha256": "",
@@ -224,7 +226,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "parsed": True,
             "syntax_errors": False,
         }
-        for repo, path in sorted({(piece.repo, piece.path) for piece in chunks})
+        for repo, path, path_class in sorted({(piece.repo, piece.path, piece.path_class) for piece in chunks})
     ]
     tables.write_table(paths.table("chunks"), pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
     tables.write_table(paths.table("files"), pa.Table.from_pylist(files, tables.FILES), tables.FILES)

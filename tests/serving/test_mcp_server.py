@@ -19,6 +19,7 @@ from codequarry.serving.engine import Engine
 from codequarry.serving.mcp_server import build_server, listed_tools
 from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
+TOOLS = ["search", "fetch", "search_code", "go_to_definition", "find_references"]
 ERAS = ("2026-07-28", "2025-11-25")
 
 
@@ -65,9 +66,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_both_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
+def test_the_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
     tools = talk(server, era, lambda client: client.list_tools())
-    assert [tool.name for tool in tools] == ["search", "fetch"]
+    assert [tool.name for tool in tools] == TOOLS
     for tool in tools:
         for schema in (tool.input_schema, tool.output_schema):
             jsonschema.Draft202012Validator.check_schema(schema)

@@ -17,6 +17,7 @@ from fastmcp.client.transports import StdioTransport
 
 from codequarry.serving.mcp_server import listed_tools
 from tests.serving.corpus import INDEX_OPEN, SESSION
+from tests.serving.test_mcp_server import TOOLS
 
 COMMAND = ["-m", "codequarry.serving.cli", "serve", "--stdio", "--root"]
 
@@ -32,12 +33,14 @@ def test_a_stdio_client_searches_and_fetches(bundle_root: Path, tmp_path: Path, 
         )
         async with Client(transport, mode="legacy" if era == "2025-11-25" else "auto") as client:
             assert client.protocol_version == era
-            assert [tool.name for tool in await client.list_tools()] == ["search", "fetch"]
+            assert [tool.name for tool in await client.list_tools()] == TOOLS
             found = await client.call_tool_mcp("search", {"query": "where are expired sessions removed"})
             assert found.structured_content["results"][0]["id"] == str(SESSION.id)
             read = await client.call_tool_mcp("fetch", {"objectIds": [str(INDEX_OPEN.id)]})
             assert read.structured_content["objects"][0]["content"] == INDEX_OPEN.text
-            for name, result in (("search", found), ("fetch", read)):
+            said = await client.call_tool_mcp("search_code", {"pattern": r"os\.open\(\w+", "mode": "regex"})
+            assert [one["preview"] for one in said.structured_content["results"]] == [INDEX_OPEN.text.splitlines()[2]]
+            for name, result in (("search", found), ("fetch", read), ("search_code", said)):
                 schema = next(tool["outputSchema"] for tool in listed_tools() if tool["name"] == name)
                 jsonschema.validate(result.structured_content, schema)
                 assert json.loads(result.content[0].text) == result.structured_content

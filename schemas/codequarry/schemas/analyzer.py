@@ -15,9 +15,10 @@ from typing import NamedTuple
 MAX_TOKEN_CHARS = 120
 _TOKEN = re.compile(
     r"[^\W\d]\w*"  # identifiers and words of any script
-    r"|\d[\w.]*\w|\d"  # numbers: 42, 0x1f, 3.14, 1_000
+    r"|\d\w*(?:\.\d\w*)*"  # numbers: 42, 0x1f, 3.14, 1_000; a dot before a name ends one, as in "1.open"
     r"|->|=>|::|==|!=|<=|>=|&&|\|\||\+=|-=|\*\*|<<|>>|:=|\.\.\.|\?\?|\?\."
 )
+_RUN = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\dA-Za-z_]+")
 
 
@@ -64,3 +65,42 @@ def query_terms(text: str) -> list[str]:
     """Distinct terms of a query in first-seen order."""
     # Distinct source tokens first: the same terms in the same order, at half the cost on code.
     return list(dict.fromkeys(term for token in dict.fromkeys(_TOKEN.findall(text)) for term in _terms(token)))
+
+
+class Word(NamedTuple):
+    """A word of a text: a part of an identifier, or a number."""
+
+    text: str
+    start: int
+    end: int
+
+
+def words(text: str) -> Iterator[Word]:
+    """The words of a text in order, as written; operators are none. The lower case of each is an index term.
+
+    >>> [word.text for word in words("self.openFile(max_bytes == 0x1f)")]
+    ['self', 'open', 'File', 'max', 'bytes', '0x1f']
+    """
+    for match in _TOKEN.finditer(text):
+        token, offset = match.group(), match.start()
+        if token[0].isalpha() or token[0] == "_":
+            for part in _PART.finditer(token):
+                yield Word(part.group(), offset + part.start(), offset + part.end())
+        elif token[0].isalnum():
+            yield Word(token, offset, match.end())
+
+
+def whole_terms(text: str, *, left: bool = False, right: bool = False) -> list[str]:
+    """Terms that the index holds of every text in which this one stands: identifiers with a visible end on both sides.
+
+    left, right: no word continues beyond that end of the text.
+
+    >>> whole_terms("raise ValueError(f"), whole_terms("open", left=True, right=True)
+    (['valueerror'], ['open'])
+    """
+    found = [
+        match.group().lower()[:MAX_TOKEN_CHARS]
+        for match in _RUN.finditer(text)
+        if not match.group()[0].isdecimal() and (left or match.start() > 0) and (right or match.end() < len(text))
+    ]
+    return list(dict.fromkeys(found))

@@ -206,6 +206,7 @@ class ServingSettings(_Section):
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
     weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")
     weight_bm25: float = Field(default=0.8, ge=0, description="Fusion weight of the lexical channel.")
+    weight_symbol: float = Field(default=0.0, ge=0, description="Fusion weight of the channel of definition names.")
 
 
 class Settings(_Section):

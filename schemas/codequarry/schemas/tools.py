@@ -73,7 +73,9 @@ class SearchRequest(WireModel):
     )
     rerank: bool = Field(default=True, description="Score approximate dense candidates again exactly. Leave it on.")
     channel: Channel = Field(
-        default="hybrid", description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words."
+        default="hybrid",
+        description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words, 'symbol' by the "
+        "names of definitions.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
 
@@ -82,7 +84,9 @@ class ChannelScore(WireModel):
     """What one channel said of a result."""
 
     rank: int = Field(description="1-based rank in the channel.")
-    score: float = Field(description="The channel's own score: cosine similarity (faiss), BM25 (bm25).")
+    score: float = Field(
+        description="The channel's own score: cosine similarity (faiss), BM25 (bm25), kind of match (symbol)."
+    )
     weight: float = Field(description="Weight of the channel in the fusion.")
 
 
@@ -97,7 +101,9 @@ class Fusion(WireModel):
 class Explain(WireModel):
     """Why a chunk was returned; the parts reproduce the score."""
 
-    hit_reason: list[str] = Field(description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'filter:lang=python'.")
+    hit_reason: list[str] = Field(
+        description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'."
+    )
     channels: dict[str, ChannelScore] = Field(description="Rank, score and weight by channel that found the chunk.")
     fusion: Fusion = Field(description="How the channels' ranks became the score.")
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")

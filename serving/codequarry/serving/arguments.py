@@ -44,6 +44,20 @@ def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
         ) from None
 
 
+def checked_text(name: str, text: str, *, longest: int, suggestion: str) -> str:
+    """A text argument that can be searched for. Raises InvalidArgumentError: too long, or no valid Unicode text.
+
+    suggestion: how to make it shorter.
+    """
+    if len(text) > longest:
+        raise InvalidArgumentError(f"{name}: {len(text)} characters, expected at most {longest}", suggestion=suggestion)
+    if "\0" in text or any(0xD800 <= ord(character) < 0xE000 for character in text):
+        raise InvalidArgumentError(
+            f"{name}: holds NUL or half a surrogate pair, expected text", suggestion="send valid Unicode without NUL"
+        )
+    return text
+
+
 def clamped(name: str, value: int, lowest: int, highest: int, limits: list[str]) -> int:
     """The value, moved into its range; ``limits`` is told when it was outside.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,6 +21,9 @@ MAX_TERMS = 128
 
 _FEW = 256
 """Up to this many allowed chunks go into the query itself; beyond, reading more hits and dropping is cheaper."""
+
+_RAREST = 3
+"""Terms looked up for text search; what they leave over, further ones hardly reduce."""
 
 
 class Bm25Channel:
@@ -66,6 +70,31 @@ class Bm25Channel:
             if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
+
+    def named(self, terms: Sequence[str], limit: int) -> np.ndarray:
+        """The chunks whose definitions' names have most of these terms: at most (limit,) int64 ids, best first.
+
+        Raises UnavailableError: the index is damaged.
+        """
+        import tantivy
+
+        clauses = [
+            (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "name", term, index_option="freq"))
+            for term in terms
+        ]
+        return self._hits(tantivy.Query.boolean_query(clauses), limit)[0]
+
+    def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
+        """For each of the three rarest of these terms, the chunks whose text has it: (m,) int64 ids, in any order.
+
+        Raises UnavailableError: the index is damaged.
+        """
+        import tantivy
+
+        rarest = sorted(terms, key=lambda term: (self._searcher.doc_freq("body", term), term))[:_RAREST]
+        for term in rarest:
+            query = tantivy.Query.term_query(self._schema, "body", term, index_option="basic")
+            yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1))[0]
 
     def _hits(self, query: tantivy.Query, limit: int) -> tuple[np.ndarray, np.ndarray]:
         """Ids (m,) int64 and scores (m,) float32 of the best hits, best first."""

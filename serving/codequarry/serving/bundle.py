@@ -19,9 +19,10 @@ from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Channel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
+from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
 
-SERVED_CHANNELS = ("faiss", "bm25")
+SERVED_CHANNELS = ("faiss", "bm25", "symbol")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Bundle:
         closed: dict[str, str] = {}
         for name in channels:
             try:
-                opened[name] = _OPENERS[name](paths, manifest)
+                opened[name] = _OPENERS[name](paths, manifest, catalog)
             except UnavailableError as error:
                 closed[name] = error.message.replace(f"{paths.path}/", "")
         return cls(manifest, catalog, directory, opened, SymbolTables(catalog), closed)
@@ -106,18 +107,26 @@ class Bundle:
         self.catalog.close()
 
 
-def _open_faiss(paths: BundlePaths, manifest: Manifest) -> Channel:
+def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog) -> Channel:
     return FaissChannel.open(paths, manifest, _start_encoder(paths, manifest))
 
 
-def _open_bm25(paths: BundlePaths, manifest: Manifest) -> Channel:
+def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog) -> Bm25Channel:
     channel = Bm25Channel.open(paths.bm25)
     if channel.count != manifest.counts.chunks:
         raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")
     return channel
 
 
-_OPENERS: dict[str, Callable[[BundlePaths, Manifest], Channel]] = {"faiss": _open_faiss, "bm25": _open_bm25}
+def _open_symbol(paths: BundlePaths, manifest: Manifest, catalog: Catalog) -> Channel:
+    return SymbolChannel(catalog, _open_bm25(paths, manifest, catalog))
+
+
+_OPENERS: dict[str, Callable[[BundlePaths, Manifest, Catalog], Channel]] = {
+    "faiss": _open_faiss,
+    "bm25": _open_bm25,
+    "symbol": _open_symbol,
+}
 
 
 def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncoder]:

@@ -29,13 +29,23 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY repo, path"
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY file"
 _DIRECTORY = """
-SELECT chunk_id, file
+SELECT chunk_id, file, chunks_mat.rowid AS place, start_byte, start_line, end_line
 FROM chunks_mat
-JOIN (SELECT repo, path, row_number() OVER (ORDER BY repo, path) - 1 AS file FROM files_mat) USING (repo, path)
+JOIN files_mat USING (repo, path)
 ORDER BY chunk_id
 """
+_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
+_AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
+_SYMBOLS_NAMED = f"""
+SELECT name, qualified_name, module, kind, {CLASS_RANK}, chunk_id
+FROM symbols_mat
+WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?::BIGINT[]))
+ORDER BY symbol_id
+LIMIT ?
+"""
+_HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
 # Chunks may begin inside of a line.
 _LINE = """
 SELECT split_part(text, chr(10), ? - start_line + 1) FROM chunks_mat
@@ -78,6 +88,30 @@ class ChunkRow(NamedTuple):
     def uri(self) -> str:
         """``repository/path``."""
         return f"{self.repo}/{self.path}"
+
+
+class SymbolName(NamedTuple):
+    """What retrieval by name reads of a definition."""
+
+    name: str
+    qualified_name: str
+    """Inside the file."""
+    module: str
+    """Dotted path of the file; may be empty."""
+    kind: str
+    class_rank: int
+    """As in `ChunkDirectory`."""
+    chunk_id: int
+    """The chunk in which it starts."""
+
+
+class ChunkText(NamedTuple):
+    """What text search reads of a chunk."""
+
+    chunk_id: int
+    kind: str
+    qualified_name: str
+    text: str
 
 
 class Catalog:
@@ -137,14 +171,53 @@ class Catalog:
             files = cursor.execute(_FILES).fetchall()
             columns = cursor.execute(_DIRECTORY).fetchnumpy()
         repos, paths, langs, ranks = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
+        file_of = np.ascontiguousarray(columns["file"], np.int32)
+        order = np.lexsort((columns["start_byte"], file_of))
+        sorted_files = file_of[order]
+        shares_line = columns["start_line"][order][1:] <= columns["end_line"][order][:-1]
+        torn = np.zeros(len(files), np.bool_)
+        torn[sorted_files[1:][shares_line & (sorted_files[1:] == sorted_files[:-1])]] = True
         return ChunkDirectory(
             np.ascontiguousarray(columns["chunk_id"], np.int64),
-            np.ascontiguousarray(columns["file"], np.int32),
+            file_of,
             repos,
             paths,
             langs,
             np.array(ranks, np.int8),
+            rows=columns["place"][order].astype(np.int64),
+            row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
+            torn=torn,
         )
+
+    def symbols(self, keys: Sequence[str], chunk_ids: Sequence[int], limit: int) -> list[SymbolName]:
+        """Definitions with one of these names, or that start in one of these chunks, in the order of their names.
+
+        keys: names in lower case. limit: most rows to return.
+        """
+        with self.reading() as cursor:
+            found = cursor.execute(_SYMBOLS_NAMED, [list(keys), list(chunk_ids), limit]).fetchall()
+        return [SymbolName(*row) for row in found]
+
+    def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
+        """Texts by row of ``chunks_mat``; some that were not asked for may be among them. rows: (m,) int64."""
+        if not len(rows):
+            return {}
+        first, last = int(rows.min()), int(rows.max())
+        # Leaving rows out costs about as much as reading them.
+        dense = last - first < 2 * len(rows)
+        sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
+        with self.reading() as cursor:
+            found = cursor.execute(sql, values).fetchall()
+        return {row: ChunkText(*rest) for row, *rest in found}
+
+    def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
+        """Ids of the chunks between two rows whose text holds the needle: (m,) int64.
+
+        first, last: rows of ``chunks_mat``, inclusive. folded: the needle is lower case and the text may be any.
+        """
+        sql = _HOLDING.format(text="lower(text)" if folded else "text")
+        with self.reading() as cursor:
+            return cursor.execute(sql, [first, last, needle]).fetchnumpy()["chunk_id"].astype(np.int64)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""

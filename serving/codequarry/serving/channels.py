@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ class Candidates:
     """(m,) float32, never ascending; the channel's own scale."""
     notes: tuple[str, ...] = ()
     """What the asker should know, e.g. that the query was cut."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Why a chunk was found, by id, where the channel knows more than that it was."""
 
 
 class Channel(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
 def search(
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
-    channel: Annotated[str, typer.Option(help="hybrid, or one index: faiss (by meaning), bm25 (by words).")] = "hybrid",
+    channel: Annotated[
+        str, typer.Option(help="hybrid, or one index: faiss (meaning), bm25 (words), symbol (names).")
+    ] = "hybrid",
     lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
     include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,
@@ -76,7 +78,7 @@ def fetch(
     Example: codequarry fetch 4611686018427387904 --max-tokens 2000
     """
     request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
-    with open_engine(load_settings(settings_file, bundle_root=root), searching=False) as engine:
+    with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
         answer = engine.fetch(request)
     failed = [one for one in answer.objects if one.error is not None]
     if as_json:
@@ -92,13 +94,13 @@ def fetch(
 
 
 @contextmanager
-def open_engine(settings: Settings, *, searching: bool = True) -> Iterator[Engine]:
-    """An engine for one command. searching: with the channels of search, which fetch and look-ups need not."""
+def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) -> Iterator[Engine]:
+    """The engine over the current version. channels: what to map; None for all that are served."""
     from codequarry.serving.bundle import SERVED_CHANNELS, Bundle
     from codequarry.serving.engine import Engine
 
-    channels = SERVED_CHANNELS if searching else ()
-    engine = Engine(Bundle.open_current(settings.bundle.root, channels=channels), settings.serving)
+    wanted = SERVED_CHANNELS if channels is None else channels
+    engine = Engine(Bundle.open_current(settings.bundle.root, channels=wanted), settings.serving)
     try:
         yield engine
     finally:
@@ -127,7 +129,7 @@ def _explain(result: SearchResult) -> None:
 
 
 def print_notes(notes: list[str]) -> None:
-    """Tell what was cut or is missing, beside the answer."""
+    """What an answer lacks, on stderr."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
 

@@ -62,7 +62,7 @@ def definition(
     """
     filters = _filters(lang, include, exclude, repo)
     request = parse(DefinitionRequest, {**_target(name, at), "kind": kind, "limit": limit, "filters": filters})
-    with open_engine(load_settings(settings_file, bundle_root=root), searching=False) as engine:
+    with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
         answer = engine.definitions(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
@@ -95,7 +95,7 @@ def references(
     filters = _filters(lang, include, exclude, repo)
     asked = {"role": role, "precision": "precise" if precise else "all", "include_definitions": definitions}
     request = parse(ReferencesRequest, {**_target(name, at), **asked, "limit": limit, "filters": filters})
-    with open_engine(load_settings(settings_file, bundle_root=root), searching=False) as engine:
+    with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
         answer = engine.references(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))

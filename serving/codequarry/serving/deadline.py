@@ -24,6 +24,11 @@ class Deadline:
         """The moment that many seconds from now."""
         return cls(seconds, clock() + seconds, clock)
 
+    def half(self) -> Self:
+        """The moment halfway from now to this one."""
+        left = max(0.0, self.at - self.clock()) / 2
+        return type(self)(left, self.at - left, self.clock)
+
     @property
     def passed(self) -> bool:
         """True from the moment on."""

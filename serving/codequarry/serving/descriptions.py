@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from codequarry.schemas.code_search import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.symbol_tools import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 
@@ -76,6 +77,27 @@ Example: {"objectIds": ["4611686018427387904", "1234"], "max_tokens": 2000}""",
     lambda engine: engine.admitted_fetch,
 )
 
+SEARCH_CODE = ToolDescription(
+    "search_code",
+    "Search text",
+    """\
+Find every place where a text stands in the indexed code, like grep. Use it when you know the characters: an \
+identifier, an error message, a configuration key, a pattern. Use search for questions and unsure words.
+
+`mode`: exact (default), word (no word goes on at either end), phrase (words in this order, whatever case, spaces or \
+punctuation between; "remove expired" finds removeExpired), regex (RE2: no look-around, no back-references; \\w, \\d \
+and \\b are ASCII). A regex works line by line: ^ and $ are line ends and a match stays in its line, unless the \
+pattern names \\n.
+
+Returns each match with its range (0-based, columns in bytes), its line, and the id of its chunk for fetch. Sources \
+come before tests and docs. `total` counts all matches, `total_is_exact` says whether it had to stop early.
+
+Example: {"pattern": "raise \\\\w+Error\\\\(", "mode": "regex", "filters": {"include": ["src/**"]}}""",
+    CodeSearchRequest,
+    CodeSearchAnswer,
+    lambda engine: engine.admitted_search_code,
+)
+
 GO_TO_DEFINITION = ToolDescription(
     "go_to_definition",
     "Go to definition",
@@ -114,4 +136,4 @@ Example: {"symbol": "SessionStore.remove_expired", "role": "call"}""",
     lambda engine: engine.admitted_references,
 )
 
-TOOLS = (SEARCH, FETCH, GO_TO_DEFINITION, FIND_REFERENCES)
+TOOLS = (SEARCH, FETCH, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES)

@@ -26,6 +26,12 @@ class ChunkDirectory:
     """Language of each file; "" when no rule knows it."""
     class_rank: np.ndarray
     """(files,) int8: what comes first where files compete, by path class; sources are 1."""
+    rows: np.ndarray
+    """(n,) int64: row of each chunk in ``chunks_mat``, by file and place in it."""
+    row_starts: np.ndarray
+    """(files + 1,) int64: the chunks of file f are ``rows[row_starts[f]:row_starts[f + 1]]``."""
+    torn: np.ndarray
+    """(files,) bool: a chunk of the file starts inside a line."""
 
     @cached_property
     def repo_names(self) -> tuple[str, ...]:
@@ -46,6 +52,32 @@ class ChunkDirectory:
     @cached_property
     def _lang_column(self) -> np.ndarray:
         return np.array(self.langs, dtype=object)
+
+    @cached_property
+    def reading_order(self) -> np.ndarray:
+        """(files,) int64: by path class, sources first; by repository and path inside a class."""
+        return np.argsort(self.class_rank, kind="stable")
+
+    def files_with(self, chunk_ids: np.ndarray) -> np.ndarray:
+        """(files,) bool: the file has one of these chunks. chunk_ids: (m,) int64; unknown ones are passed over."""
+        found = np.zeros(len(self.paths), np.bool_)
+        if len(self.chunk_ids):
+            places = np.minimum(np.searchsorted(self.chunk_ids, chunk_ids), len(self.chunk_ids) - 1)
+            found[self.file_of[places[self.chunk_ids[places] == chunk_ids]]] = True
+        return found
+
+    def files_from(self, row: int) -> np.ndarray:
+        """(files,) bool: the file has a chunk in this row of ``chunks_mat`` or a later one."""
+        files = np.repeat(np.arange(len(self.paths)), np.diff(self.row_starts))
+        found = np.zeros(len(self.paths), np.bool_)
+        found[files[self.rows >= row]] = True
+        return found
+
+    def rows_of(self, files: np.ndarray) -> np.ndarray:
+        """Rows of the chunks of some files, file by file. files: (m,) int64."""
+        return np.concatenate(
+            [self.rows[self.row_starts[file] : self.row_starts[file + 1]] for file in files] or [self.rows[:0]]
+        )
 
     def find(self, repo: str, path: str) -> int | None:
         """Row of a file; None when there is none."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
+from codequarry.schemas.code_search import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.symbol_tools import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.serving.bundle import Bundle
+from codequarry.serving.code_search import search_code
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.definitions import go_to_definition
 from codequarry.serving.fetch import fetch
@@ -43,6 +45,11 @@ class Engine:
         with self.gate.place():
             return self.admitted_fetch(request)
 
+    def search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
+        """Search text, when a place is free. Raises BusyError, InvalidArgumentError, DeadlineError."""
+        with self.gate.place():
+            return self.admitted_search_code(request)
+
     def definitions(self, request: DefinitionRequest) -> DefinitionAnswer:
         """Look up definitions, when a place is free. Raises as `search`, and NotFoundError."""
         with self.gate.place():
@@ -60,6 +67,10 @@ class Engine:
     def admitted_fetch(self, request: FetchRequest) -> FetchAnswer:
         """Fetch for a caller that holds a place at the gate."""
         return fetch(self.bundle, request, Deadline.after(self.settings.fetch_timeout_s))
+
+    def admitted_search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
+        """Search text for a caller that holds a place at the gate."""
+        return search_code(self.bundle, request, Deadline.after(self.settings.search_timeout_s))
 
     def admitted_definitions(self, request: DefinitionRequest) -> DefinitionAnswer:
         """Look up definitions for a caller that holds a place at the gate."""

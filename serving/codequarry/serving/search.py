@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import (
     MAX_QUERY_CHARS,
@@ -23,7 +23,7 @@ from codequarry.schemas.tools import (
     SearchResult,
 )
 from codequarry.serving import present
-from codequarry.serving.arguments import clamped
+from codequarry.serving.arguments import checked_text, clamped
 from codequarry.serving.bm25 import matched_terms
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
@@ -40,7 +40,9 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
 
     Raises InvalidArgumentError: query or filters cannot be used. DeadlineError: no channel answered in time.
     """
-    query = _checked_query(request.query)
+    query = checked_text(
+        "query", request.query, longest=MAX_QUERY_CHARS, suggestion="keep the words that name what you look for"
+    )
     limits: list[str] = []
     top_k = clamped("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX, limits)
     allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
@@ -51,24 +53,11 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
         answers, weights = _ask(bundle, request, query, allowed, settings, deadline, limits)
         if answers:
             ranking = fuse(answers, weights, k=settings.rrf_k)
-            results = _hydrated(bundle, ranking, top_k, query, request.filters, limits)
+            results = _hydrated(bundle, answers, ranking, top_k, query, request.filters, limits)
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
         results=results, queryEcho=query, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
     )
-
-
-def _checked_query(query: str) -> str:
-    if len(query) > MAX_QUERY_CHARS:
-        raise InvalidArgumentError(
-            f"query: {len(query)} characters, expected at most {MAX_QUERY_CHARS}",
-            suggestion="keep the words that name what you look for",
-        )
-    if "\0" in query or any(0xD800 <= ord(character) < 0xE000 for character in query):
-        raise InvalidArgumentError(
-            "query: holds NUL or half a surrogate pair, expected text", suggestion="send valid Unicode without NUL"
-        )
-    return query
 
 
 def _ask(
@@ -110,7 +99,7 @@ def _ask(
 
 def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str]) -> dict[str, float]:
     """Fusion weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
-    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss}
+    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
     if channel == "hybrid":
         weights = {name: weight for name, weight in configured.items() if weight > 0 and name in bundle.channels}
         if not weights:
@@ -123,21 +112,37 @@ def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: li
 
 
 def _hydrated(
-    bundle: Bundle, ranking: Ranking, top_k: int, query: str, filters: SearchFilters, limits: list[str]
+    bundle: Bundle,
+    answers: Mapping[str, Candidates],
+    ranking: Ranking,
+    top_k: int,
+    query: str,
+    filters: SearchFilters,
+    limits: list[str],
 ) -> list[SearchResult]:
     wanted = ranking.results[:top_k]
     rows = bundle.catalog.rows([one.chunk_id for one in wanted])
     dropped = sum(one.chunk_id not in rows for one in wanted)
     if dropped:
         limits.append(f"{dropped} results dropped: the catalog has no such chunk")
-    return [_result(bundle, ranking, one, rows[one.chunk_id], query, filters) for one in wanted if one.chunk_id in rows]
+    return [
+        _result(bundle, answers, ranking, one, rows[one.chunk_id], query, filters)
+        for one in wanted
+        if one.chunk_id in rows
+    ]
 
 
 def _result(
-    bundle: Bundle, ranking: Ranking, fused: Fused, row: ChunkRow, query: str, filters: SearchFilters
+    bundle: Bundle,
+    answers: Mapping[str, Candidates],
+    ranking: Ranking,
+    fused: Fused,
+    row: ChunkRow,
+    query: str,
+    filters: SearchFilters,
 ) -> SearchResult:
     explain = Explain(
-        hit_reason=_reasons(fused, row, query, filters),
+        hit_reason=_reasons(answers, fused, row, query, filters),
         channels={
             name: ChannelScore(rank=part.rank, score=part.score, weight=part.weight)
             for name, part in sorted(fused.parts.items())
@@ -158,13 +163,16 @@ def _result(
     )
 
 
-def _reasons(fused: Fused, row: ChunkRow, query: str, filters: SearchFilters) -> list[str]:
+def _reasons(
+    answers: Mapping[str, Candidates], fused: Fused, row: ChunkRow, query: str, filters: SearchFilters
+) -> list[str]:
     reasons: list[str] = []
     if "faiss" in fused.parts:
         reasons.append("embedding:cosine")
     if "bm25" in fused.parts:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
         reasons.append(f"bm25:terms={','.join(terms)}")
+    reasons += [answers[name].reasons[row.chunk_id] for name in fused.parts if row.chunk_id in answers[name].reasons]
     given: Mapping[str, bool] = {
         f"filter:lang={row.lang}": bool(filters.lang),
         f"filter:repo={row.repo}": bool(filters.repos),

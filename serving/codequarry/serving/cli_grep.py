@@ -1,0 +1,111 @@
+"""``codequarry grep``: text search with the output of grep."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import groupby
+from typing import Annotated
+
+import typer
+
+from codequarry.schemas.code_search import MATCHES_DEFAULT, CodeMatch, CodeSearchRequest
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.tools import to_wire
+from codequarry.serving.arguments import parse
+from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli_query import for_terminal, open_engine, print_notes
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("grep")(grep)
+
+
+def grep(
+    pattern: Annotated[str, typer.Argument(help="What to find.")],
+    mode: Annotated[str, typer.Option(help="exact, word, phrase (words in this order) or regex (RE2).")] = "exact",
+    exact: Annotated[bool, typer.Option("-F", help="Short for --mode exact.")] = False,
+    word: Annotated[bool, typer.Option("-w", help="Short for --mode word.")] = False,
+    regex: Annotated[bool, typer.Option("-E", help="Short for --mode regex.")] = False,
+    ignore_case: Annotated[bool, typer.Option("-i", help="Upper and lower case are the same.")] = False,
+    context: Annotated[int, typer.Option("--context", "-C", help="Lines before and after, 0 to 5.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-m", help="How many matches, 1 to 200.")] = MATCHES_DEFAULT,
+    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,
+    repo: Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")] = None,
+    symbol: Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")] = None,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Find every place where a text stands; prints path:line:column: text, and ends with 1 when there is none.
+
+    Example: codequarry grep -E "raise \\w+Error\\(" --include "src/**"
+    """
+    from codequarry.schemas.settings import load_settings
+
+    filters = {
+        "lang": lang or [], "include": include or [], "exclude": exclude or [], "repos": repo or [],
+        "symbols": symbol or [],
+    }  # fmt: skip
+    request = parse(
+        CodeSearchRequest,
+        {
+            "pattern": pattern,
+            "mode": _mode(mode, exact=exact, word=word, regex=regex),
+            "case_sensitive": not ignore_case,
+            "context_lines": context,
+            "limit": limit,
+            "filters": filters,
+        },
+    )
+    with open_engine(load_settings(settings_file, bundle_root=root), channels=("bm25",)) as engine:
+        answer = engine.search_code(request)
+    if as_json:
+        typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
+    else:
+        for number, (_, matches) in enumerate(groupby(answer.results, key=lambda one: (one.uri, one.start_line))):
+            if number and context:
+                typer.echo("--")
+            _show(list(matches))
+        at_least = "" if answer.total_is_exact else "at least "
+        print_notes([f"{at_least}{answer.total} matches in {answer.files} files", *answer.limits])
+    if not answer.total:
+        raise typer.Exit(1)
+
+
+def _mode(mode: str, **short: bool) -> str:
+    given = [name for name, wanted in short.items() if wanted]
+    if len(given) > 1 or (given and mode not in ("exact", given[0])):
+        raise InvalidArgumentError("mode: more than one is given", suggestion="use one of -F, -w, -E and --mode")
+    return given[0] if given else mode
+
+
+def _show(matches: list[CodeMatch]) -> None:
+    """One line of code with all its matches, and what is around it."""
+    first = matches[0]
+    path = for_terminal(first.uri)
+    for number, line in enumerate(first.before, start=first.start_line + 1 - len(first.before)):
+        typer.echo(f"{path}-{number}- {for_terminal(line)}")
+    # Matches far behind the first one in a long line have previews of their own.
+    for _, same in groupby(matches, key=lambda one: one.preview):
+        shown = list(same)
+        typer.secho(path, fg="magenta", nl=False)
+        typer.echo(f":{shown[0].start_line + 1}:{shown[0].start_column + 1}: {_highlighted(shown)}")
+    for number, line in enumerate(first.after, start=first.end_line + 2):
+        typer.echo(f"{path}-{number}- {for_terminal(line)}")
+
+
+def _highlighted(matches: list[CodeMatch]) -> str:
+    text, at, parts = matches[0].preview, 0, []
+    for match in matches:
+        start, end = match.highlight
+        parts += [for_terminal(text[at:start]), _marked(for_terminal(text[start:end]))]
+        at = end
+    return "".join([*parts, for_terminal(text[at:])])
+
+
+def _marked(text: str) -> str:
+    return typer.style(text, fg="red", bold=True) if sys.stdout.isatty() else text
