@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = ("chunking", "census", "reindex", "serving", "search", "symbols")
+ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "symbols")
 
 
 def main() -> None:

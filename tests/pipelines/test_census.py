@@ -154,9 +154,10 @@ def test_any_bytes_are_indexed_whole_or_skipped(tmp_path_factory: pytest.TempPat
     assert entry.skip_reason is not None or entry.content == content
 
 
-def test_a_sparse_checkout_says_what_is_missing(repo: Path) -> None:
+def test_a_sparse_checkout_says_what_it_leaves_out(repo: Path) -> None:
     git(repo, "sparse-checkout", "set", "--no-cone", "/a.py")
-    assert census(repo)["bom.py"].skip_reason == "missing"
+    left_out = census(repo)["bom.py"]
+    assert (left_out.skip_reason, left_out.differs_from_head) == ("not_checked_out", False)
 
 
 def test_folders_among_the_paths_say_why_they_are_there(tmp_path: Path) -> None:

@@ -168,6 +168,23 @@ def test_an_index_that_is_of_no_use_leaves_a_status(prepared: Prepared, data: by
     assert set(paths_of(made, "scip_symbols")) <= set(expected)
 
 
+def test_an_index_cut_at_every_thousandth_byte_gives_what_is_whole_and_says_so(prepared: Prepared) -> None:
+    made, file = prepared
+    symbols = [information(f"a b c d f{n}().", ["words " * 30]) for n in range(25)]
+    go = document("retry.go", occurrence(RETRY, [2, 5, 10], 1), symbols=symbols)
+    whole = metadata() + go + document("src/lib.rs", symbols=symbols) + document("use.py", symbols=symbols)
+    counts: list[int] = []
+    for cut in [*range(0, len(whole), 1000), len(whole)]:
+        file.write_bytes(whole[:cut])
+        (entry,) = scip_repository("mixed", made).indexers
+        assert entry.documents == len(paths_of(made, "scip_documents"))
+        assert entry.reason or cut == len(whole)
+        counts.append(entry.documents)
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 3)
+    assert len(counts) > 10
+
+
 def test_what_is_no_file_is_not_opened(prepared: Prepared) -> None:
     made, file = prepared
     file.mkdir()

@@ -98,6 +98,8 @@ def _examine(
     if path.endswith("/") or (head is not None and head.mode == SUBMODULE_MODE):
         return CensusFile(path, None, 0, "nested_repository")
     status = files.status(raw)
+    if status is None and raw in source.unchecked:
+        return CensusFile(path, lang, 0, "not_checked_out")
     if status is None:
         return CensusFile(path, lang, 0, "missing", differs_from_head=head is not None)
     if stat.S_ISDIR(status.mode):

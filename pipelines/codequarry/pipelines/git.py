@@ -20,6 +20,7 @@ from codequarry.schemas.errors import SourceError
 
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
+_SKIP_WORKTREE = b"S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class WorkTree:
     head: dict[bytes, HeadEntry]
     paths: tuple[bytes, ...]
     """Tracked and untracked-but-not-ignored paths below the root, sorted."""
+    unchecked: frozenset[bytes]
+    """Those that a sparse checkout leaves out on purpose."""
 
 
 def read_work_tree(folder: Path) -> WorkTree | None:
@@ -63,10 +66,11 @@ def read_work_tree(folder: Path) -> WorkTree | None:
     commit = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").output
     if not commit:
         raise SourceError(f"{folder} has no commits", suggestion="commit something first, then index again")
-    listed = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+    listed = _git(folder, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard", "--", ".")
     head = _tree(folder, "HEAD")
-    paths = {path for path in listed.split(b"\0") if path}
-    return WorkTree(folder, commit.decode().strip(), head, tuple(sorted(paths | head.keys())))
+    tags = {path: tag for tag, _, path in (entry.partition(b" ") for entry in listed.split(b"\0")) if path}
+    unchecked = frozenset(path for path, tag in tags.items() if tag == _SKIP_WORKTREE)
+    return WorkTree(folder, commit.decode().strip(), head, tuple(sorted(tags.keys() | head.keys())), unchecked)
 
 
 def resolve_ref(folder: Path, ref: str) -> str:

@@ -32,6 +32,8 @@ class Source:
     """Paths relative to the root, as raw bytes, sorted; a trailing '/' marks a nested repository."""
     from_commit: bool = False
     """True when files are those of the commit, False when they are those on disk."""
+    unchecked: frozenset[bytes] = frozenset()
+    """Paths of the commit that a sparse checkout leaves out on purpose."""
 
 
 def named(repositories: tuple[RepositorySettings, ...]) -> dict[str, RepositorySettings]:
@@ -95,7 +97,8 @@ def list_source(repository: RepositorySettings, own: Iterable[Path] = ()) -> Sou
         return _from_commit(repository.name, root, resolve_ref(root, repository.ref))
     tree = read_work_tree(root)
     if tree is not None and tree.paths:
-        return Source(repository.name, root, tree.commit, tree.head, _without(own, root, tree.paths))
+        paths = _without(own, root, tree.paths)
+        return Source(repository.name, root, tree.commit, tree.head, paths, unchecked=tree.unchecked)
     # A folder that git ignores (site-packages inside a checkout, say) was named on purpose: take it as it lies.
     return Source(repository.name, root, "", {}, _without(own, root, tuple(sorted(_walk(root)))))
 
