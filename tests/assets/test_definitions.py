@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib import import_module
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
@@ -24,6 +23,8 @@ HEAVY = ("faiss", "onnxruntime", "onnx", "tree_sitter", "torch", "pyarrow", "duc
 WRAPPED = {
     "repository_snapshot": "snapshot.snapshot_repository",
     "repository_chunks": "chunks.chunk_repository",
+    "repository_syntax": "chunks.chunk_repository",
+    "repository_modules": "modules.module_repository",
     "repository_scip": "scip.scip_repository",
     "repository_embeddings": "embeddings.embed_repository",
     "staged_bundle": "staging.stage_bundle",
@@ -84,23 +85,36 @@ def test_settings_that_cannot_be_read_stop_the_load_with_their_message(workbench
 
 @pytest.mark.parametrize("name", WRAPPED)
 def test_an_asset_says_what_its_pipeline_function_says(name):
-    asset = next(each for each in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS] if each.key.to_user_string() == name)
+    key = dg.AssetKey(name)
+    asset = next(each for each in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS] if key in each.keys)
     module, _, function = WRAPPED[name].partition(".")
     documented = inspect.getdoc(getattr(import_module(f"codequarry.pipelines.{module}"), function))
-    description = asset.descriptions_by_key[asset.key]
+    description = asset.descriptions_by_key[key]
     assert description
     assert set(description.split("\n\n")) <= set((documented or "").split("\n\n"))
 
 
+PARENTS = {
+    "repository_snapshot": set(),
+    "repository_chunks": {"repository_snapshot"},
+    "repository_syntax": {"repository_snapshot"},
+    "repository_modules": {"repository_syntax"},
+    "repository_scip": {"repository_snapshot"},
+    "repository_embeddings": {"repository_chunks"},
+    "staged_bundle": {"repository_embeddings", "repository_modules", "repository_scip", "repository_syntax"},
+    "verified_bundle": {"staged_bundle"},
+    "published_bundle": {"verified_bundle"},
+}
+
+
 def test_the_graph_runs_from_repositories_to_the_published_bundle(workbench):
+    assert PARENTS.keys() == WRAPPED.keys()
     graph = build_definitions(workbench.project).resolve_asset_graph()
-    chain = [name for name in WRAPPED if name != "repository_scip"]
-    for before, after in pairwise(chain):
-        beside = {dg.AssetKey("repository_scip")} if after == "staged_bundle" else set()
-        assert graph.get(dg.AssetKey(after)).parent_keys == {dg.AssetKey(before)} | beside
-    assert graph.get(dg.AssetKey("repository_scip")).parent_keys == {dg.AssetKey("repository_snapshot")}
-    groups = {key.to_user_string(): graph.get(key).group_name for key in graph.get_all_asset_keys()}
-    assert groups == dict.fromkeys(list(WRAPPED)[:4], "repository") | dict.fromkeys(chain[3:], "bundle")
+    found = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
+    assert {name: {key.to_user_string() for key in node.parent_keys} for name, node in found.items()} == PARENTS
+    assert {name: node.group_name for name, node in found.items()} == {
+        name: name.partition("_")[0] if name.startswith("repository") else "bundle" for name in PARENTS
+    }
 
 
 def test_sources_keep_clear_of_what_breaks_dagster():

@@ -44,7 +44,7 @@ def test_one_run_indexes_every_repository_and_publishes(first_run):
     assert [(source.name, source.files) for source in workbench.manifest.sources] == [("alpha", 2), ("beta", 2)]
 
     made = materializations(result)
-    repository_assets = [asset.key.to_user_string() for asset in REPOSITORY_ASSETS]
+    repository_assets = [key.to_user_string() for asset in REPOSITORY_ASSETS for key in asset.keys]
     bundle_assets = [asset.key.to_user_string() for asset in BUNDLE_ASSETS]
     assert made.keys() == {(asset, name) for asset in repository_assets for name in ("alpha", "beta")} | {
         (asset, None) for asset in bundle_assets

@@ -18,6 +18,7 @@ from codequarry.pipelines import faiss_index, publisher
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.embeddings import embed_repository
+from codequarry.pipelines.modules import module_repository
 from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.scip import scip_repository
 from codequarry.pipelines.snapshot import snapshot_repository
@@ -44,6 +45,7 @@ def published(tmp_path: Path, make_settings: MakeSettings) -> Settings:
     (repository,) = named(settings.sources.repositories).values()
     snapshot_repository(repository, settings)
     chunk_repository("shop", settings)
+    module_repository("shop", settings)
     scip_repository("shop", settings)
     embed_repository("shop", settings)
     return settings
@@ -129,6 +131,25 @@ def lose_the_chunk_of_leaves(settings: Settings) -> None:
     edit_table(settings, "cst_nodes", lambda table: replaced(table, "chunk_id", pc.add(table["chunk_id"], 1)))
 
 
+def lose_a_module(settings: Settings) -> None:
+    edit_table(settings, "modules", lambda table: table.slice(1))
+
+
+def resolve_to_nowhere(settings: Settings) -> None:
+    nowhere = pa.array([["no/where.py"]] * 10, pa.list_(pa.string()))
+    edit_table(settings, "modules", lambda table: replaced(table, "resolved", nowhere.slice(0, len(table))))
+
+
+def imagine_an_import(settings: Settings) -> None:
+    edit_table(settings, "modules", lambda table: replaced(table, "fan_in", pa.array([1] * len(table), pa.int32())))
+
+
+def describe_older_files(settings: Settings) -> None:
+    edit_table(
+        settings, "modules", lambda table: replaced(table, "definitions", pa.array([9] * len(table), pa.int32()))
+    )
+
+
 def _vectors(table: pa.Table, factor: float) -> pa.Table:
     flat = pc.multiply(table["vector"].combine_chunks().flatten(), pa.scalar(factor, pa.float32()))
     return replaced(table, "vector", pa.FixedSizeListArray.from_arrays(flat, 384))
@@ -150,6 +171,10 @@ def _vectors(table: pa.Table, factor: float) -> pa.Table:
         (lose_a_definition, "definitions and symbols of chunks that differ"),
         (move_a_reference, "references that do not lie in their chunk"),
         (lose_the_chunk_of_leaves, "leaf kinds of no chunk"),
+        (lose_a_module, "source files without a module"),
+        (resolve_to_nowhere, "imports that resolve to what is no module"),
+        (imagine_an_import, "fan-in and fan-out differ"),
+        (describe_older_files, "modules that count other lines and definitions"),
     ],
 )
 def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(
@@ -235,7 +260,7 @@ def test_two_publishers_do_not_meet(published: Settings) -> None:
     assert not publish_verified(published).unchanged
 
 
-@pytest.mark.parametrize("stage", [chunk_repository, scip_repository, embed_repository])
+@pytest.mark.parametrize("stage", [chunk_repository, module_repository, scip_repository, embed_repository])
 def test_a_stage_out_of_order_says_which_one_to_run(
     tmp_path: Path, make_settings: MakeSettings, stage: Callable[..., object]
 ) -> None:

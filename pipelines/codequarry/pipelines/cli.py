@@ -77,12 +77,15 @@ def index(
     if report.chunks:
         broken = sum(each.files_with_syntax_errors for each in report.chunks)
         parsed = sum(each.parsed_files for each in report.chunks)
+        table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors")
         definitions = sum(each.definitions for each in report.chunks)
-        table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors, {definitions:,} definitions")
+        references = sum(each.references for each in report.chunks)
+        table.add_row("symbols", f"{definitions:,} definitions, {references:,} references")
     if report.modules:
-        modules, imports = (sum(getattr(each, what) for each in report.modules) for what in ("modules", "imports"))
+        modules = sum(each.modules for each in report.modules)
+        imports = sum(each.imports for each in report.modules)
         inside = sum(each.resolved for each in report.modules)
-        table.add_row("modules", f"{modules:,} modules, {inside:,} of {imports:,} imports resolved inside")
+        table.add_row("modules", f"{modules:,}  {inside:,} of {imports:,} imports resolved inside")
     for source in report.manifest.sources:
         for each in source.scip:
             reason = f": {each.reason}" if each.reason else ""

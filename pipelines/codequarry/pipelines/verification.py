@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from codequarry.pipelines.module_table import MODULE_LANGUAGES
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.catalog import set_bundle
@@ -21,6 +22,8 @@ from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
 _NORM_TOLERANCE = 1e-3
+
+_MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
 
 _MUST_BE_ZERO: dict[str, str] = {
     "duplicate chunk ids": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
@@ -56,13 +59,17 @@ _MUST_BE_ZERO: dict[str, str] = {
     "leaf kinds of no chunk": "SELECT count(*) FROM cst_nodes ANTI JOIN chunks USING (repo, path, chunk_id)",
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
-    "modules that are no indexed file, or resolve to what is no module": "SELECT count(*) FROM ("
-    "SELECT repo, path FROM modules UNION ALL SELECT repo, unnest(resolved) FROM modules) "
-    "ANTI JOIN (SELECT repo, path FROM modules SEMI JOIN files USING (repo, path)) USING (repo, path)",
+    "source files without a module, or modules without a source file": "SELECT count(*) FROM ("
+    f"SELECT repo, path FROM files WHERE skip_reason = '' AND lang IN ({_MODULE_LANGUAGES})) AS file "
+    "FULL JOIN modules USING (repo, path) WHERE file.path IS NULL OR modules.path IS NULL",
+    "imports that resolve to what is no module": "SELECT count(*) FROM "
+    "(SELECT repo, unnest(resolved) AS path FROM modules) ANTI JOIN modules USING (repo, path)",
     "repositories whose fan-in and fan-out differ in sum": "SELECT count(*) FROM ("
     "SELECT repo FROM modules GROUP BY repo HAVING sum(fan_in) <> sum(fan_out) OR sum(fan_out) <> sum(len(resolved)))",
-    "modules with more code and comment than lines": "SELECT count(*) FROM modules "
-    "WHERE code_lines + comment_lines > lines OR least(code_lines, comment_lines, branches, definitions) < 0",
+    "modules that count other lines and definitions than their file has": "SELECT count(*) FROM modules "
+    "LEFT JOIN files USING (repo, path) LEFT JOIN (SELECT repo, path, count(*) AS found FROM ast_nodes GROUP BY ALL) "
+    "USING (repo, path) WHERE modules.lines IS DISTINCT FROM files.lines OR definitions <> coalesce(found, 0) "
+    "OR code_lines + comment_lines > modules.lines",
     "definitions without a row in symbols_mat": "SELECT count(*) FROM ast_nodes ANTI JOIN symbols_mat AS row "
     "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
     "names that do not lie in their chunk": "SELECT count(*) FROM symbols_mat AS row LEFT JOIN chunks_mat AS chunk "
