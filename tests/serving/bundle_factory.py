@@ -184,13 +184,15 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(
         paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
+    nodes = [_node(piece, symbol) for piece in chunks for symbol in piece.symbols]
+    tables.write_table(paths.table("ast_nodes"), pa.Table.from_pylist(nodes, tables.AST_NODES), tables.AST_NODES)
     leaves = [
         {"repo": piece.repo, "path": piece.path, "chunk_id": piece.id, "kind": "identifier", "count": 1}
         for piece in chunks
         if piece.kind != "text"
     ]
     tables.write_table(paths.table("cst_nodes"), pa.Table.from_pylist(leaves, tables.CST_NODES), tables.CST_NODES)
-    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "modules"):
+    for name in ("scip_symbols", "scip_occurrences", "ast_references", "modules"):
         tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
     rows = [
         {
@@ -235,6 +237,30 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         {"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)
     ]
     tables.write_table(paths.table("embeddings"), pa.Table.from_pylist(embedded, schema), schema)
+
+
+def _node(piece: Piece, symbol: str) -> dict[str, object]:
+    """A definition of that name which is the whole piece."""
+    parent, _, name = symbol.rpartition(".")
+    end_line = piece.start_line + piece.text.count("\n") - piece.text.endswith("\n")
+    return {
+        "repo": piece.repo,
+        "path": piece.path,
+        "qualified_name": symbol,
+        "name": name,
+        "kind": piece.kind,
+        "start_byte": piece.start_byte,
+        "end_byte": piece.start_byte + len(piece.text.encode()),
+        "start_line": piece.start_line,
+        "end_line": end_line,
+        "name_start_byte": piece.start_byte,
+        "name_start_line": piece.start_line,
+        "name_start_column": 0,
+        "signature": "",
+        "doc": "",
+        "parent": parent,
+        "chunk_id": piece.id,
+    }
 
 
 def _write_faiss(paths: BundlePaths, ids: list[int], vectors: np.ndarray, factory: str) -> bool:

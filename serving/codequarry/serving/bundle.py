@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
 
 SERVED_CHANNELS = ("faiss", "bm25", "symbol")
+"""In this order they are opened: symbol uses bm25 where that is open."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Bundle:
         closed: dict[str, str] = {}
         for name in channels:
             try:
-                opened[name] = _OPENERS[name](paths, manifest, catalog)
+                opened[name] = _OPENERS[name](paths, manifest, catalog, opened)
             except UnavailableError as error:
                 closed[name] = error.message.replace(f"{paths.path}/", "")
         return cls(manifest, catalog, directory, opened, SymbolTables(catalog), closed)
@@ -107,22 +108,27 @@ class Bundle:
         self.catalog.close()
 
 
-def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog) -> Channel:
+Opened = Mapping[str, Channel]
+Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
+
+
+def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
     return FaissChannel.open(paths, manifest, _start_encoder(paths, manifest))
 
 
-def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog) -> Bm25Channel:
+def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
     channel = Bm25Channel.open(paths.bm25)
     if channel.count != manifest.counts.chunks:
         raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")
     return channel
 
 
-def _open_symbol(paths: BundlePaths, manifest: Manifest, catalog: Catalog) -> Channel:
-    return SymbolChannel(catalog, _open_bm25(paths, manifest, catalog))
+def _open_symbol(_paths: BundlePaths, _manifest: Manifest, catalog: Catalog, opened: Opened) -> Channel:
+    lexical = opened.get("bm25")
+    return SymbolChannel(catalog, lexical if isinstance(lexical, Bm25Channel) else None)
 
 
-_OPENERS: dict[str, Callable[[BundlePaths, Manifest, Catalog], Channel]] = {
+_OPENERS: dict[str, Opener] = {
     "faiss": _open_faiss,
     "bm25": _open_bm25,
     "symbol": _open_symbol,

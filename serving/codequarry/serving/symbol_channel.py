@@ -81,8 +81,11 @@ class SymbolChannel:
     name = "symbol"
     source = "symbol"
 
-    def __init__(self, catalog: Catalog, names: Bm25Channel) -> None:
-        """names: the lexical index, of which the field of names is used."""
+    def __init__(self, catalog: Catalog, names: Bm25Channel | None) -> None:
+        """names: the lexical index, whose field of names finds names by their words; None looks up whole names alone.
+
+        Both belong to others and are not closed here.
+        """
         self._catalog = catalog
         self._names = names
 
@@ -91,14 +94,15 @@ class SymbolChannel:
         asked = Asked.of(query)
         if not asked.words:
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
-        terms = sorted(asked.words)[:MAX_TERMS]
-        near = self._names.named(terms, _BY_WORDS)
-        symbols = self._catalog.symbols(asked.keys(), near.tolist(), _MAX_SYMBOLS)
-        notes = (
-            (f"symbol looked at the first {_MAX_SYMBOLS} definitions of these names",)
-            if len(symbols) == _MAX_SYMBOLS
-            else ()
-        )
+        notes: tuple[str, ...] = ()
+        near: list[int] = []
+        if self._names is None:
+            notes = ("symbol looked for whole names only, the lexical index is off",)
+        else:
+            near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS).tolist()
+        symbols = self._catalog.symbols(asked.keys(), near, _MAX_SYMBOLS)
+        if len(symbols) == _MAX_SYMBOLS:
+            notes = (*notes, f"symbol looked at the first {_MAX_SYMBOLS} definitions of these names")
         best: dict[int, _Match] = {}
         for symbol in symbols:
             match = matched(asked, symbol)
@@ -117,8 +121,7 @@ class SymbolChannel:
         return None
 
     def close(self) -> None:
-        """The catalog belongs to the bundle."""
-        self._names.close()
+        """Nothing is its own."""
 
 
 def matched(asked: Asked, symbol: SymbolName) -> _Match | None:

@@ -1,0 +1,180 @@
+"""The channel of definition names: what a query names comes first, in a fixed order, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastmcp import Client
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchAnswer, SearchFilters, SearchRequest
+from codequarry.serving import symbol_channel
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.catalog import SymbolName
+from codequarry.serving.engine import Engine
+from codequarry.serving.mcp_server import build_server
+from codequarry.serving.symbol_channel import Asked, SymbolChannel, matched
+from tests.serving.bundle_factory import Piece, write_bundle
+
+
+def piece(path: str, *symbols: str, kind: str = "function", path_class: str = "source", repo: str = "quarry") -> Piece:
+    text = f"# {path} {' '.join(symbols)}\n"
+    return Piece(path, text, symbols[0], symbols, repo=repo, kind=kind, path_class=path_class)
+
+
+INDEX = piece("io/index.py", "Index", kind="class")
+INDEX_OPEN = piece("io/index_open.py", "Index.open", kind="method")
+STORE_OPEN = piece("io/store.py", "Store.open", kind="method")
+OPEN = piece("io/open.py", "open")
+OPEN_UPPER = piece("io/upper.py", "Open", kind="class")
+OPEN_TEST = piece("tests/test_open.py", "open", path_class="test")
+OPEN_KEY = piece("config/app.toml", "open", kind="key")
+EXPIRED = piece("web/session.py", "remove_expired", "SessionStore.removeExpiredSessions")
+EXPIRED_CAMEL = piece("web/Session.java", "RemoveExpired")
+GATEWAY = piece("main.go", "listenAndServe", repo="gateway")
+HOSTILE = piece("docs/evil.md", "\x1b[31mremove \u202eexpired\x07", kind="section", path_class="docs")
+PIECES = (
+    INDEX, INDEX_OPEN, STORE_OPEN, OPEN, OPEN_UPPER, OPEN_TEST, OPEN_KEY, EXPIRED, EXPIRED_CAMEL, GATEWAY, HOSTILE,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("symbols")
+    write_bundle(folder, PIECES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(root: Path) -> Iterator[Engine]:
+    opened = Engine(Bundle.open_current(root, channels=("bm25", "symbol")), ServingSettings())
+    yield opened
+    opened.close()
+
+
+def ask(engine: Engine, query: str, **rest) -> SearchAnswer:
+    return engine.search(SearchRequest(query=query, channel="symbol", **rest))
+
+
+def found(answer: SearchAnswer) -> list[tuple[str, str, float]]:
+    """(id, reason, score of the channel) of every result."""
+    return [
+        (one.id, one.metadata.explain.hit_reason[0], one.metadata.explain.channels["symbol"].score)
+        for one in answer.results
+    ]
+
+
+def test_a_name_leads_to_its_definitions_same_case_and_sources_first(engine: Engine) -> None:
+    answer = ask(engine, "open")
+    assert found(answer) == [
+        *sorted([(str(OPEN.id), "symbol:exact=open", 4.0), (str(INDEX_OPEN.id), "symbol:exact=Index.open", 4.0),
+                 (str(STORE_OPEN.id), "symbol:exact=Store.open", 4.0)], key=lambda one: int(one[0])),
+        (str(OPEN_TEST.id), "symbol:exact=open", pytest.approx(3.97)),
+        (str(OPEN_KEY.id), "symbol:exact=open", pytest.approx(3.9)),
+        (str(OPEN_UPPER.id), "symbol:any_case=Open", 3.0),
+    ]  # fmt: skip
+    assert {one.source for one in answer.results} == {"symbol"}
+
+
+@pytest.mark.parametrize("query", ["Index.open", "Index::open", "io.index_open.Index.open", "call Index.open here"])
+def test_a_qualified_name_comes_before_its_last_part(engine: Engine, query: str) -> None:
+    answers = found(ask(engine, query))
+    assert answers[0] == (str(INDEX_OPEN.id), "symbol:qualified=Index.open", 6.0)
+    assert (str(STORE_OPEN.id), "symbol:name=Store.open", 2.0) in answers
+    assert found(ask(engine, query.lower()))[0] == (str(INDEX_OPEN.id), "symbol:qualified_any_case=Index.open", 5.0)
+
+
+def test_words_find_the_names_they_make_up(engine: Engine) -> None:
+    answers = found(ask(engine, "remove expired sessions"))
+    assert answers[0] == (str(EXPIRED.id), "symbol:words=SessionStore.removeExpiredSessions", 2.0)
+    assert answers[1][:2] == (str(EXPIRED_CAMEL.id), "symbol:words=RemoveExpired")
+    assert not ask(engine, "expired").results
+
+
+def test_an_identifier_in_another_case_style(engine: Engine) -> None:
+    assert found(ask(engine, "removeExpired"))[0][:2] == (str(EXPIRED_CAMEL.id), "symbol:any_case=RemoveExpired")
+    assert found(ask(engine, "removeExpired"))[1][:2] == (str(EXPIRED.id), "symbol:words=remove_expired")
+
+
+def test_reasons_show_nothing_invisible(engine: Engine) -> None:
+    reasons = {reason for _, reason, _ in found(ask(engine, "remove expired 31"))}
+    assert all(reason.isprintable() for reason in reasons)
+
+
+def test_filters(engine: Engine) -> None:
+    assert {one.id for one in ask(engine, "open", filters=SearchFilters(include=["tests/**"])).results} == {
+        str(OPEN_TEST.id)
+    }
+    assert not ask(engine, "listenAndServe", filters=SearchFilters(repos=["quarry"])).results
+    assert ask(engine, "listenAndServe", filters=SearchFilters(lang=["go"])).results[0].id == str(GATEWAY.id)
+
+
+def test_nothing_named_and_nothing_found(engine: Engine) -> None:
+    assert (ask(engine, "-> ==").results, ask(engine, "nowhere").results) == ([], [])
+
+
+QUERIES = st.lists(
+    st.sampled_from("open Open Index.open remove expired sessions removeExpired io the ->".split()),
+    min_size=1, max_size=4,
+).map(" ".join)  # fmt: skip
+
+
+@given(QUERIES, st.integers(10, 12))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_as_comparing_every_definition(engine: Engine, query: str, limit: int) -> None:
+    asked = Asked.of(query)
+    best: dict[int, float] = {}
+    for one in PIECES:
+        for symbol in one.symbols:
+            module = one.path.rsplit(".", 1)[0].replace("/", ".")
+            rank = {"source": 1, "test": 4, "docs": 5}[one.path_class]
+            row = SymbolName(symbol.rsplit(".", 1)[-1], symbol, module, one.kind, rank, one.id)
+            match = matched(asked, row) if asked.words else None
+            if match is not None:
+                best[one.id] = max(best.get(one.id, 0.0), match.score)
+    wanted = sorted(best, key=lambda one: (-best[one], one))[:limit]
+    answer = engine.bundle.channels["symbol"].search(query, limit, allowed=None, rerank=True)
+    assert answer.chunk_ids.tolist() == wanted
+    assert answer.scores.tolist() == pytest.approx([best[one] for one in wanted])
+    assert set(answer.reasons) == set(wanted)
+
+
+def test_without_the_lexical_index_whole_names_are_found(engine: Engine) -> None:
+    alone = SymbolChannel(engine.bundle.catalog, None)
+    answer = alone.search("Index.open", 10, allowed=None, rerank=True)
+    assert answer.chunk_ids.tolist()[0] == INDEX_OPEN.id
+    assert answer.notes == ("symbol looked for whole names only, the lexical index is off",)
+
+
+def test_a_name_with_too_many_definitions_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbol_channel, "_MAX_SYMBOLS", 2)
+    assert ask(engine, "open").limits == ["symbol looked at the first 2 definitions of these names"]
+
+
+def test_hybrid_asks_it_when_it_has_a_weight(engine: Engine) -> None:
+    def channels(**weights: float) -> set[str]:
+        answer = Engine(engine.bundle, ServingSettings(**weights)).search(SearchRequest(query="Index.open"))
+        return set(answer.results[0].metadata.explain.channels)
+
+    assert channels() == {"bm25"}
+    assert channels(weight_symbol=0.5) == {"bm25", "symbol"}
+
+
+def test_through_mcp_and_the_command_line(engine: Engine, root: Path, run) -> None:
+    async def talk() -> dict:
+        async with Client(build_server(engine, version="0")) as client:
+            arguments = {"query": "Index.open", "channel": "symbol"}
+            return (await client.call_tool_mcp("search", arguments)).structured_content
+
+    answer = asyncio.run(talk())
+    first = answer["results"][0]
+    assert (first["id"], first["source"]) == (str(INDEX_OPEN.id), "symbol")
+    assert first["metadata"]["explain"]["hit_reason"] == ["symbol:qualified=Index.open"]
+    code, out, _ = run("search", "Index.open", "--channel", "symbol", "--json", "--root", root)
+    assert (code, json.loads(out)["results"]) == (0, answer["results"])
