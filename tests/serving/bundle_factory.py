@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Piece:
     repo: str = "quarry"
     kind: str = "function"
     start_line: int = 0
+    start_byte: int = 0
     id: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,18 +61,20 @@ def write_bundle(
     factory: str = "Flat",
     version: str = VERSION,
     commits: dict[str, str] | None = None,
+    rows: Mapping[str, Sequence[dict[str, object]]] = {},
 ) -> BundlePaths:
     """Write a version and point CURRENT at it.
 
     encoder: directory of an exported encoder; without one the vectors are random and there is no ``encoder/``.
     commits: repository -> commit id; a '+' at the end marks it dirty.
+    rows: of the tables of definitions, references and SCIP, by table; see `symbol_rows`.
     """
     chunks = sorted(pieces, key=lambda piece: piece.id)
     paths = BundleRoot(root).version(version)
     paths.tables.mkdir(parents=True)
     paths.bm25.mkdir()
     entry, vectors = _vectors(paths, chunks, encoder)
-    _write_tables(paths, chunks, vectors)
+    _write_tables(paths, chunks, vectors, rows)
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
@@ -172,7 +175,9 @@ def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) 
     return entry, opened.encode_documents(texts)
 
 
-def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray) -> None:
+def _write_tables(
+    paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray, symbols: Mapping[str, Sequence[dict[str, object]]]
+) -> None:
     covered = sorted({(piece.repo, piece.path, piece.lang) for piece in chunks if piece.lang == "go"})
     documents = [
         {"repo": repo, "path": path, "lang": lang, "indexer": "scip-go 1", "position_encoding": "utf-8"}
@@ -183,7 +188,8 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
         paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
     for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes"):
-        tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
+        table = pa.Table.from_pylist(list(symbols.get(name, ())), tables.SCHEMAS[name])
+        tables.write_table(paths.table(name), table, tables.SCHEMAS[name])
     rows = [
         {
             "chunk_id": piece.id,
@@ -195,8 +201,8 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "symbols": list(piece.symbols),
             "signature": "",
             "doc": "",
-            "start_byte": 0,
-            "end_byte": len(piece.text.encode()),
+            "start_byte": piece.start_byte,
+            "end_byte": piece.start_byte + len(piece.text.encode()),
             "start_line": piece.start_line,
             "end_line": piece.start_line + piece.text.rstrip("\n").count("\n"),
             "content_sha256": hashlib.sha256(piece.text.encode()).hexdigest(),
@@ -209,7 +215,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "repo": repo,
             "path": path,
             "lang": language_of(path) or "",
-            "path_class": "source",
+            "path_class": "test" if path.startswith("tests/") else "source",
             "size_bytes": 0,
             "lines": 0,
             "sha256": "",

@@ -2,33 +2,13 @@ from __future__ import annotations
 
 import errno
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-from codequarry.serving import cli
 from codequarry.serving.cli_query import for_terminal
 from codequarry.serving.mcp_server import listed_tools
 from tests.serving.bundle_factory import VERSION, write_bundle
 from tests.serving.corpus import HOSTILE, INDEX_OPEN, PIECES, SESSION
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Run the console script in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["codequarry", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        code = left.value.code
-        out, err = capsys.readouterr()
-        return (code if isinstance(code, int) else 0), out, err
-
-    return command
 
 
 def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
@@ -177,7 +157,9 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
     assert err.startswith("error: No space left on device\ntry: ")
 
 
-@pytest.mark.parametrize("command", ["index", "search", "fetch", "serve", "tools", "versions", "settings"])
+@pytest.mark.parametrize(
+    "command", ["index", "search", "fetch", "definition", "references", "serve", "tools", "versions", "settings"]
+)
 def test_help_teaches_by_example(run, command) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
