@@ -42,6 +42,8 @@ _LOCAL = "starts_with(symbol, 'local ')"
 # SCIP writes a parameter as "(name)" and a type parameter as "[name]" at the end of its symbol.
 _PARAMETER = "(ends_with(symbol, ')') OR ends_with(symbol, ']'))"
 _MODULE = "(ends_with(symbol, '/') OR ends_with(symbol, '/__init__:'))"
+# "a/b/__init__.py" is "b" in "a", and so are the files that other languages read for a folder.
+_MODULE_END = "(/__init__[.]pyi?|/index[.][cm]?[jt]sx?|/mod[.]rs|[.][^/.]*)$"
 
 
 def _at(byte: str) -> str:
@@ -96,11 +98,11 @@ merged AS (
     FROM ast_nodes AS node FULL JOIN defined
     ON NOT module AND node.repo = defined.repo AND node.path = defined.path AND name_start_byte = defined.start_byte
 ),
--- A module is called after its file: "a/b/__init__.py" is "b" in "a".
+-- A module is called after its file.
 placed AS (
     SELECT merged.* EXCLUDE (name, qualified_name, kind, module, node_parent),
            file, lang, path_class,
-           string_split(regexp_replace(path, '(/(__init__|index|mod))?[.][^/.]*$', ''), '/') AS parts,
+           string_split(regexp_replace(path, '{_MODULE_END}', ''), '/') AS parts,
            array_to_string(CASE WHEN module THEN parts[:-2] ELSE parts END, '.') AS module,
            CASE WHEN merged.module THEN parts[-1] ELSE name END AS name,
            CASE WHEN merged.module THEN parts[-1] ELSE qualified_name END AS qualified_name,

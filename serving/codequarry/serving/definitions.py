@@ -50,7 +50,7 @@ def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResu
             **place_of(bundle, row.file, row.precise, row[9:13], row.chunk_id),
             name=present.one_line(row.name, MAX_NAME_CHARS),
             qualified_name=present.one_line(row.qualified_name, MAX_NAME_CHARS),
-            kind=row.kind,
+            kind=present.one_line(row.kind),
             signature=present.one_line(row.signature, MAX_NAME_CHARS),
             documentation=present.paragraphs(row.documentation, MAX_DOCUMENTATION_CHARS),
             body_start_line=row.body_start_line,

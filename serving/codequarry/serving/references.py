@@ -52,7 +52,9 @@ def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadli
     count = totals.precise + totals.heuristic
     shown = uses.where(np.arange(count) < limit)
     if request.include_definitions:
-        shown = _joined(_ordered(bundle, _filtered(_defining(bundle, target), "any", files)), shown, limit)
+        defining = _filtered(_defining(bundle, target), "any", files)
+        defining = defining.where(defining.precise | (request.precision == "all"))
+        shown = _joined(_ordered(bundle, defining), shown, limit)
     if count > limit:
         limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
     deadline.check()
