@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, NotFoundError
-from codequarry.schemas.tools import FetchRequest, to_wire
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import FetchRequest, SearchFilters, SearchRequest, to_wire
 from codequarry.serving.deadline import Deadline
+from codequarry.serving.engine import Engine
 from codequarry.serving.fetch import fetch
+from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, PIECES, SESSION, UNICODE
 
 
@@ -46,6 +50,7 @@ def test_an_object_carries_the_whole_contract(lexical_engine) -> None:
                 "symbols": ["SessionStore.remove_expired"],
                 "repo": "quarry",
                 "kind": "method",
+                "module": "",
                 "qualified_name": "SessionStore.remove_expired",
                 "truncated": False,
                 "total_lines": 5,
@@ -146,3 +151,27 @@ def test_no_time_left(lexical_engine) -> None:
     ticks = itertools.chain([0], itertools.repeat(31))
     with pytest.raises(DeadlineError):
         fetch(lexical_engine.bundle, FetchRequest(id="1"), Deadline.after(30, clock=lambda: next(ticks)))
+
+
+def test_names_begin_with_the_module_of_the_file(tmp_path: Path) -> None:
+    row: dict[str, object] = {
+        "repo": "quarry", "path": INDEX_OPEN.path, "lang": "python", "module": "quarry.io.index",
+        "package": "quarry.io", "doc": "",
+        **dict.fromkeys(("imports", "external", "resolved", "exports", "tags"), []),
+        **dict.fromkeys(("lines", "code_lines", "comment_lines", "definitions", "branches", "fan_in", "fan_out"), 0),
+    }  # fmt: skip
+    write_bundle(tmp_path, [INDEX_OPEN, SESSION], rows={"modules": [row]})
+    engine = Engine.open(tmp_path, ServingSettings())
+    try:
+        first, second = (one.metadata for one in get(engine, INDEX_OPEN.id, SESSION.id).objects)
+        assert (first.module, first.qualified_name, first.symbols) == (
+            "quarry.io.index", "Index.open", ["quarry.io.index.Index.open"],
+        )  # fmt: skip
+        assert (second.module, second.symbols) == ("", ["SessionStore.remove_expired"])
+        for name in ("quarry.io.index.Index.open", "index.Index.open", "Index.open", "open"):
+            found = engine.search(SearchRequest(query="file", filters=SearchFilters(symbols=[name])))
+            assert [result.id for result in found.results] == [str(INDEX_OPEN.id)], name
+        for name in ("quarry.io.index", "ndex.open", "other.Index.open"):
+            assert engine.search(SearchRequest(query="file", filters=SearchFilters(symbols=[name]))).results == []
+    finally:
+        engine.close()

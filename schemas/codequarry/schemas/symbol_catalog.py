@@ -5,7 +5,7 @@
     before tests, short names and paths before long ones. Where SCIP indexed the file, its definition and the syntax
     definition whose name starts at the same byte are one row: name, kind and signature are the syntax's, and so is the
     documentation when there is any. Locals, parameters and type parameters have no row. ``qualified_name`` counts from
-    the file, ``module`` is the dotted path of the file (of the folder above, for the file itself).
+    the file, ``module`` is the dotted name of the file as in ``modules`` (of what holds it, for the file itself).
     ``symbol_id`` counts the rows; ``target_id`` is that of the first row with the same SCIP symbol,
     ``name_id`` that of the first with the same name.
 
@@ -110,6 +110,7 @@ placed AS (
            coalesce(node_parent, CASE WHEN ends_with(qualified_name, '.' || name)
                                       THEN qualified_name[:-(length(name) + 2)] ELSE '' END) AS parent
     FROM merged JOIN files_mat USING (repo, path)
+    LEFT JOIN (SELECT repo, path, module AS file_module FROM modules) USING (repo, path)
 ),
 numbered AS (
     SELECT placed.*, lower(name) AS name_key, chunk.chunk_id,

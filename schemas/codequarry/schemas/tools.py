@@ -120,7 +120,9 @@ class Location(WireModel):
     start_byte: int = Field(description="First byte of the chunk in its file.")
     end_byte: int = Field(description="Exclusive.")
     lang: str = Field(description="Language of the file.")
-    symbols: list[str] = Field(description="Qualified names of the definitions that start in the chunk.")
+    symbols: list[str] = Field(
+        description="Qualified names of the definitions that start in the chunk, from the module down."
+    )
 
 
 class ResultMetadata(Location):
@@ -197,7 +199,8 @@ class ObjectMetadata(Location):
 
     repo: str = Field(description="Name of the repository.")
     kind: str = Field(description="function, class, method, …; block for several, text without a syntax tree.")
-    qualified_name: str = Field(description="Definition the chunk is or lies in; may be empty.")
+    module: str = Field(description="Dotted name that the language, or else the path, gives the file; may be empty.")
+    qualified_name: str = Field(description="Definition inside the file that the chunk is or lies in; may be empty.")
     truncated: bool = Field(description="True when the content was cut at a line end to fit the budget.")
     total_lines: int = Field(description="Lines of the whole chunk.")
 

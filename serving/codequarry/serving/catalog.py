@@ -51,13 +51,14 @@ _LINE = """
 SELECT split_part(text, chr(10), ? - start_line + 1) FROM chunks_mat
 WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
 """
-# A name matches when it is a whole qualified name or the end of one at a dot. The symbols are laid out as ".a.b\n.c\n",
-# so that one substring search answers both; names hold no line breaks. Lists are far slower than text here.
+# A name matches when it is a whole qualified name, with or without the module, or the end of one at a dot. The symbols
+# are laid out as ".m.a.b\n.m.c\n", so that one substring search answers all; names hold no line breaks. Lists are far
+# slower than text here.
 _SYMBOLS = """
 SELECT chunk_id
-FROM (SELECT chunk_id, '.' || qualified_name AS own,
-             '.' || array_to_string(symbols, chr(10) || '.') || chr(10) AS starting
-      FROM chunks_mat)
+FROM (SELECT chunk_id, prefix || qualified_name AS own,
+             prefix || replace(array_to_string(symbols, chr(10)), chr(10), chr(10) || prefix) || chr(10) AS starting
+      FROM (SELECT *, CASE module WHEN '' THEN '.' ELSE '.' || module || '.' END AS prefix FROM chunks_mat))
 WHERE {matches}
 ORDER BY chunk_id
 """
@@ -79,6 +80,8 @@ class ChunkRow(NamedTuple):
     start_line: int
     end_line: int
     text: str
+    module: str
+    """Dotted name of the file; "" when it has none."""
     scip: bool
     """Whether SCIP indexed the file."""
     cst: bool

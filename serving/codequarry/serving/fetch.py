@@ -104,6 +104,7 @@ def _fetched(raw: str, row: ChunkRow | None, resolve: str, budget: _Budget) -> F
             **present.location(row).model_dump(),
             repo=row.repo,
             kind=row.kind,
+            module=row.module,
             qualified_name=row.qualified_name,
             truncated=truncated,
             total_lines=row.end_line - row.start_line + 1,

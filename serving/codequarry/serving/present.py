@@ -99,7 +99,7 @@ def location(row: ChunkRow) -> Location:
         start_byte=row.start_byte,
         end_byte=row.end_byte,
         lang=row.lang,
-        symbols=row.symbols,
+        symbols=[f"{row.module}.{name}" if row.module else name for name in row.symbols],
     )
 
 
