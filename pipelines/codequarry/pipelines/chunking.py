@@ -25,6 +25,7 @@ from codequarry.schemas.languages import BY_NAME
 from codequarry.schemas.records import ChunkSpan, FileChunks
 
 _ANCHOR_SPACING = 3
+"""Ink between two anchors on average, in spans of ``merge_chars``."""
 _TRIVIAL_CHARS = 8
 _OVERHANG_CHARS = 64
 """How far trivial closing bits, one bracket each, may take a span past its limit."""

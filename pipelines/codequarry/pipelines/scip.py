@@ -95,7 +95,7 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
         indexers=entries,
         symbols=symbols.num_rows,
         occurrences=occurrences.num_rows,
-        definitions=occurrences["is_definition"].to_pylist().count(True),
+        definitions=int(occurrences["is_definition"].to_numpy().sum()),
         dropped=sum(each.unknown_documents + each.dropped_occurrences + each.damaged for each in tables),
         cached=sum(outcome.cached for outcome in outcomes),
     )

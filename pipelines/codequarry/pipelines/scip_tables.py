@@ -139,8 +139,8 @@ class _Rows:
         starts, ends, roles = starts[keep], ends[keep], roles[keep]
         (start_line, start_column), (end_line, end_column) = positions.places(starts), positions.places(ends)
         columns: dict[str, Any] = {
-            "repo": [self._repo] * len(keep),
-            "path": [path] * len(keep),
+            "repo": pa.repeat(self._repo, len(keep)),
+            "path": pa.repeat(path, len(keep)),
             "symbol": names[keep],
             "start_byte": starts,
             "end_byte": ends,
@@ -153,7 +153,10 @@ class _Rows:
             "enclosing_start_byte": np.where(enclosed, enclosing_starts, -1)[keep],
             "enclosing_end_byte": np.where(enclosed, enclosing_ends, -1)[keep],
         }
-        arrays = [pa.array(columns[field.name], field.type) for field in SCIP_OCCURRENCES]
+        arrays = [
+            column if isinstance(column := columns[field.name], pa.Array) else pa.array(column, field.type)
+            for field in SCIP_OCCURRENCES
+        ]
         self._occurrences.append(pa.Table.from_arrays(arrays, schema=SCIP_OCCURRENCES))
         return len(keep), len(found) - len(keep)
 
