@@ -1,7 +1,7 @@
 """A version for look-ups of symbols alone: no vectors, no encoder, and no Node.
 
-Installed packages are cut and parsed as usual. Their definitions become SCIP symbols and their identifiers occurrences of a
-definition of that name, some one of them: resolution is nonsense, but counts, sizes and skew are those of real code.
+Installed packages are cut and parsed as usual. Their definitions become SCIP symbols and their identifiers occurrences
+of some definition of that name: resolution is nonsense, but counts, sizes and skew are those of real code.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -30,7 +30,8 @@ from codequarry.serving.bundle import Bundle
 PACKAGES = ("dagster", "sqlalchemy", "dagster_graphql", "alembic")
 _DIM = 4
 
-_OF_NODE = """concat('synthetic . ', repo, ' . `', path, '`/', replace(qualified_name, '.', '#'), '+', name_start_byte::INTEGER,
+_OF_NODE = """concat('synthetic . ', repo, ' . `', path, '`/', replace(qualified_name, '.', '#'), '+',
+                       name_start_byte::INTEGER,
                        CASE WHEN kind IN ('function', 'method') THEN '().' WHEN kind = 'class' THEN '#' ELSE '.' END)"""
 _SYNTHETIC: dict[str, str] = {
     "scip_documents": """
@@ -49,8 +50,8 @@ _SYNTHETIC: dict[str, str] = {
             SELECT repo, path, {_OF_NODE} AS symbol, name, name_start_byte AS start_byte, name_start_line AS start_line,
                    name_start_column AS start_column, 1 AS roles FROM ast_nodes
             UNION ALL
-            SELECT repo, path, symbols[1 + (hash(path, start_byte) % len(symbols))::INTEGER], name, start_byte, start_line,
-                   start_column, 8 FROM ast_references JOIN named USING (name)
+            SELECT repo, path, symbols[1 + (hash(path, start_byte) % len(symbols))::INTEGER], name, start_byte,
+                   start_line, start_column, 8 FROM ast_references JOIN named USING (name)
         )
         SELECT repo, path, symbol, start_byte, start_byte + strlen(name) AS end_byte, start_line, start_column,
                start_line AS end_line, start_column + strlen(name) AS end_column, roles, roles = 1 AS is_definition,

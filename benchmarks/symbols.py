@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmarks.corpus import HOME
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
@@ -73,7 +74,7 @@ def timings(bundle: Bundle) -> list[Figure]:
     return figures
 
 
-def sample(bundle: Bundle, sql: str, order: str) -> list[tuple[str, ...]]:
+def sample(bundle: Bundle, sql: str, order: str) -> list[tuple[Any, ...]]:
     """Rows of a query, the same at every run."""
     with bundle.catalog.reading() as cursor:
         rows = cursor.execute(f"{sql} ORDER BY {order}").fetchall()

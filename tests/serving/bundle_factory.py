@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,8 @@ class Piece:
     kind: str = "function"
     start_line: int = 0
     start_byte: int = 0
-    path_class: str = "source"
+    path_class: str = ""
+    """By the path when empty: tests/ holds tests, the rest are sources."""
     id: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,18 +63,20 @@ def write_bundle(
     factory: str = "Flat",
     version: str = VERSION,
     commits: dict[str, str] | None = None,
+    rows: Mapping[str, Sequence[dict[str, object]]] = {},
 ) -> BundlePaths:
     """Write a version and point CURRENT at it.
 
     encoder: directory of an exported encoder; without one the vectors are random and there is no ``encoder/``.
     commits: repository -> commit id; a '+' at the end marks it dirty.
+    rows: of the tables of definitions, references and SCIP, by table; see `symbol_rows`.
     """
     chunks = sorted(pieces, key=lambda piece: piece.id)
     paths = BundleRoot(root).version(version)
     paths.tables.mkdir(parents=True)
     paths.bm25.mkdir()
     entry, vectors = _vectors(paths, chunks, encoder)
-    _write_tables(paths, chunks, vectors)
+    _write_tables(paths, chunks, vectors, rows)
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
@@ -174,7 +177,9 @@ def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) 
     return entry, opened.encode_documents(texts)
 
 
-def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray) -> None:
+def _write_tables(
+    paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarray, symbols: Mapping[str, Sequence[dict[str, object]]]
+) -> None:
     covered = sorted({(piece.repo, piece.path, piece.lang) for piece in chunks if piece.lang == "go"})
     documents = [
         {"repo": repo, "path": path, "lang": lang, "indexer": "scip-go 1", "position_encoding": "utf-8"}
@@ -184,10 +189,9 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(
         paths.table("scip_documents"), pa.Table.from_pylist(documents, tables.SCIP_DOCUMENTS), tables.SCIP_DOCUMENTS
     )
-    nodes = [_node(piece, symbol) for piece in chunks for symbol in piece.symbols]
-    tables.write_table(paths.table("ast_nodes"), pa.Table.from_pylist(nodes, tables.AST_NODES), tables.AST_NODES)
-    for name in ("scip_symbols", "scip_occurrences", "ast_references", "cst_nodes"):
-        tables.write_table(paths.table(name), tables.SCHEMAS[name].empty_table(), tables.SCHEMAS[name])
+    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes"):
+        table = pa.Table.from_pylist(list(symbols.get(name, ())), tables.SCHEMAS[name])
+        tables.write_table(paths.table(name), table, tables.SCHEMAS[name])
     rows = [
         {
             "chunk_id": piece.id,
@@ -213,7 +217,7 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
             "repo": repo,
             "path": path,
             "lang": language_of(path) or "",
-            "path_class": path_class,
+            "path_class": path_class or ("test" if path.startswith("tests/") else "source"),
             "size_bytes": 0,
             "lines": 0,
             "sha256": "",
@@ -233,8 +237,8 @@ def _write_tables(paths: BundlePaths, chunks: Sequence[Piece], vectors: np.ndarr
     tables.write_table(paths.table("embeddings"), pa.Table.from_pylist(embedded, schema), schema)
 
 
-def _node(piece: Piece, symbol: str) -> dict[str, object]:
-    """A definition of that name which is the whole piece."""
+def definition_row(piece: Piece, symbol: str) -> dict[str, object]:
+    """The row of ``ast_nodes`` of a definition that is the whole piece."""
     parent, _, name = symbol.rpartition(".")
     end_line = piece.start_line + piece.text.count("\n") - piece.text.endswith("\n")
     return {

@@ -13,6 +13,8 @@ from codequarry.serving import cli
 from codequarry.serving.engine import Engine
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import COMMITS, PIECES
+from tests.serving.symbol_corpus import SOURCES
+from tests.serving.symbol_rows import pieces_and_rows
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +45,23 @@ def engine(bundle_root: Path) -> Iterator[Engine]:
 def lexical_engine(lexical_root: Path) -> Iterator[Engine]:
     """An engine over `lexical_root`: the dense channel is off."""
     opened = Engine.open(lexical_root, ServingSettings())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def symbol_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with one version that has definitions, references and SCIP."""
+    root = tmp_path_factory.mktemp("symbols")
+    pieces, rows = pieces_and_rows(SOURCES)
+    write_bundle(root, pieces, rows=rows)
+    return root
+
+
+@pytest.fixture(scope="session")
+def symbol_engine(symbol_root: Path) -> Iterator[Engine]:
+    """An engine over `symbol_root`."""
+    opened = Engine.open(symbol_root, ServingSettings())
     yield opened
     opened.close()
 

@@ -157,7 +157,9 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
     assert err.startswith("error: No space left on device\ntry: ")
 
 
-@pytest.mark.parametrize("command", ["index", "search", "fetch", "serve", "tools", "versions", "settings"])
+@pytest.mark.parametrize(
+    "command", ["index", "search", "fetch", "definition", "references", "serve", "tools", "versions", "settings"]
+)
 def test_help_teaches_by_example(run, command) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0

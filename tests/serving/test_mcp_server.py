@@ -138,9 +138,26 @@ def test_search_and_fetch(server, era) -> None:
     assert "text" not in several
 
 
+def test_definitions_and_references(symbol_engine, era) -> None:
+    server = build_server(symbol_engine, version="0")
+    found = call(server, era, "go_to_definition", {"symbol": "Index.open"}).structured_content
+    (one,) = found["results"]
+    assert (one["uri"], one["start_line"], one["precise"]) == ("quarry/io/index.py", 6, "precise")
+    place = {name: one[name] for name in ("uri",)} | {"line": one["start_line"], "column": one["start_column"]}
+    uses = call(server, era, "find_references", {**place, "role": "call"}).structured_content
+    assert uses["definitions"] == found["results"]
+    assert uses["totals"] == {"precise": 3, "heuristic": 1}
+    fetched = call(server, era, "fetch", {"objectIds": [use["chunk_id"] for use in uses["results"]]}).structured_content
+    assert all("open(" in chunk["content"] for chunk in fetched["objects"])
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
+        ("go_to_definition", {"symbol": "'; DROP TABLE symbols_mat --"}),
+        ("go_to_definition", {"symbol": "open", "limit": 10**6, "kind": "%"}),
+        ("find_references", {"symbol": "remove_expired", "limit": -1, "role": "write", "include_definitions": True}),
+        ("find_references", {"symbol": "日本語 🎉", "precision": "precise"}),
         ("search", {"query": ""}),
         ("search", {"query": "open", "top_k": 999, "channel": "warp", "rerank": False}),
         ("search", {"query": "open", "top_k": -1, "channel": "bm25"}),
@@ -165,6 +182,12 @@ def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -
         ("search", {"query": "canary" * 1000}, "INVALID_ARGUMENT", "query: 6000 characters"),
         ("search", {"query": "x", "filters": {"include": ["../canary"]}}, "INVALID_ARGUMENT", "glob"),
         ("search", {"query": "x", "filters": {"lang": ["canary"]}}, "INVALID_ARGUMENT", "filters.lang"),
+        ("go_to_definition", {}, "INVALID_ARGUMENT", "symbol and uri: neither is given"),
+        ("go_to_definition", {"symbol": "canary\0"}, "INVALID_ARGUMENT", "symbol: holds a control character"),
+        ("go_to_definition", {"uri": "canary.py", "line": 1}, "NOT_FOUND", "uri: no such file"),
+        ("go_to_definition", {"uri": "canary.py"}, "INVALID_ARGUMENT", "line and column: expected"),
+        ("find_references", {"symbol": "canary" * 1000}, "INVALID_ARGUMENT", "symbol: 6000 characters"),
+        ("find_references", {"symbol": "x", "role": "canary"}, "INVALID_ARGUMENT", "role: must be one of"),
         ("fetch", {}, "INVALID_ARGUMENT", "neither is given"),
         ("fetch", {"id": "1", "objectIds": ["2"]}, "INVALID_ARGUMENT", "both are given"),
         ("fetch", {"objectIds": ["1"] * 51}, "INVALID_ARGUMENT", "at most 50 entries"),

@@ -35,7 +35,7 @@ TABLES: dict[str, str] = {
 
 INDEXES: tuple[str, ...] = ("CREATE UNIQUE INDEX chunks_mat_id ON chunks_mat (chunk_id)",)
 
-_ROW_GROUP = 4_096
+_ROW_GROUP = 2_048
 
 
 def create_statements(path: str) -> list[str]:

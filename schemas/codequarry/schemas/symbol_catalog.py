@@ -1,7 +1,8 @@
 """SQL of the catalog's tables of definitions and of the places that name them, for look-ups in milliseconds.
 
 ``symbols_mat``
-    One row per definition, sorted by name in lower case. Where SCIP indexed the file, its definition and the syntax
+    One row per definition, sorted by name in lower case and then the best first: precise, code before data, sources
+    before tests, short names and paths before long ones. Where SCIP indexed the file, its definition and the syntax
     definition whose name starts at the same byte are one row: name, kind and signature are the syntax's, and so is the
     documentation when there is any. Locals, parameters and type parameters have no row. ``qualified_name`` counts from
     the file, ``module`` is the dotted path of the file (of the folder above, for the file itself).
@@ -16,7 +17,8 @@
     - Where SCIP has none: syntax definitions, under their own ``symbol_id``, and identifiers, under their ``name_id``.
 
     ``roles`` are bits: SCIP's 1 definition, 2 import, 4 write, 8 read, and from the syntax 256 call, 512 type.
-    ``file`` is a row of ``files_mat``; ``enclosing_id`` the innermost definition around the place, -1 for none.
+    ``file`` is a row of ``files_mat``; ``enclosing`` the qualified name of the
+    innermost definition around the place, or empty.
 
 ``places_mat``
     The same rows, fewer columns, sorted by place.
@@ -31,6 +33,8 @@
 
 from __future__ import annotations
 
+from codequarry.schemas.languages import DATA_LANGUAGES
+
 DEFINITION, IMPORT, WRITE, READ, CALL, TYPE = 1, 2, 4, 8, 256, 512
 """Bits of ``roles``."""
 
@@ -38,12 +42,18 @@ _LOCAL = "starts_with(symbol, 'local ')"
 # SCIP writes a parameter as "(name)" and a type parameter as "[name]" at the end of its symbol.
 _PARAMETER = "(ends_with(symbol, ')') OR ends_with(symbol, ']'))"
 _MODULE = "(ends_with(symbol, '/') OR ends_with(symbol, '/__init__:'))"
+# "a/b/__init__.py" is "b" in "a", and so are the files that other languages read for a folder.
+_MODULE_END = "(/__init__[.]pyi?|/index[.][cm]?[jt]sx?|/mod[.]rs|[.][^/.]*)$"
 
 
 def _at(byte: str) -> str:
     """A byte of any file as one number, so that joins over ranges sort once; no file has 2^33 bytes."""
     return f"(file::BIGINT * 8589934592 + {byte})"
 
+
+_DATA = "lang IN ({})".format(", ".join(f"'{name}'" for name in sorted(DATA_LANGUAGES)))
+CLASS_RANK = "list_position(['source', 'stub', 'example', 'test', 'docs', 'generated', 'vendored'], path_class)"
+"""What comes first where path classes compete, from 1."""
 
 FILES = "SELECT (row_number() OVER (ORDER BY repo, path) - 1)::INTEGER AS file, files.* FROM files ORDER BY repo, path"
 
@@ -88,11 +98,11 @@ merged AS (
     FROM ast_nodes AS node FULL JOIN defined
     ON NOT module AND node.repo = defined.repo AND node.path = defined.path AND name_start_byte = defined.start_byte
 ),
--- A module is called after its file: "a/b/__init__.py" is "b" in "a".
+-- A module is called after its file.
 placed AS (
     SELECT merged.* EXCLUDE (name, qualified_name, kind, module, node_parent),
            file, lang, path_class,
-           string_split(regexp_replace(path, '(/(__init__|index|mod))?[.][^/.]*$', ''), '/') AS parts,
+           string_split(regexp_replace(path, '{_MODULE_END}', ''), '/') AS parts,
            array_to_string(CASE WHEN module THEN parts[:-2] ELSE parts END, '.') AS module,
            CASE WHEN merged.module THEN parts[-1] ELSE name END AS name,
            CASE WHEN merged.module THEN parts[-1] ELSE qualified_name END AS qualified_name,
@@ -103,8 +113,10 @@ placed AS (
 ),
 numbered AS (
     SELECT placed.*, lower(name) AS name_key, chunk.chunk_id,
-           (row_number() OVER (ORDER BY lower(name), name, repo, path, placed.start_byte, symbol, body_start_byte,
-                               body_end_byte) - 1)::INTEGER AS symbol_id
+           (row_number() OVER (
+               ORDER BY lower(name), symbol = '', {_DATA}, {CLASS_RANK}, length(qualified_name), length(path),
+                        repo, path, placed.start_byte, symbol, body_start_byte, body_end_byte
+           ) - 1)::INTEGER AS symbol_id
     FROM (SELECT *, {_at("start_byte")} AS place FROM placed) AS placed
     ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks JOIN files_mat USING (repo, path)) AS chunk
     ON placed.place >= chunk.place
@@ -151,18 +163,18 @@ named AS (
     FROM symbols_mat WHERE NOT precise
 ),
 body AS (
-    SELECT symbol_id, {_at("body_start_byte")} AS first_place, {_at("body_end_byte")} AS end_place
+    SELECT qualified_name, {_at("body_start_byte")} AS first_place, {_at("body_end_byte")} AS end_place
     FROM symbols_mat WHERE body_start_byte >= 0
 ),
 -- Between two ends of bodies the innermost body is the same everywhere.
 segment AS (
-    SELECT place, coalesce(arg_max(symbol_id, (first_place, -end_place)), -1) AS enclosing_id
+    SELECT place, coalesce(arg_max(qualified_name, (first_place, -end_place)), '') AS enclosing
     FROM (SELECT first_place AS place FROM body UNION SELECT end_place FROM body)
     LEFT JOIN body ON first_place <= place AND place < end_place
     GROUP BY place
 )
 SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
-       end_column, coalesce(enclosing_id, -1) AS enclosing_id, chunk_id
+       end_column, coalesce(enclosing, '') AS enclosing, chunk_id
 FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
 ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks JOIN files_mat USING (repo, path)) AS chunk
 ON named.place >= chunk.place

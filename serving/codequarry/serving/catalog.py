@@ -14,6 +14,7 @@ import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.symbol_catalog import CLASS_RANK
 from codequarry.serving.directory import ChunkDirectory
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "lock_configuration": "true",
 }
-
-CLASS_RANK = "list_position(['source', 'stub', 'example', 'test', 'docs', 'generated', 'vendored'], path_class)"
-"""SQL: what comes first where path classes compete, 1 upwards."""
 
 _FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY file"
 _DIRECTORY = """

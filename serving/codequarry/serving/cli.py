@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 import typer
 
 from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.serving import cli_admin, cli_grep, cli_lists, cli_query
+from codequarry.serving import cli_admin, cli_grep, cli_lists, cli_query, cli_symbols
 
 COMMANDS_GROUP = "codequarry.commands"
 
@@ -27,6 +27,7 @@ def build_app() -> typer.Typer:
         plugin.load()(app)
     cli_query.register(app)
     cli_grep.register(app)
+    cli_symbols.register(app)
     cli_admin.register(app)
     cli_lists.register(app)
     return app

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from codequarry.schemas.symbol_tools import (
     DEFINITIONS_MAX,
     DefinitionAnswer,
     DefinitionRequest,
     DefinitionResult,
-    SymbolPlace,
 )
 from codequarry.serving import present
 from codequarry.serving.arguments import clamped
@@ -30,16 +32,12 @@ def go_to_definition(bundle: Bundle, request: DefinitionRequest, deadline: Deadl
     limit = clamped("limit", request.limit, 1, DEFINITIONS_MAX, limits)
     files = allowed_files(request.filters, bundle.directory)
     deadline.check()
-    target = resolve(bundle, request, request.kind)
-    found = target.definitions if files is None else target.definitions.where(files[target.definitions.file])
-    if len(found.symbol_id) < len(target.definitions.symbol_id):
-        limits.append(f"{len(target.definitions.symbol_id) - len(found.symbol_id)} more are outside of the filters")
+    target = resolve(bundle, request, request.kind, files)
     deadline.check()
-    others = [] if request.kind else unlisted(bundle, target)
-    results = described(bundle, target._replace(definitions=found), limit) + others
+    others = unlisted(bundle, target)
     return DefinitionAnswer(
-        results=results[:limit],
-        total=len(found.symbol_id) + len(others),
+        results=[*described(bundle, target, limit), *others][:limit],
+        total=target.found.total + len(others),
         limits=[*limits, *target.notes, *outside(bundle, target)],
         bundle=bundle.info,
     )
@@ -47,42 +45,35 @@ def go_to_definition(bundle: Bundle, request: DefinitionRequest, deadline: Deadl
 
 def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResult]:
     """The best definitions of a target, of those that have a row."""
-    ids = target.definitions.symbol_id[:limit].tolist()
-    rows = bundle.symbols.rows(ids)
     return [
         DefinitionResult(
-            **place_of(
-                row.repo, row.path, row.lang, row.precise,
-                row.start_line, row.start_column, row.end_line, row.end_column, row.chunk_id,
-            ).model_dump(),
+            **place_of(bundle, row.file, row.precise, row[9:13], row.chunk_id),
             name=present.one_line(row.name, MAX_NAME_CHARS),
             qualified_name=present.one_line(row.qualified_name, MAX_NAME_CHARS),
-            kind=row.kind,
+            kind=present.one_line(row.kind),
             signature=present.one_line(row.signature, MAX_NAME_CHARS),
             documentation=present.paragraphs(row.documentation, MAX_DOCUMENTATION_CHARS),
             body_start_line=row.body_start_line,
             body_end_line=row.body_end_line,
         )
-        for row in (rows[one] for one in ids if one in rows)
-    ]  # fmt: skip
+        for row in target.found.rows[:limit]
+    ]
 
 
 def unlisted(bundle: Bundle, target: Target) -> list[DefinitionResult]:
     """Where the locals and parameters of a target are defined, in the order of the file."""
     if not target.others:
         return []
-    places = own_places(bundle.symbols.places(target.others, definitions=True), target)
-    names = bundle.symbols.qualified_names(places.enclosing_id)
     results: list[DefinitionResult] = []
-    for row in zip(*(column.tolist() for column in places), strict=True):
-        target_id, file, precise, _, line, column, end_line, end_column, enclosing, chunk = row
-        repo, path, lang = bundle.directory.repos[file], bundle.directory.paths[file], bundle.directory.langs[file]
-        written = bundle.catalog.line(repo, path, line)
+    for row in own_places(bundle.symbols.places(target.others, definitions=True), target).rows():
+        target_id, file, precise, _, *span, enclosing, chunk = row
+        line, column, end_line, end_column = span
+        written = bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line)
         name = present.one_line(written[column:end_column].decode("utf-8", "replace"), MAX_NAME_CHARS)
-        around = present.one_line(names.get(enclosing, ""), MAX_NAME_CHARS)
+        around = present.one_line(enclosing, MAX_NAME_CHARS)
         results.append(
             DefinitionResult(
-                **place_of(repo, path, lang, precise, line, column, end_line, end_column, chunk).model_dump(),
+                **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
                 name=name,
                 qualified_name=f"{around}.{name}" if around else name,
                 kind="local" if target_id < 0 else "parameter",
@@ -102,24 +93,24 @@ def own_places(places: Places, target: Target) -> Places:
 
 def outside(bundle: Bundle, target: Target) -> list[str]:
     """What to say of a target that the bundle does not define."""
-    symbols = bundle.symbols.outside([one for one in target.others if one >= 0])
+    others = [one for one in target.others if one >= 0]
+    symbols = bundle.symbols.outside(others) if others else []
     return [f"defined outside of this index: {present.one_line(symbol)}" for symbol in symbols]
 
 
-def place_of(
-    repo: str, path: str, lang: str, precise: bool, line: int, column: int, end_line: int, end_column: int, chunk: int
-) -> SymbolPlace:
-    """A place as answers show it; lines and columns are 0-based."""
-    uri = f"{repo}/{path}"
-    return SymbolPlace(
-        title=present.line_title(uri, line),
-        url=present.line_url(uri, line),
-        uri=uri,
-        start_line=line,
-        start_column=column,
-        end_line=end_line,
-        end_column=end_column,
-        lang=lang,
-        chunk_id=str(chunk),
-        precise="precise" if precise else "heuristic",
-    )
+def place_of(bundle: Bundle, file: int, precise: bool, span: Sequence[int], chunk: int) -> dict[str, Any]:
+    """The fields of a `SymbolPlace`. span: start line and column, end line and column, 0-based."""
+    line, column, end_line, end_column = span
+    uri = f"{bundle.directory.repos[file]}/{bundle.directory.paths[file]}"
+    return {
+        "title": present.line_title(uri, line),
+        "url": present.line_url(uri, line),
+        "uri": uri,
+        "start_line": line,
+        "start_column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "lang": bundle.directory.langs[file],
+        "chunk_id": str(chunk),
+        "precise": "precise" if precise else "heuristic",
+    }

@@ -25,8 +25,6 @@ from codequarry.serving.filters import allowed_files
 from codequarry.serving.symbol_tables import Places
 from codequarry.serving.symbol_target import Target, resolve
 
-MAX_TARGETS = 200
-"""Definitions of one question whose references are looked up."""
 MAX_SHOWN = 10
 
 _ROLES = {"call": CALL, "import": IMPORT, "type": TYPE, "write": WRITE}
@@ -44,25 +42,27 @@ def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadli
     files = allowed_files(request.filters, bundle.directory)
     deadline.check()
     target = resolve(bundle, request)
-    count = len(target.definitions.symbol_id)
+    found = target.found
     limits += [*target.notes, *outside(bundle, target)]
-    if count > MAX_TARGETS:
-        limits.append(f"the references of the first {MAX_TARGETS} of {count} definitions; give a qualified name")
-        target = target._replace(definitions=target.definitions.where(np.arange(count) < MAX_TARGETS))
+    if found.total > len(found.rows):
+        limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
     deadline.check()
     uses = _ordered(bundle, _filtered(_uses(bundle, target, request), request.role, files))
     totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
-    shown = uses.where(np.arange(len(uses.file)) < limit)
+    count = totals.precise + totals.heuristic
+    shown = uses.where(np.arange(count) < limit)
     if request.include_definitions:
-        shown = _joined(_ordered(bundle, _filtered(_defining(bundle, target), "any", files)), shown, limit)
-    if len(shown.file) == limit and totals.precise + totals.heuristic > limit:
-        limits.append(f"{limit} of {totals.precise + totals.heuristic} references; raise limit or narrow with filters")
+        defining = _filtered(_defining(bundle, target), "any", files)
+        defining = defining.where(defining.precise | (request.precision == "all"))
+        shown = _joined(_ordered(bundle, defining), shown, limit)
+    if count > limit:
+        limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
     deadline.check()
     others = unlisted(bundle, target)
     return ReferencesAnswer(
-        results=_results(bundle, shown),
+        results=_results(bundle, target, shown),
         definitions=[*described(bundle, target, MAX_SHOWN), *others][:MAX_SHOWN],
-        definitions_total=count + len(others),
+        definitions_total=found.total + len(others),
         totals=totals,
         limits=limits,
         bundle=bundle.info,
@@ -70,17 +70,17 @@ def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadli
 
 
 def _uses(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
-    found = target.definitions
-    meant = bundle.symbols.related([*dict.fromkeys(found.target_id.tolist()), *target.others])
-    names = [] if request.precision == "precise" else list(dict.fromkeys(found.name_id.tolist()))
+    rows = target.found.rows
+    meant = bundle.symbols.related([*dict.fromkeys(row.target_id for row in rows), *target.others])
+    names = [] if request.precision == "precise" else list(dict.fromkeys(row.name_id for row in rows))
     places = bundle.symbols.places([*meant, *names], definitions=False)
-    kindred = bundle.directory.related_files(found.file)[places.file]
-    precise = places.precise & np.isin(places.target_id, meant)
-    return own_places(places.where(precise | (~places.precise & np.isin(places.target_id, names) & kindred)), target)
+    kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))[places.file]
+    heuristic = ~places.precise & np.isin(places.target_id, names) & kindred
+    return own_places(places.where(places.precise & np.isin(places.target_id, meant) | heuristic), target)
 
 
 def _defining(bundle: Bundle, target: Target) -> Places:
-    targets = [*dict.fromkeys(target.definitions.target_id.tolist()), *target.others]
+    targets = [*dict.fromkeys(row.target_id for row in target.found.rows), *target.others]
     return own_places(bundle.symbols.places(targets, definitions=True), target)
 
 
@@ -103,28 +103,28 @@ def _joined(first: Places, then: Places, limit: int) -> Places:
     return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
 
 
-def _results(bundle: Bundle, places: Places) -> list[ReferenceResult]:
+def _results(bundle: Bundle, target: Target, places: Places) -> list[ReferenceResult]:
     texts = bundle.catalog.texts(places.chunk_id.tolist())
-    names = bundle.symbols.qualified_names({*places.enclosing_id.tolist(), *places.target_id.tolist()})
+    names = {row.target_id: row.qualified_name for row in target.found.rows}
+    bare = {row.name_id: row.name for row in target.found.rows}
+    unnamed = {one for one, precise in zip(places.target_id.tolist(), places.precise, strict=True) if precise} - set(
+        names
+    )
+    if unnamed:
+        names.update(bundle.symbols.qualified_names(unnamed))
     results: list[ReferenceResult] = []
-    for row in zip(*(column.tolist() for column in places), strict=True):
-        target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk = row
-        directory = bundle.directory
+    for target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk in places.rows():
         first, text = texts.get(chunk, (line, ""))
-        meant = names.get(target_id, "")
-        written = text.split("\n")[line - first] if line >= first else ""
+        meant = names.get(target_id, "") if precise or roles & DEFINITION else bare.get(target_id, "")
         results.append(
             ReferenceResult(
-                **place_of(
-                    directory.repos[file], directory.paths[file], directory.langs[file], precise,
-                    line, column, end_line, end_column, chunk,
-                ).model_dump(),
+                **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
                 roles=_role_names(roles),
-                preview=_preview(written, column),
-                enclosing=present.one_line(names.get(enclosing, ""), MAX_NAME_CHARS),
-                refers_to=present.one_line(meant if precise else meant.rsplit(".", 1)[-1], MAX_NAME_CHARS),
+                preview=_preview(text.split("\n")[line - first], column),
+                enclosing=present.one_line(enclosing, MAX_NAME_CHARS),
+                refers_to=present.one_line(meant, MAX_NAME_CHARS),
             )
-        )  # fmt: skip
+        )
     return results
 
 

@@ -9,33 +9,35 @@ from urllib.parse import unquote
 import numpy as np
 
 from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
+from codequarry.schemas.symbol_catalog import DEFINITION
 from codequarry.schemas.symbol_tools import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
 from codequarry.serving import present
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.directory import ChunkDirectory
-from codequarry.serving.symbol_tables import Definitions, Named
+from codequarry.serving.symbol_tables import Found, Named
 
 _WORD = re.compile(rb"[\w$\x80-\xff]+")
-_NOTHING = np.empty(0, np.int32)
-NO_DEFINITIONS = Definitions(_NOTHING, _NOTHING, _NOTHING, _NOTHING, np.empty(0, np.bool_))
 
 
 class Target(NamedTuple):
     """What a question means."""
 
-    definitions: Definitions
-    """Best first."""
-    others: tuple[int, ...]
-    """``target_id`` without a row in ``symbols_mat``: a local, a parameter, a symbol of another package."""
-    file: int
-    """The one file in which a local of ``others`` means something; -1 when none is a local."""
+    found: Found
+    """Definitions that have a row in ``symbols_mat``."""
+    others: tuple[int, ...] = ()
+    """``target_id`` without such a row: a local, a parameter, a symbol of another package."""
+    file: int = -1
+    """The one file in which a local of ``others`` means something."""
     notes: tuple[str, ...] = ()
 
 
-def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "") -> Target:
+_NONE = Found([], 0)
+
+
+def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarray | None = None) -> Target:
     """The definitions that a name or place means; none is no error.
 
-    kind: only definitions of this kind; "" for all.
+    kind: only definitions of this kind; "" for all. files: (files,) bool, only definitions in these; None for all.
 
     Raises InvalidArgumentError: not exactly one of name and place, or one that cannot be. NotFoundError: no such file.
     """
@@ -51,12 +53,12 @@ def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "") -> Target:
     if asked.symbol:
         if asked.line >= 0 or asked.column >= 0:
             raise InvalidArgumentError("line and column: given without uri", suggestion="give `uri`, or `symbol` alone")
-        return _named(bundle, asked.symbol, kind)
+        return _named(bundle, asked.symbol, kind, files)
     if asked.line < 0 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
         raise InvalidArgumentError(
             "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
         )
-    return _placed(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kind)
+    return _placed(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kind, files)
 
 
 def _check_text(field: str, text: str, most: int) -> None:
@@ -70,26 +72,20 @@ def _check_text(field: str, text: str, most: int) -> None:
         )
 
 
-def _named(bundle: Bundle, symbol: str, kind: str) -> Target:
+def _named(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | None) -> Target:
     tables = bundle.symbols
     if symbol.count(" ") >= 4:  # a SCIP symbol, or a heading of five words
-        found = tables.of_symbol(symbol)
-        if len(found.symbol_id):
-            return Target(_of_kind(bundle, found, kind), (), -1)
+        found = tables.of_symbol(symbol, kind, files)
+        if found.rows:
+            return Target(found)
         outside = tables.outside_target(symbol)
         if outside is not None:
-            return Target(NO_DEFINITIONS, (outside,), -1)
+            return Target(_NONE, (outside,))
     name = dotted(symbol)
     if not name:
         raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
-    found = tables.called(name, kind)
-    if found.exact.any() and not found.exact.all():
-        left_out = int(np.count_nonzero(~found.exact))
-        note = f"{left_out} more match only when upper and lower case are ignored"
-        return Target(found.where(found.exact), (), -1, (note,))
-    if len(found.symbol_id):
-        return Target(found, (), -1)
-    return Target(NO_DEFINITIONS, (), -1, (_unknown(bundle, name, kind),))
+    found = tables.called(name, kind, files)
+    return Target(found) if found.rows else Target(_NONE, notes=(_unknown(bundle, name, kind, files),))
 
 
 def dotted(symbol: str) -> str:
@@ -101,17 +97,10 @@ def dotted(symbol: str) -> str:
     return symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
 
 
-def _of_kind(bundle: Bundle, found: Definitions, kind: str) -> Definitions:
-    if not kind:
-        return found
-    rows = bundle.symbols.rows(found.symbol_id)
-    return found.where(np.array([rows[one].kind == kind for one in found.symbol_id.tolist()], np.bool_))
-
-
-def _unknown(bundle: Bundle, name: str, kind: str) -> str:
-    if kind and len(bundle.symbols.called(name, "").symbol_id):
-        return "no definition of this name is of this kind; leave kind out to see the others"
-    near = [present.printable(one)[:80] for one in bundle.symbols.near_names(name)]
+def _unknown(bundle: Bundle, name: str, kind: str, files: np.ndarray | None) -> str:
+    if (kind or files is not None) and bundle.symbols.called(name, "", None).rows:
+        return "no definition of this name is of this kind and within the filters"
+    near = [present.one_line(one, 80) for one in bundle.symbols.near_names(name)]
     return "no definition has this name" + (f"; near names: {', '.join(near)}" if near else "")
 
 
@@ -142,40 +131,47 @@ def _file(directory: ChunkDirectory, uri: str) -> int:
     )
 
 
-def _placed(bundle: Bundle, file: int, line: int, column: int, kind: str) -> Target:
-    named = _under(bundle.symbols.named_on(file, line), column)
+def _placed(bundle: Bundle, file: int, line: int, column: int, kind: str, files: np.ndarray | None) -> Target:
+    tables = bundle.symbols
+    named = _under(tables.named_on(file, line), column)
     if any(one.precise for one in named):
         named = [one for one in named if one.precise]
     targets = list(dict.fromkeys(one.target_id for one in named))
-    if named and named[0].precise:
-        found = bundle.symbols.of_targets(targets, file=file, line=line)
-        known = set(found.target_id.tolist())
-        others = tuple(one for one in targets if one not in known)
-        return Target(_of_kind(bundle, found, kind), others, file if any(one < 0 for one in others) else -1)
-    if any(one.roles & 1 for one in named):
-        return Target(_of_kind(bundle, bundle.symbols.of_targets(targets, file=file, line=line), kind), (), -1)
-    repo, path = bundle.directory.repos[file], bundle.directory.paths[file]
-    folder = path.rpartition("/")[0] + "/" if "/" in path else ""
+    if any(one.precise or one.roles & DEFINITION for one in named):
+        found = tables.of_targets(targets, kind, files)
+        found.rows.sort(key=lambda row: (row.file, row.start_line) != (file, line))
+        known = {row.target_id for row in found.rows}
+        others = () if kind or files is not None else tuple(one for one in targets if one not in known)
+        return Target(found, others, file)
     if not named:
-        word = _word(bundle.catalog.line(repo, path, line), column)
+        word = _word(bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line), column)
         if not word:
-            return Target(NO_DEFINITIONS, (), -1, ("there is no name at this place",))
-        called = bundle.symbols.called(word, "")
-        targets = list(dict.fromkeys(called.name_id[called.exact].tolist()))
+            return Target(_NONE, notes=("there is no name at this place",))
+        targets = [row.name_id for row in tables.called(word, "", None).rows[:1] if row.name == word]
         if not targets:
-            return Target(NO_DEFINITIONS, (), -1, (_unknown(bundle, word, ""),))
-    found = bundle.symbols.of_names(targets, file=file, repo=repo, folder=folder)
-    related = bundle.directory.related_files(np.array([file]))
-    if related[found.file].any():
-        found = found.where(related[found.file])
-    return Target(_of_kind(bundle, found, kind), (), -1, ("no SCIP index tells what stands here: found by name",))
+            return Target(_NONE, notes=(_unknown(bundle, word, "", None),))
+    return _guessed(bundle, targets, file, kind, files)
+
+
+def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.ndarray | None) -> Target:
+    """Definitions of the name alone: of the file, else of its repository and kindred languages, else of any."""
+    own = np.zeros(len(bundle.directory.paths), np.bool_)
+    own[file] = True
+    everywhere = np.ones(len(own), np.bool_)
+    for scope in (own, bundle.directory.related_files(np.array([file])), everywhere):
+        found = bundle.symbols.of_names(names, kind, scope if files is None else scope & files)
+        if found.rows:
+            break
+    folder = bundle.directory.paths[file].rpartition("/")[0]
+    found.rows.sort(key=lambda row: bundle.directory.paths[row.file].rpartition("/")[0] != folder)
+    return Target(found, notes=("no SCIP index tells what stands here: found by its name",))
 
 
 def _under(named: list[Named], column: int) -> list[Named]:
     """The narrowest that hold the column, else that end there; without a column, the definitions, else the first."""
     if column < 0:
         written = [one for one in named if one.end_column > one.start_column]
-        chosen = [one for one in written if one.roles & 1] or written
+        chosen = [one for one in written if one.roles & DEFINITION] or written
         return [one for one in chosen if one.start_column == chosen[0].start_column]
     over = [one for one in named if one.start_column <= column < one.end_column]
     over = over or [one for one in named if one.end_column == column]

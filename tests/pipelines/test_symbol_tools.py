@@ -1,0 +1,152 @@
+"""Definitions and references of real sources, asked over MCP and compared with what grep finds."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import shutil
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+import codequarry.schemas
+from codequarry.pipelines import scip_tools
+from codequarry.pipelines.build import index_repositories
+from codequarry.schemas.settings import PathsSettings, ServingSettings, Settings
+from codequarry.serving.engine import Engine
+from codequarry.serving.mcp_server import build_server
+from tests.pipelines.conftest import MakeSettings
+
+Place = tuple[str, int, int]
+WEB = {
+    "src/price.ts": "export interface Priced { total(): number }\n\nexport function roundCents(value: number): number {\n"
+    "  return Math.round(value);\n}\n",
+    "src/cart.ts": "import { Priced, roundCents } from './price';\n\n/** roundCents in a comment */\n"
+    "export class Cart implements Priced {\n  private größe = 'ü𝒳'; items: number[] = [];\n\n  total(): number {\n"
+    "    return roundCents(this.items.reduce((a, b) => a + b, 0));\n  }\n}\n\n"
+    "export function emptyCart(): Cart {\n  return new Cart();\n}\n",
+    "src/index.ts": "import { emptyCart } from './cart';\nimport { roundCents } from './price';\n\n"
+    "export function checkout(): number {\n  const s = '𝒳roundCents'; return emptyCart().total() + roundCents(s.length);\n}\n",
+}
+
+
+def python_hits(path: str, source: bytes) -> Iterator[tuple[str, Place]]:
+    """Names outside of comments and strings, f-strings included in strings on Python 3.11."""
+    lines = source.decode().split("\n")
+    tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
+    for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+        if token.type == tokenize.NAME and not (after.string == "=" and lines[token.start[0] - 1][token.end[1]] == "="):
+            line, column = token.start[0] - 1, token.start[1]
+            yield token.string, (path, line, len(lines[line][:column].encode()))
+
+
+def typescript_hits(path: str, source: bytes) -> Iterator[tuple[str, Place]]:
+    code = re.sub(r"/\*.*?\*/|'[^']*'", lambda found: "_" * len(found[0]), source.decode(), flags=re.DOTALL)
+    for line, text in enumerate(code.split("\n")):
+        for found in re.finditer(r"\w+", text):
+            before = source.decode().split("\n")[line][: found.start()]
+            yield found[0], (path, line, len(before.encode()))
+
+
+def compare(root: Path, folder: Path, hits: list[tuple[str, Place]], *, precise: bool) -> int:
+    """Check every function whose name is defined once. Returns how many there were."""
+    engine = Engine.open(root, ServingSettings())
+    server = build_server(engine, version="0")
+
+    async def talk() -> int:
+        async with Client(server) as client:
+
+            async def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+                answer = await client.call_tool_mcp(tool, arguments)
+                assert not answer.is_error, answer.structured_content
+                return answer.structured_content
+
+            names = [
+                row[0]
+                for row in engine.bundle.symbols._fetch(
+                    "SELECT name FROM symbols_mat GROUP BY name HAVING count(*) = 1 AND min(kind) = 'function'", []
+                )
+            ]
+            by_name: defaultdict[str, set[Place]] = defaultdict(set)
+            for name, place in hits:
+                by_name[name].add(place)
+            for name in names:
+                (definition,) = (await ask("go_to_definition", symbol=name))["results"]
+                assert definition["precise"] == ("precise" if precise else "heuristic")
+                uses = await ask("find_references", symbol=name, limit=500, include_definitions=True)
+                found = Counter(placed(use) for use in uses["results"])
+                assert set(found) == by_name[name], name
+                assert max(found.values()) == 1
+                assert placed(definition) in by_name[name]
+                for use in uses["results"]:
+                    line = (folder / use["uri"].partition("/")[2]).read_bytes().split(b"\n")[use["start_line"]]
+                    assert line[use["start_column"] : use["end_column"]] == name.encode()
+                    back = await ask(
+                        "go_to_definition",
+                        **{key: use[key] for key in ("uri",)},
+                        line=use["start_line"],
+                        column=use["start_column"],
+                    )
+                    assert placed(back["results"][0]) == placed(definition), use
+            return len(names)
+
+    try:
+        return asyncio.run(talk())
+    finally:
+        engine.close()
+
+
+def placed(result: dict[str, Any]) -> Place:
+    return result["uri"].partition("/")[2], result["start_line"], result["start_column"]
+
+
+def own_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:
+    source = Path(codequarry.schemas.__path__[0])
+    shutil.copytree(source, folder / "codequarry", ignore=shutil.ignore_patterns("__pycache__"))
+    files = sorted((folder / "codequarry").glob("*.py"))
+    return folder, [hit for file in files for hit in python_hits(f"codequarry/{file.name}", file.read_bytes())]
+
+
+def web_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:
+    for path, text in WEB.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return folder, [hit for path in WEB for hit in typescript_hits(path, (folder / path).read_bytes())]
+
+
+@pytest.mark.parametrize(("sources", "least"), [(own_sources, 20), (web_sources, 3)])
+def test_by_syntax_alone(tmp_path: Path, make_settings: MakeSettings, sources, least) -> None:
+    folder, hits = sources(tmp_path / "sources")
+    settings = make_settings(folder, scip={"enabled": False})
+    index_repositories(settings)
+    assert compare(settings.bundle.root, folder, hits, precise=False) >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sources", "least"), [(own_sources, 20), (web_sources, 3)])
+def test_with_real_indexers(tmp_path: Path, make_settings: MakeSettings, sources, least) -> None:
+    tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
+    if not (tools / "node_modules" / ".bin" / "scip-python").exists():
+        pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: real indexers are not exercised")
+    folder, hits = sources(tmp_path / "sources")
+    settings = with_tools(make_settings(folder), tmp_path / "store", tools)
+    index_repositories(settings)
+    assert compare(settings.bundle.root, folder, hits, precise=True) >= least
+
+
+def with_tools(settings: Settings, store: Path, tools: Path) -> Settings:
+    """The settings with a store of their own that holds the indexers."""
+    store.mkdir()
+    for entry in settings.paths.store.iterdir():
+        (store / entry.name).symlink_to(entry)
+    target = scip_tools.tools_folder(store)
+    target.unlink(missing_ok=True)
+    target.symlink_to(tools)
+    return settings.model_copy(update={"paths": PathsSettings(store=store, work=settings.paths.work)})
