@@ -15,15 +15,19 @@ from codequarry.serving.engine import Engine
 
 PATTERNS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ("exact, with a whole identifier", "exact"): (
-        "async def list_tools(self", "raise ToolError(", "import anyio\n", "self._mcp_server.", "Content-Type: application/json",
+        "async def list_tools(self", "raise ToolError(", "import anyio\n", "self._mcp_server.",
+        "Content-Type: application/json",
     ),
     ("exact, inside identifiers", "exact"): ("ession_mana", "HTTPExc", "_schem", "onnectio", "nowhereatall"),
     ("word", "word"): ("FastMCP", "StreamableHTTPSessionManager", "timeout", "Router", "nowhere_at_all"),
     ("phrase", "phrase"): ("session manager", "read the resource", "rate limit", "json schema", "access token expires"),
     ("regex, with a whole identifier", "regex"): (
-        r"async def call_tool\(\w+", r"raise ToolError\(f?.", r"class \w+\(BaseModel\):", r" import (anyio|json)$", r"= TypeVar\(.T.",
+        r"async def call_tool\(\w+", r"raise ToolError\(f?.", r"class \w+\(BaseModel\):", r" import (anyio|json)$",
+        r"= TypeVar\(.T.",
     ),
-    ("regex, without", "regex"): (r"[a-z]+_[0-9]{3}", r"(?i)todo|fixme", r"^\s+except \w+ as \w:", r"x{40}", r"def \w+\(\n"),
+    ("regex, without", "regex"): (
+        r"[a-z]+_[0-9]{3}", r"(?i)todo|fixme", r"^\s+except \w+ as \w:", r"x{40}", r"def \w+\(\n",
+    ),
 }  # fmt: skip
 ROUNDS = 20
 

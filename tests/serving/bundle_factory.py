@@ -41,7 +41,8 @@ class Piece:
     kind: str = "function"
     start_line: int = 0
     start_byte: int = 0
-    path_class: str = "source"
+    path_class: str = ""
+    """By the path when empty: tests/ holds tests, the rest are sources."""
     id: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -193,11 +194,7 @@ def _write_tables(
         for piece in chunks
         if piece.kind != "text"
     ]
-    rows_of: dict[str, Iterable[dict[str, object]]] = {
-        "ast_nodes": [_node(piece, symbol) for piece in chunks for symbol in piece.symbols],
-        "cst_nodes": leaves,
-        **symbols,
-    }
+    rows_of = {"cst_nodes": leaves, **symbols}
     for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes", "modules"):
         table = pa.Table.from_pylist(list(rows_of.get(name, ())), tables.SCHEMAS[name])
         tables.write_table(paths.table(name), table, tables.SCHEMAS[name])
@@ -226,7 +223,7 @@ def _write_tables(
             "repo": repo,
             "path": path,
             "lang": language_of(path) or "",
-            "path_class": "test" if path.startswith("tests/") else path_class,
+            "path_class": path_class or ("test" if path.startswith("tests/") else "source"),
             "size_bytes": 0,
             "lines": 0,
             "sha256": "",
@@ -246,8 +243,8 @@ def _write_tables(
     tables.write_table(paths.table("embeddings"), pa.Table.from_pylist(embedded, schema), schema)
 
 
-def _node(piece: Piece, symbol: str) -> dict[str, object]:
-    """A definition of that name which is the whole piece."""
+def definition_row(piece: Piece, symbol: str) -> dict[str, object]:
+    """The row of ``ast_nodes`` of a definition that is the whole piece."""
     parent, _, name = symbol.rpartition(".")
     end_line = piece.start_line + piece.text.count("\n") - piece.text.endswith("\n")
     return {

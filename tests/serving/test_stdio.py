@@ -17,7 +17,6 @@ from fastmcp.client.transports import StdioTransport
 
 from codequarry.serving.mcp_server import listed_tools
 from tests.serving.corpus import INDEX_OPEN, SESSION
-from tests.serving.test_mcp_server import TOOLS
 
 COMMAND = ["-m", "codequarry.serving.cli", "serve", "--stdio", "--root"]
 
@@ -33,7 +32,7 @@ def test_a_stdio_client_searches_and_fetches(bundle_root: Path, tmp_path: Path, 
         )
         async with Client(transport, mode="legacy" if era == "2025-11-25" else "auto") as client:
             assert client.protocol_version == era
-            assert [tool.name for tool in await client.list_tools()] == TOOLS
+            assert [tool.name for tool in await client.list_tools()] == [tool["name"] for tool in listed_tools()]
             found = await client.call_tool_mcp("search", {"query": "where are expired sessions removed"})
             assert found.structured_content["results"][0]["id"] == str(SESSION.id)
             read = await client.call_tool_mcp("fetch", {"objectIds": [str(INDEX_OPEN.id)]})

@@ -20,7 +20,7 @@ from codequarry.serving.catalog import SymbolName
 from codequarry.serving.engine import Engine
 from codequarry.serving.mcp_server import build_server
 from codequarry.serving.symbol_channel import Asked, SymbolChannel, matched
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 
 
 def piece(path: str, *symbols: str, kind: str = "function", path_class: str = "source", repo: str = "quarry") -> Piece:
@@ -47,7 +47,8 @@ PIECES = (
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("symbols")
-    write_bundle(folder, PIECES)
+    nodes = [definition_row(one, symbol) for one in PIECES for symbol in one.symbols]
+    write_bundle(folder, PIECES, rows={"ast_nodes": nodes})
     return folder
 
 

@@ -34,8 +34,8 @@ from codequarry.serving.regex_pattern import Regex
 from codequarry.serving.text_candidates import candidate_files
 from codequarry.serving.text_patterns import Literal, OutOfTimeError, Phrase, TextPattern
 
-_FIRST_BATCH, _LAST_BATCH = 256, 4096
-"""Chunks read at once: few at first, because common patterns are done after them."""
+_FIRST_BATCH, _LAST_BATCH = 256, 1024
+"""Chunks read at once: few at first, because common patterns are done after them; many cost memory."""
 _ANSWER_CHARS = 100_000
 """Characters of code in one answer; more than a model can use."""
 
@@ -104,7 +104,7 @@ def _batches(files: np.ndarray, directory: ChunkDirectory) -> Iterator[np.ndarra
         done = ends[start - 1] if start else 0
         end = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
         yield files[start:end]
-        start, size = end, min(size * 4, _LAST_BATCH)
+        start, size = end, min(size * 2, _LAST_BATCH)
 
 
 def _file_text(file: int, directory: ChunkDirectory, texts: dict[int, ChunkText]) -> FileText:
