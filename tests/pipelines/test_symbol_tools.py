@@ -24,24 +24,30 @@ from codequarry.serving.engine import Engine
 from codequarry.serving.mcp_server import build_server
 from tests.pipelines.conftest import MakeSettings
 
+UNIQUE = "SELECT name FROM symbols_mat GROUP BY name HAVING count(*) = 1 AND min(kind) = 'function'"
+FORMATTED = set[tuple[str, int]]()
+"""Lines of f-strings, whose names Python 3.11's tokenizer does not show."""
 Place = tuple[str, int, int]
 WEB = {
-    "src/price.ts": "export interface Priced { total(): number }\n\nexport function roundCents(value: number): number {\n"
-    "  return Math.round(value);\n}\n",
+    "src/price.ts": "export interface Priced { total(): number }\n\n"
+    "export function roundCents(value: number): number {\n  return Math.round(value);\n}\n",
     "src/cart.ts": "import { Priced, roundCents } from './price';\n\n/** roundCents in a comment */\n"
     "export class Cart implements Priced {\n  private größe = 'ü𝒳'; items: number[] = [];\n\n  total(): number {\n"
     "    return roundCents(this.items.reduce((a, b) => a + b, 0));\n  }\n}\n\n"
     "export function emptyCart(): Cart {\n  return new Cart();\n}\n",
     "src/index.ts": "import { emptyCart } from './cart';\nimport { roundCents } from './price';\n\n"
-    "export function checkout(): number {\n  const s = '𝒳roundCents'; return emptyCart().total() + roundCents(s.length);\n}\n",
+    "export function checkout(): number {\n"
+    "  const s = '𝒳roundCents'; return emptyCart().total() + roundCents(s.length);\n}\n",
 }
 
 
 def python_hits(path: str, source: bytes) -> Iterator[tuple[str, Place]]:
-    """Names outside of comments and strings, f-strings included in strings on Python 3.11."""
+    """Names outside of comments and strings."""
     lines = source.decode().split("\n")
     tokens = list(tokenize.tokenize(io.BytesIO(source).readline))
     for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+        if token.type == tokenize.STRING and "f" in token.string.partition(token.string[-1])[0]:
+            FORMATTED.update((path, line) for line in range(token.start[0] - 1, token.end[0]))
         if token.type == tokenize.NAME and not (after.string == "=" and lines[token.start[0] - 1][token.end[1]] == "="):
             line, column = token.start[0] - 1, token.start[1]
             yield token.string, (path, line, len(lines[line][:column].encode()))
@@ -68,12 +74,8 @@ def compare(root: Path, folder: Path, hits: list[tuple[str, Place]], *, precise:
                 assert not answer.is_error, answer.structured_content
                 return answer.structured_content
 
-            names = [
-                row[0]
-                for row in engine.bundle.symbols._fetch(
-                    "SELECT name FROM symbols_mat GROUP BY name HAVING count(*) = 1 AND min(kind) = 'function'", []
-                )
-            ]
+            with engine.bundle.catalog.reading() as cursor:
+                names = [row[0] for row in cursor.execute(UNIQUE).fetchall()]
             by_name: defaultdict[str, set[Place]] = defaultdict(set)
             for name, place in hits:
                 by_name[name].add(place)
@@ -82,7 +84,8 @@ def compare(root: Path, folder: Path, hits: list[tuple[str, Place]], *, precise:
                 assert definition["precise"] == ("precise" if precise else "heuristic")
                 uses = await ask("find_references", symbol=name, limit=500, include_definitions=True)
                 found = Counter(placed(use) for use in uses["results"])
-                assert set(found) == by_name[name], name
+                assert by_name[name] <= set(found), name
+                assert all(place[:2] in FORMATTED for place in set(found) - by_name[name]), name
                 assert max(found.values()) == 1
                 assert placed(definition) in by_name[name]
                 for use in uses["results"]:
@@ -108,10 +111,10 @@ def placed(result: dict[str, Any]) -> Place:
 
 
 def own_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:
-    source = Path(codequarry.schemas.__path__[0])
-    shutil.copytree(source, folder / "codequarry", ignore=shutil.ignore_patterns("__pycache__"))
-    files = sorted((folder / "codequarry").glob("*.py"))
-    return folder, [hit for file in files for hit in python_hits(f"codequarry/{file.name}", file.read_bytes())]
+    target = folder / "codequarry" / "schemas"
+    shutil.copytree(codequarry.schemas.__path__[0], target, ignore=shutil.ignore_patterns("__pycache__"))
+    files = [(file.relative_to(folder).as_posix(), file.read_bytes()) for file in sorted(target.glob("*.py"))]
+    return folder, [hit for path, source in files for hit in python_hits(path, source)]
 
 
 def web_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
+
+import numpy as np
 
 from codequarry.schemas.symbol_tools import (
     DEFINITIONS_MAX,
@@ -34,11 +36,11 @@ def go_to_definition(bundle: Bundle, request: DefinitionRequest, deadline: Deadl
     deadline.check()
     target = resolve(bundle, request, request.kind, files)
     deadline.check()
-    others = unlisted(bundle, target)
+    others = unlisted(bundle, target, bundle.symbols.places(target.others)) if target.others else []
     return DefinitionAnswer(
-        results=[*described(bundle, target, limit), *others][:limit],
+        results=[*described(bundle, target, limit), *(result for _, result in others)][:limit],
         total=target.found.total + len(others),
-        limits=[*limits, *target.notes, *outside(bundle, target)],
+        limits=[*limits, *target.notes, *outside(bundle, target, dict(others))],
         bundle=bundle.info,
     )
 
@@ -60,29 +62,33 @@ def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResu
     ]
 
 
-def unlisted(bundle: Bundle, target: Target) -> list[DefinitionResult]:
-    """Where the locals and parameters of a target are defined, in the order of the file."""
-    if not target.others:
-        return []
-    results: list[DefinitionResult] = []
-    for row in own_places(bundle.symbols.places(target.others, definitions=True), target).rows():
-        target_id, file, precise, _, *span, enclosing, chunk = row
-        line, column, end_line, end_column = span
-        written = bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line)
+def unlisted(bundle: Bundle, target: Target, places: Places) -> list[tuple[int, DefinitionResult]]:
+    """(target_id, definition) of the locals and parameters of a target, in the order of the file.
+
+    places: of the target; may hold more.
+    """
+    found = own_places(places.where(places.defining & np.isin(places.target_id, target.others)), target)
+    texts = bundle.catalog.texts(found.chunk_id.tolist())
+    results: list[tuple[int, DefinitionResult]] = []
+    for target_id, file, precise, _, line, column, end_line, end_column, enclosing, chunk in found.rows():
+        first, text = texts[chunk]
+        if line > first:
+            written = text.split("\n")[line - first].encode()
+        else:  # the chunk may begin inside of the line
+            written = bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line)
         name = present.one_line(written[column:end_column].decode("utf-8", "replace"), MAX_NAME_CHARS)
         around = present.one_line(enclosing, MAX_NAME_CHARS)
-        results.append(
-            DefinitionResult(
-                **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
-                name=name,
-                qualified_name=f"{around}.{name}" if around else name,
-                kind="local" if target_id < 0 else "parameter",
-                signature=present.one_line(written.decode("utf-8", "replace")),
-                documentation="",
-                body_start_line=line,
-                body_end_line=end_line,
-            )
+        result = DefinitionResult(
+            **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
+            name=name,
+            qualified_name=f"{around}.{name}" if around else name,
+            kind="local" if target_id < 0 else "parameter",
+            signature=present.one_line(written.decode("utf-8", "replace")),
+            documentation="",
+            body_start_line=line,
+            body_end_line=end_line,
         )
+        results.append((target_id, result))
     return results
 
 
@@ -91,9 +97,9 @@ def own_places(places: Places, target: Target) -> Places:
     return places.where((places.target_id >= 0) | (places.file == target.file))
 
 
-def outside(bundle: Bundle, target: Target) -> list[str]:
-    """What to say of a target that the bundle does not define."""
-    others = [one for one in target.others if one >= 0]
+def outside(bundle: Bundle, target: Target, defined: Container[int]) -> list[str]:
+    """What to say of what the bundle does not define. defined: the ``target_id`` that it does."""
+    others = [one for one in target.others if one not in defined]
     symbols = bundle.symbols.outside(others) if others else []
     return [f"defined outside of this index: {present.one_line(symbol)}" for symbol in symbols]
 

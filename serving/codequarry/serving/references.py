@@ -43,25 +43,26 @@ def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadli
     deadline.check()
     target = resolve(bundle, request)
     found = target.found
-    limits += [*target.notes, *outside(bundle, target)]
+    places = _places(bundle, target, request)
+    others = unlisted(bundle, target, places) if target.others else []
+    limits += [*target.notes, *outside(bundle, target, dict(others))]
     if found.total > len(found.rows):
         limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
     deadline.check()
-    uses = _ordered(bundle, _filtered(_uses(bundle, target, request), request.role, files))
+    uses = _ordered(bundle, _filtered(places.where(~places.defining), request.role, files))
     totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
     count = totals.precise + totals.heuristic
     shown = uses.where(np.arange(count) < limit)
     if request.include_definitions:
-        defining = _filtered(_defining(bundle, target), "any", files)
-        defining = defining.where(defining.precise | (request.precision == "all"))
+        own = np.isin(places.target_id, [*(row.target_id for row in found.rows), *target.others])
+        defining = _filtered(places.where(places.defining & own), "any", files)
         shown = _joined(_ordered(bundle, defining), shown, limit)
     if count > limit:
         limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
     deadline.check()
-    others = unlisted(bundle, target)
     return ReferencesAnswer(
-        results=_results(bundle, target, shown),
-        definitions=[*described(bundle, target, MAX_SHOWN), *others][:MAX_SHOWN],
+        results=_results(bundle, target, shown, {one: result.qualified_name for one, result in others}),
+        definitions=[*described(bundle, target, MAX_SHOWN), *(result for _, result in others)][:MAX_SHOWN],
         definitions_total=found.total + len(others),
         totals=totals,
         limits=limits,
@@ -69,19 +70,16 @@ def find_references(bundle: Bundle, request: ReferencesRequest, deadline: Deadli
     )
 
 
-def _uses(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
+def _places(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
+    """Where the target is used or defined, and what is related to it."""
     rows = target.found.rows
     meant = bundle.symbols.related([*dict.fromkeys(row.target_id for row in rows), *target.others])
     names = [] if request.precision == "precise" else list(dict.fromkeys(row.name_id for row in rows))
-    places = bundle.symbols.places([*meant, *names], definitions=False)
+    places = bundle.symbols.places([*meant, *names])
     kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))[places.file]
-    heuristic = ~places.precise & np.isin(places.target_id, names) & kindred
+    named = np.where(places.defining, np.isin(places.target_id, meant), np.isin(places.target_id, names))
+    heuristic = ~places.precise & named & kindred & (request.precision == "all")
     return own_places(places.where(places.precise & np.isin(places.target_id, meant) | heuristic), target)
-
-
-def _defining(bundle: Bundle, target: Target) -> Places:
-    targets = [*dict.fromkeys(row.target_id for row in target.found.rows), *target.others]
-    return own_places(bundle.symbols.places(targets, definitions=True), target)
 
 
 def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
@@ -103,15 +101,14 @@ def _joined(first: Places, then: Places, limit: int) -> Places:
     return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
 
 
-def _results(bundle: Bundle, target: Target, places: Places) -> list[ReferenceResult]:
+def _results(bundle: Bundle, target: Target, places: Places, names: dict[int, str]) -> list[ReferenceResult]:
+    """Answers of places, in their order. names: qualified names of targets without a row, by ``target_id``."""
     texts = bundle.catalog.texts(places.chunk_id.tolist())
-    names = {row.target_id: row.qualified_name for row in target.found.rows}
+    names = {**names, **{row.target_id: row.qualified_name for row in target.found.rows}}
     bare = {row.name_id: row.name for row in target.found.rows}
-    unnamed = {one for one, precise in zip(places.target_id.tolist(), places.precise, strict=True) if precise} - set(
-        names
-    )
+    unnamed = set(places.target_id[places.precise].tolist()) - set(names)
     if unnamed:
-        names.update(bundle.symbols.qualified_names(unnamed))
+        names |= bundle.symbols.qualified_names(unnamed)
     results: list[ReferenceResult] = []
     for target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk in places.rows():
         first, text = texts.get(chunk, (line, ""))

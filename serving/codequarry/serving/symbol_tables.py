@@ -89,6 +89,11 @@ class Places(NamedTuple):
     enclosing: np.ndarray
     chunk_id: np.ndarray
 
+    @property
+    def defining(self) -> np.ndarray:
+        """(m,) bool: the place is a definition."""
+        return self.roles & DEFINITION != 0
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows, in plain Python values."""
         return zip(*(column.tolist() for column in self), strict=True)
@@ -183,16 +188,11 @@ class SymbolTables:
         sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ? ORDER BY ALL"
         return [Named(*row) for row in self._fetch(sql, [file, line])]
 
-    def places(self, targets: Sequence[int], *, definitions: bool) -> Places:
-        """Places that name one of these targets.
-
-        definitions: those that define it, or those that do not.
-        """
-        sql = (
-            f"SELECT {', '.join(Places._fields)} FROM occurrences_mat "
-            f"WHERE target_id IN ({_numbers(targets)}) AND (roles & {DEFINITION} <> 0) = ?"
-        )
-        return Places(*self._columns(sql, [definitions]))
+    def places(self, targets: Sequence[int]) -> Places:
+        """Places that name or define one of these targets."""
+        columns = ", ".join(Places._fields)
+        sql = f"SELECT {columns} FROM occurrences_mat WHERE target_id IN ({_numbers(targets)})"
+        return Places(*self._columns(sql, []))
 
     def outside(self, targets: Sequence[int]) -> list[str]:
         """SCIP symbols of those targets that the bundle does not define."""

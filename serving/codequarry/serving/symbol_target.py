@@ -138,7 +138,7 @@ def _placed(bundle: Bundle, file: int, line: int, column: int, kind: str, files:
         named = [one for one in named if one.precise]
     targets = list(dict.fromkeys(one.target_id for one in named))
     if any(one.precise or one.roles & DEFINITION for one in named):
-        found = tables.of_targets(targets, kind, files)
+        found = tables.of_targets(targets, kind, files) if max(targets) >= 0 else Found([], 0)
         found.rows.sort(key=lambda row: (row.file, row.start_line) != (file, line))
         known = {row.target_id for row in found.rows}
         others = () if kind or files is not None else tuple(one for one in targets if one not in known)
