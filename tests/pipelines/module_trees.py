@@ -180,8 +180,8 @@ JVM = Tree(
         "java/org/shop/money/Euros.java": "package org.shop.money;\n\npublic class Euros { class Rates {} }\n",
         "java/org/shop/tax/Rates.java": "package org.shop.tax;\n\n"
         "public class Rates { public static class Inner {} }\n",
-        "kotlin/Till.kt": "package org.till\n\nimport org.shop.Cart as Bag\nimport org.till.print.receipt\n\n"
-        "class Till\n",
+        "kotlin/Till.kt": "package org.till\n\nimport org.shop.Cart as Bag\nimport org.till.print.receipt\n"
+        "import org.till.print.total\n\nclass Till\n",
         "kotlin/Printer.kt": "package org.till.print\n\nfun receipt() {}\n",
         "kotlin/Lists.kt": "package org.till.print\n\nfun <T> List<T>.total() {}\n",
         "scala/Shop.scala": "package org\npackage shop.web\n\nimport org.till.{Till => T, Nothing}\n"
