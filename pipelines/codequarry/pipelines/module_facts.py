@@ -57,7 +57,11 @@ def module_facts(
     exports = [*offered(grammar.name, package, found.offers(), found.lists_names, nodes), *found.passed_on]
     if grammar.name == "python" and only_imports and not found.lists_names:
         exports += (
-            here for one in imports if one.source.startswith(".") for _, here in one.names if here[0] not in "_*"
+            here
+            for one in imports
+            if one.source.startswith(".")
+            for _, here in one.names
+            if here[:1] not in ("", "_", "*")
         )
     if top[1]:
         doc = clean_docstring(text.data[top[0] : top[1]].decode("utf-8", "replace"))
