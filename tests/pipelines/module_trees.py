@@ -180,9 +180,10 @@ JVM = Tree(
         "java/org/shop/money/Euros.java": "package org.shop.money;\n\npublic class Euros { class Rates {} }\n",
         "java/org/shop/tax/Rates.java": "package org.shop.tax;\n\n"
         "public class Rates { public static class Inner {} }\n",
-        "kotlin/Till.kt": "package org.till\n\nimport org.shop.Cart as Bag\nimport org.till.print.receipt\n\n"
-        "class Till\n",
+        "kotlin/Till.kt": "package org.till\n\nimport org.shop.Cart as Bag\nimport org.till.print.receipt\n"
+        "import org.till.print.total\n\nclass Till\n",
         "kotlin/Printer.kt": "package org.till.print\n\nfun receipt() {}\n",
+        "kotlin/Lists.kt": "package org.till.print\n\nfun <T> List<T>.total() {}\n",
         "scala/Shop.scala": "package org\npackage shop.web\n\nimport org.till.{Till => T, Nothing}\n"
         "import pages.Page\n\nobject Shop\n",
         "scala/Page.scala": "package org.shop.web.pages\n\nclass Page\n",
@@ -192,7 +193,7 @@ JVM = Tree(
     },
     {
         "java/org/shop/Cart.java": ["java/org/shop/money/Cents.java", "java/org/shop/tax/Rates.java"],
-        "kotlin/Till.kt": ["java/org/shop/Cart.java", "kotlin/Printer.kt"],
+        "kotlin/Till.kt": ["java/org/shop/Cart.java", "kotlin/Lists.kt", "kotlin/Printer.kt"],
         "scala/Shop.scala": ["kotlin/Till.kt", "scala/Page.scala"],
         "one/User.java": ["one/Twin.java"],
     },

@@ -15,7 +15,7 @@ from codequarry.pipelines.module_families import (
     dotted,
     join,
     parents,
-    passed_on,
+    with_origins,
     without_suffix,
 )
 from codequarry.pipelines.module_table import SourceModule
@@ -67,12 +67,8 @@ class EcmascriptModules:
     def resolve(self, module: SourceModule, imported: Import) -> set[str]:
         """The file of the specifier; where that is an index, also the files from which it has the names taken."""
         found = self._direct(module, imported)
-        for path in list(found):
-            if without_suffix(path).rpartition("/")[2] == "index":
-                for there, _ in imported.names:
-                    if there != "*":
-                        found |= passed_on(self._modules[path], there, self._direct, self._modules)
-        return found
+        barrels = {path for path in found if without_suffix(path).rpartition("/")[2] == "index"}
+        return with_origins(found, barrels, imported, self._direct, self._modules)
 
     def _direct(self, module: SourceModule, imported: Import) -> set[str]:
         specifier = imported.source.partition("?")[0]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MAX_SOURCE_CHARS = 300
-_MAX_CLAUSE_BYTES = 16 << 10
+MAX_CLAUSE_BYTES = 16 << 10
 _KEYWORDS = re.compile(
     r"(?:(?:pub(?:\s*\([^)]*\))?|use|import|using|global|static|function|const|unsafe|@\w+"
     r"|struct|class|enum|protocol|typealias|func|var|let|actor)\s+)+"
@@ -22,9 +22,12 @@ _SPACE = re.compile(r"\s+")
 _TOKEN = re.compile(r"[{},]|[^{},]+")
 
 
-def clause_names(node: Node, language: str) -> list[tuple[str, str]]:
-    """(what an import statement names, its name here) in its order; a name for everything ends in ``*``."""
-    text = (node.text or b"")[:_MAX_CLAUSE_BYTES].decode("utf-8", "replace").rstrip().rstrip(";")
+def clause_names(node: Node, written: str, language: str) -> list[tuple[str, str]]:
+    """(what an import statement names, its name here) in its order; a name for everything ends in ``*``.
+
+    written: the text of the node.
+    """
+    text = written.rstrip().rstrip(";")
     text = text[match.end() :] if (match := _KEYWORDS.match(text)) else text
     if language == "csharp":
         text = _ARGUMENTS.sub("", _BINDING.sub("", text, count=1))
@@ -35,9 +38,9 @@ def clause_names(node: Node, language: str) -> list[tuple[str, str]]:
     return [(source.lstrip("\\"), here) for source, here in names] if language == "php" else names
 
 
-def child_module(node: Node) -> str:
-    """The path of the module that a Rust ``mod x;`` declares, from the file on."""
-    return "::".join(["self", *_inline_modules(node), (node.text or b"").decode("utf-8", "replace")])
+def child_module(node: Node, name: str) -> str:
+    """The path of the module that a Rust ``mod name;`` declares, from the file on."""
+    return "::".join(["self", *_inline_modules(node), name])
 
 
 def expand(text: str) -> list[tuple[str, str]]:

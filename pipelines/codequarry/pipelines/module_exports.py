@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 from codequarry.schemas.records import AstNode
 
@@ -70,7 +71,9 @@ def qualified(language: str, package: str, nodes: tuple[AstNode, ...]) -> tuple[
     # Namespaces of C# and PHP are definitions themselves, and part of the names within.
     prefix = f"{package}." if package and language not in _NAMESPACES else ""
     inner = (node for node in _top_level(language, package, nodes) if node.kind != "namespace")
-    return tuple(dict.fromkeys(prefix + node.qualified_name for node in inner))
+    # A function of Kotlin is imported by its name alone, whatever type it extends.
+    names = (node.name if language == "kotlin" else node.qualified_name for node in inner)
+    return tuple(dict.fromkeys(prefix + name for name in names))
 
 
 def is_program(language: str, package: str, nodes: tuple[AstNode, ...], data: bytes) -> bool:
@@ -85,6 +88,9 @@ def is_program(language: str, package: str, nodes: tuple[AstNode, ...], data: by
 
 def _top_level(language: str, package: str, nodes: tuple[AstNode, ...]) -> list[AstNode]:
     """Definitions that lie in no other but namespaces."""
+    if language == "kotlin":
+        ends = accumulate((node.end_byte for node in nodes), max, initial=0)
+        return [node for node, end in zip(nodes, ends, strict=False) if node.start_byte >= end]
     containers = _NAMESPACES.get(language, frozenset())
     open_names = {"", package, *(node.qualified_name for node in nodes if node.kind in containers)}
     return [node for node in nodes if node.parent in open_names]

@@ -13,7 +13,7 @@ import numpy as np
 
 from codequarry.pipelines.ast_nodes import clean_docstring
 from codequarry.pipelines.definitions import Outline, docstring_range
-from codequarry.pipelines.import_clauses import MAX_SOURCE_CHARS, child_module, clause_names
+from codequarry.pipelines.import_clauses import MAX_CLAUSE_BYTES, MAX_SOURCE_CHARS, child_module, clause_names
 from codequarry.pipelines.module_docs import leading_doc
 from codequarry.pipelines.module_exports import is_program, offered, qualified
 from codequarry.pipelines.source_text import SourceText
@@ -37,7 +37,7 @@ def module_facts(
     """
     if grammar.modules is None:
         return None
-    found = _Found(grammar.name)
+    found = _Found(grammar.name, text.data)
     found.read(grammar, tree)
     package = ".".join(found.packages if grammar.name == "scala" else found.packages[:1])
     top = docstring_range(tree.root_node) if grammar.docstrings else (0, 0)
@@ -46,14 +46,22 @@ def module_facts(
         *((comment.start, comment.end) for comment in outline.leading if comment.is_comment),
         *(definition.docstring for definition in outline.definitions),
     ]
-    code = text.ink_outside(documentation)
-    code_lines = _lines_with(code, text)
+    code, starts = text.inked(), text.line_starts()
+    inked_lines = _lines_with(code, starts)
+    for start, end in documentation:
+        code[start:end] = False
+    code_lines = _lines_with(code, starts)
     imports = found.sorted_imports()
-    only_imports = bool(found.plain) and not _more_than(found.plain, code, text.data)
+    defines = any(node.kind != "module" for node in nodes)  # Rust declares the modules that it imports
+    only_imports = not defines and bool(found.plain) and not _more_than(found.plain, code, text.data)
     exports = [*offered(grammar.name, package, found.offers(), found.lists_names, nodes), *found.passed_on]
     if grammar.name == "python" and only_imports and not found.lists_names:
         exports += (
-            here for one in imports if one.source.startswith(".") for _, here in one.names if here[0] not in "_*"
+            here
+            for one in imports
+            if one.source.startswith(".")
+            for _, here in one.names
+            if here[:1] not in ("", "_", "*")
         )
     if top[1]:
         doc = clean_docstring(text.data[top[0] : top[1]].decode("utf-8", "replace"))
@@ -67,7 +75,7 @@ def module_facts(
         defined=qualified(grammar.name, package, nodes),
         branches=len(found.branches),
         code_lines=code_lines,
-        comment_lines=_lines_with(text.ink_outside([]), text) - code_lines,
+        comment_lines=inked_lines - code_lines,
         entry_point=found.entry or is_program(grammar.name, package, nodes, text.data),
         only_imports=only_imports,
     )
@@ -76,8 +84,9 @@ def module_facts(
 class _Found:
     """What the query captured in one file."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, data: bytes) -> None:
         self._language = language
+        self._data = data
         self._taken: dict[int, tuple[str, list[tuple[str, str]]]] = {}
         """Source and names by where the source is written."""
         self._whole: dict[int, list[str]] = {}
@@ -103,39 +112,46 @@ class _Found:
                 self.branches.update(node.byte_range for node in captures["branch"])
                 continue
             self.plain += (node.byte_range for node in captures.get("plain", ()))
-            self.packages += (_dotted(node) for node in captures.get("package", ()))
+            self.packages += (_dotted(self._text(node)) for node in captures.get("package", ()))
             self.entry = self.entry or "entry" in captures
             self._skipped.update(node.start_byte for node in captures.get("skip", ()))
             for node in captures.get("export", ()):
-                self._exports[node.start_byte] = _text(node)
+                self._exports[node.start_byte] = self._text(node)
             for node in captures.get("listed", ()):
                 self._listed(node)
             self._imports(captures)
 
     def _imports(self, captures: dict[str, list[Node]]) -> None:
         for node in captures.get("source", ()):
-            _, names = self._taken.setdefault(node.start_byte, (_text(node), []))
-            here = [_text(alias) for alias in captures.get("alias", ())]
-            there = [_text(name) for name in captures.get("name", ())] or (["default"] if here else [])
+            _, names = self._taken.setdefault(node.start_byte, (self._text(node), []))
+            here = [self._text(alias) for alias in captures.get("alias", ())]
+            there = [self._text(name) for name in captures.get("name", ())] or (["default"] if here else [])
             names += zip(there, here or there, strict=False)
         for node in captures.get("clause", ()):
-            names = clause_names(node, self._language)
+            written = self._data[node.start_byte : min(node.end_byte, node.start_byte + MAX_CLAUSE_BYTES)]
+            names = clause_names(node, written.decode("utf-8", "replace"), self._language)
             self._whole[node.start_byte] = [source for source, _ in names]
-            if self._language == "rust" and (node.text or b"").startswith(b"pub "):
+            if self._language == "rust" and written.startswith(b"pub "):
                 self.passed_on += (here for _, here in names if here not in ("*", "_"))
         for node in captures.get("module", ()):
-            self._whole[node.start_byte] = [child_module(node)]
+            self._whole[node.start_byte] = [child_module(node, self._text(node))]
         for node in captures.get("path", ()):
-            self._whole[node.start_byte] = [_text(node)]
+            self._whole[node.start_byte] = [self._text(node)]
         for node in captures.get("beside", ()):
-            path = _text(node)
+            path = self._text(node)
             self._whole[node.start_byte] = [path if path.startswith((".", "/")) else f"./{path}"]
 
+    def _text(self, node: Node) -> str:
+        # The node's own ``text`` would read the file again through the parser's callback.
+        start, end = node.byte_range
+        written = self._data[start : min(end, start + 4 * MAX_SOURCE_CHARS)]
+        return written.decode("utf-8", "replace")[:MAX_SOURCE_CHARS]
+
     def _listed(self, node: Node) -> None:
-        strings = list(_STRING.finditer(node.text or b""))
+        strings = list(_STRING.finditer(self._data, *node.byte_range))
         self.lists_names = self.lists_names or bool(strings) or node.named_child_count == 0
         for match in strings:
-            self._exports[node.start_byte + match.start()] = match[2].decode("utf-8", "replace")
+            self._exports[match.start()] = match[2].decode("utf-8", "replace")
 
     def sorted_imports(self) -> tuple[Import, ...]:
         """In the order of the file, each once."""
@@ -150,22 +166,20 @@ class _Found:
         return [name for start, name in sorted(self._exports.items()) if start not in self._skipped]
 
 
-def _text(node: Node) -> str:
-    return (node.text or b"")[: 4 * MAX_SOURCE_CHARS].decode("utf-8", "replace")[:MAX_SOURCE_CHARS]
+def _dotted(package: str) -> str:
+    return _SEPARATOR.sub(".", "".join(package.split()))
 
 
-def _dotted(node: Node) -> str:
-    return _SEPARATOR.sub(".", "".join(_text(node).split()))
-
-
-def _lines_with(ink: np.ndarray, text: SourceText) -> int:
-    """Lines that hold some of the ink; ink: (bytes,) bool."""
-    return int(np.count_nonzero(np.logical_or.reduceat(ink, text.line_starts())))
+def _lines_with(ink: np.ndarray, starts: np.ndarray) -> int:
+    """Lines, by where they start, that hold some of the ink; ink: (bytes,) bool."""
+    return int(np.count_nonzero(np.logical_or.reduceat(ink, starts)))
 
 
 def _more_than(plain: Iterable[tuple[int, int]], code: np.ndarray, data: bytes) -> bool:
-    """Whether there is code outside of the statements that only import and export; code: (bytes,) bool."""
-    rest = code.copy()
+    """Whether there is code outside of the statements that only import and export.
+
+    code: (bytes,) bool; used up.
+    """
     for start, end in plain:
-        rest[start:end] = False
-    return bool(np.any(np.frombuffer(data, np.uint8)[rest] != ord(";")))
+        code[start:end] = False
+    return bool(np.any(np.frombuffer(data, np.uint8)[code] != ord(";")))

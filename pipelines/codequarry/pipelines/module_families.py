@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from codequarry.pipelines.module_table import SourceModule
@@ -51,11 +50,6 @@ class Repository:
             for path, data in sorted(self.configs.items())
             if posixpath.basename(path) in names
         }
-
-    @cached_property
-    def folders(self) -> frozenset[str]:
-        """Every folder that holds a file, at whatever depth; "" is the root."""
-        return frozenset(folder for path in self.paths for folder in parents(path))
 
 
 class Family(Protocol):
@@ -125,8 +119,19 @@ def dotted(path: str) -> str:
     return path.strip("/").replace("/", ".")
 
 
-def passed_on(barrel: SourceModule, name: str, resolve: Resolve, modules: Mapping[str, SourceModule]) -> set[str]:
-    """The modules from which a file that collects others (``__init__``, ``index``) has a name; empty when its own."""
+def with_origins(
+    found: set[str], barrels: set[str], imported: Import, resolve: Resolve, modules: Mapping[str, SourceModule]
+) -> set[str]:
+    """Modules found for an import, and those from which the barrels among them have the names taken.
+
+    barrels: files that collect what others define, such as ``__init__`` and ``index``. resolve: without origins.
+    """
+    names = [there for there, _ in imported.names if there != "*"]
+    return found.union(*(_passed_on(modules[path], name, resolve, modules) for path in barrels for name in names))
+
+
+def _passed_on(barrel: SourceModule, name: str, resolve: Resolve, modules: Mapping[str, SourceModule]) -> set[str]:
+    """The modules from which a file has a name; empty when it is its own."""
     found: set[str] = set()
     open_names = [(barrel, name)]
     seen: set[tuple[str, str]] = set()

@@ -17,7 +17,7 @@ from codequarry.pipelines.module_families import (
     dotted,
     nearest,
     parents,
-    passed_on,
+    with_origins,
     without_suffix,
 )
 from codequarry.pipelines.module_table import SourceModule
@@ -68,12 +68,8 @@ class PythonModules:
     def resolve(self, module: SourceModule, imported: Import) -> set[str]:
         """The module named; for a name that an ``__init__`` has from elsewhere, that file too."""
         found = self._direct(module, imported)
-        for path in list(found):
-            if path.endswith(_INITS):
-                for there, _ in imported.names:
-                    if there != "*":
-                        found |= passed_on(self._modules[path], there, self._direct, self._modules)
-        return found
+        barrels = {path for path in found if path.endswith(_INITS)}
+        return with_origins(found, barrels, imported, self._direct, self._modules)
 
     def _direct(self, module: SourceModule, imported: Import) -> set[str]:
         names = [there for there, _ in imported.names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -31,12 +31,9 @@ class SourceText:
         """Non-whitespace bytes in ``[start, end)``."""
         return self.ink_before[end] - self.ink_before[start]
 
-    def ink_outside(self, ranges: Iterable[tuple[int, int]]) -> np.ndarray:
-        """(bytes,) bool: what is not whitespace and lies in none of the ranges."""
-        ink = np.diff(self._ink) > 0
-        for start, end in ranges:
-            ink[start:end] = False
-        return ink
+    def inked(self) -> np.ndarray:
+        """(bytes,) bool: what is not whitespace; the caller's own array."""
+        return self._ink[1:] != self._ink[:-1]
 
     def reach(self, start: int, budget: int) -> int:
         """The furthest end for which ``[start, end)`` holds at most ``budget`` ink."""

@@ -27,7 +27,8 @@ VIEWS: dict[str, str] = {
 }
 
 TABLES: dict[str, str] = {
-    "chunks_mat": "SELECT chunks.*, coalesce(module, '') AS module, (repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
+    "chunks_mat": "SELECT chunks.*, coalesce(module, '') AS module, "
+    "(repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
     "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst FROM chunks "
     "LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path) ORDER BY repo, path, start_byte",
     "files_mat": symbol_catalog.FILES,
