@@ -157,7 +157,7 @@ def test_names_begin_with_the_module_of_the_file(tmp_path: Path) -> None:
     row: dict[str, object] = {
         "repo": "quarry", "path": INDEX_OPEN.path, "lang": "python", "module": "quarry.io.index",
         "package": "quarry.io", "doc": "",
-        **dict.fromkeys(("imports", "external", "resolved", "exports", "tags"), []),
+        **{name: [] for name in ("imports", "external", "resolved", "exports", "tags")},
         **dict.fromkeys(("lines", "code_lines", "comment_lines", "definitions", "branches", "fan_in", "fan_out"), 0),
     }  # fmt: skip
     write_bundle(tmp_path, [INDEX_OPEN, SESSION], rows={"modules": [row]})
