@@ -215,3 +215,10 @@ def test_an_unknown_file_is_not_found(symbol_engine) -> None:
 def test_no_time_left_is_an_error(symbol_engine) -> None:
     with pytest.raises(DeadlineError):
         go_to_definition(symbol_engine.bundle, DefinitionRequest(symbol="open"), Deadline.after(-1))
+
+
+def test_filters_that_let_no_file_through_find_nothing(symbol_engine) -> None:
+    answer = ask(symbol_engine, symbol="open", filters=FileFilters(lang=["rust"]))
+    assert (answer.results, answer.total) == ([], 0)
+    assert answer.limits == ["no definition of this name is of this kind and within the filters"]
+    assert found(ask(symbol_engine, **at(STORE, "open", 3), filters=FileFilters(lang=["rust"]))) == []

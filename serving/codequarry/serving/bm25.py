@@ -11,6 +11,7 @@ import numpy as np
 from codequarry.schemas.analyzer import query_terms
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, open_searcher
+from codequarry.serving.arrays import members
 from codequarry.serving.channels import Candidates, ranked
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Bm25Channel:
             exhausted = len(ids) < fetch or fetch == self.count
             lowest = scores[-1] if len(scores) else 0.0
             if allowed is not None:
-                kept = _members(ids, allowed)
+                kept = members(ids, allowed)
                 ids, scores = ids[kept], scores[kept]
             if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
                 return ranked(ids, scores, limit, notes)
@@ -134,13 +135,6 @@ class Bm25Channel:
     def close(self) -> None:
         """The maps go with the last reference."""
         del self._searcher
-
-
-def _members(ids: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """(m,) bool: the id is in the sorted, non-empty array."""
-    places = np.searchsorted(allowed, ids)
-    places[places == len(allowed)] = 0
-    return allowed[places] == ids
 
 
 def matched_terms(query: str, texts: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +35,6 @@ class Bundle:
     catalog: Catalog
     directory: ChunkDirectory
     channels: dict[str, Channel]
-    symbols: SymbolTables
     closed: dict[str, str]
     """Channels that could not be opened, and why."""
 
@@ -85,7 +85,12 @@ class Bundle:
                 opened[name] = _OPENERS[name](paths, manifest, catalog, opened)
             except UnavailableError as error:
                 closed[name] = error.message.replace(f"{paths.path}/", "")
-        return cls(manifest, catalog, directory, opened, SymbolTables(catalog), closed)
+        return cls(manifest, catalog, directory, opened, closed)
+
+    @cached_property
+    def symbols(self) -> SymbolTables:
+        """Definitions and the places that name them."""
+        return SymbolTables(self.catalog)
 
     @property
     def info(self) -> BundleInfo:

@@ -98,7 +98,9 @@ class ChunkDirectory:
 
         files: (m,) integer rows.
         """
-        return np.isin(self._relations, self._relations[files])
+        wanted = np.zeros(int(self._relations.max(initial=-1)) + 1, np.bool_)
+        wanted[self._relations[files]] = True
+        return wanted[self._relations]
 
     def files_matching(self, glob: str) -> np.ndarray:
         """(files,) bool: path or ``repository/path`` matches the glob. Agents repeat their filters, so masks are kept.

@@ -18,6 +18,7 @@ from codequarry.schemas.symbol_tools import (
 )
 from codequarry.serving import present
 from codequarry.serving.arguments import clamped
+from codequarry.serving.arrays import members
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
@@ -77,9 +78,10 @@ def _places(bundle: Bundle, target: Target, request: ReferencesRequest) -> Place
     names = [] if request.precision == "precise" else list(dict.fromkeys(row.name_id for row in rows))
     places = bundle.symbols.places([*meant, *names])
     kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))[places.file]
-    named = np.where(places.defining, np.isin(places.target_id, meant), np.isin(places.target_id, names))
-    heuristic = ~places.precise & named & kindred & (request.precision == "all")
-    return own_places(places.where(places.precise & np.isin(places.target_id, meant) | heuristic), target)
+    of_meaning = members(places.target_id, np.array(sorted(meant), np.int64))
+    of_name = members(places.target_id, np.array(sorted(names), np.int64))
+    heuristic = np.where(places.defining, of_meaning, of_name) & kindred & (request.precision == "all")
+    return own_places(places.where(np.where(places.precise, of_meaning, heuristic)), target)
 
 
 def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
