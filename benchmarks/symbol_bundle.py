@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from benchmarks.corpus import package_folder
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.chunks import chunk_repository
+from codequarry.pipelines.modules import module_repository
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.workspace import RepositoryWork, repository_work
 from codequarry.schemas.layout import BundlePaths
@@ -94,6 +95,7 @@ def _work(home: Path, name: str) -> RepositoryWork:
     settings = Settings(paths=PathsSettings(store=home / "store", work=home / "work"))
     snapshot_repository(repository, settings)
     chunk_repository(name, settings)
+    module_repository(name, settings)
     return repository_work(settings.paths.work, name)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from codequarry.schemas.tools import BundleInfo, FileFilters, WireModel
 
 DEFINITIONS_DEFAULT, DEFINITIONS_MAX = 10, 100
-REFERENCES_DEFAULT, REFERENCES_MAX = 50, 500
+REFERENCES_DEFAULT, REFERENCES_MAX = 20, 500
 MAX_SYMBOL_CHARS = 2048
 MAX_URI_CHARS = 4096
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
 from codequarry.schemas.tools import MAX_SNIPPET_LINES, Location
@@ -56,7 +57,12 @@ def line_title(uri: str, line: int) -> str:
 
 def line_url(uri: str, line: int) -> str:
     """``repo://repository/path#Ln``, 1-based, percent-encoded. line: 0-based."""
-    return f"repo://{quote(printable(uri), safe='/')}#L{line + 1}"
+    return f"repo://{_quoted(uri)}#L{line + 1}"
+
+
+@lru_cache(maxsize=4_096)
+def _quoted(uri: str) -> str:
+    return quote(printable(uri), safe="/")
 
 
 def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:

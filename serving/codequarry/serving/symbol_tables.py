@@ -189,8 +189,8 @@ class SymbolTables:
     def named_on(self, file: int, line: int) -> list[Named]:
         """What is named on a line, by column."""
         columns = ", ".join(Named._fields)
-        sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ? ORDER BY ALL"
-        return [Named(*row) for row in self._fetch(sql, [file, line])]
+        sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ?"
+        return sorted(Named(*row) for row in self._fetch(sql, [file, line]))
 
     def places(self, targets: Sequence[int]) -> Places:
         """Places that name or define one of these targets."""
