@@ -56,7 +56,8 @@ def test_the_readmes_commands_run(tmp_path: Path) -> None:
     code = tmp_path / "your-repository"
     code.mkdir()
     (code / "atomic.py").write_text(
-        "def replace_atomically(path, data):\n    '''Write aside, sync, rename.'''\n    pass\n"
+        "import os\n\n\ndef replace_atomically(path, data):\n    '''Write aside, sync, rename.'''\n"
+        "    os.replace(data, path)\n\n\ndef save(path, data):\n    replace_atomically(path, data)\n"
     )
     for line in lines:
         if line.startswith("serve"):
