@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
+from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
 from codequarry.pipelines.scip import ScipReport, scip_repository
@@ -66,6 +67,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
 
     root = BundleRoot(settings.bundle.root)
     with working(settings):
+        require_space_for_run(settings)
         snapshots = tuple(
             timed("census", lambda each=each: snapshot_repository(each, settings, progress))
             for each in repositories.values()

@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 
 from codequarry.pipelines.staging import read_pointer, staged_pointer
+from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.catalog import set_bundle
 from codequarry.schemas.errors import CodequarryError, PublishError
@@ -99,12 +100,13 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     paths = BundlePaths(Path(read_pointer(staged_pointer(settings), "staged")["path"]))
     verified_pointer(settings).unlink(missing_ok=True)
     progress("verifying", 0, 1)
-    try:
-        result = _verified(paths, settings)
-    except CodequarryError:
-        shutil.rmtree(paths.path, ignore_errors=True)
-        staged_pointer(settings).unlink()
-        raise
+    with using(paths.path):
+        try:
+            result = _verified(paths, settings)
+        except CodequarryError:
+            shutil.rmtree(paths.path, ignore_errors=True)
+            staged_pointer(settings).unlink()
+            raise
     progress("verifying", 1, 1)
     write_json(verified_pointer(settings), {"path": str(paths.path), "manifest_sha256": file_sha256(paths.manifest)})
     return result

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.errors import CodequarryError, IntegrityError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
@@ -88,3 +88,21 @@ def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
+
+
+def is_whole(paths: BundlePaths) -> bool:
+    """Whether a version has the files of its manifest, by name and size."""
+    try:
+        verify(paths, read_manifest(paths), deep=False)
+    except (CodequarryError, OSError):
+        return False
+    return True
+
+
+def unique_bytes(paths: BundlePaths) -> int:
+    """Bytes that removing a version frees: those of files with no other link; 0 where it cannot be read."""
+    try:
+        found = [(paths.path / name).stat() for name in list_files(paths.path)]
+    except (CodequarryError, OSError):
+        return 0
+    return sum(stat.st_size for stat in found if stat.st_nlink == 1)

@@ -8,6 +8,8 @@ Invariants
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map = documents in BM25.
+6. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
+   also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from codequarry.schemas.errors import FormatError, IntegrityError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
 class _Record(BaseModel):
@@ -90,6 +93,14 @@ class FaissEntry(_Record):
     metric: str = "inner_product"
 
 
+class CompatibilityEntry(_Record):
+    """What a reader must have in common with the program that built the version."""
+
+    analyzer: str = Field(description="Hash of the text analyzer and the lexical fields; BM25 needs the same.")
+    tables: str = Field(description="Hash of the schema of every table, and of the catalog's SQL.")
+    sha256: str = Field(description="Hash over format, encoder fingerprint, analyzer and tables: equal = all agree.")
+
+
 class Counts(_Record):
     """Totals over all sources."""
 
@@ -111,6 +122,7 @@ class Manifest(_Record):
     encoder: EncoderEntry
     faiss: FaissEntry
     counts: Counts
+    compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
     files: tuple[FileEntry, ...]
 
     def entry(self, path: str) -> FileEntry:
@@ -138,25 +150,41 @@ def content_digest(
 
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
-    return (json.dumps(manifest.model_dump(), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    raw = manifest.model_dump()
+    if manifest.format_version == 1:
+        del raw["compatibility"]
+        return _dumped(raw)
+    return _dumped({**raw, "checksum": _checksum(raw)})
 
 
 def from_json(data: bytes) -> Manifest:
-    """Parse ``manifest.json``.
+    """Parse ``manifest.json``, of this format or an older one.
 
-    Raises FormatError: written by a newer format. IntegrityError: not a manifest.
+    Raises FormatError: written by a newer format. IntegrityError: not a manifest, or one that was changed.
     """
     try:
         raw = json.loads(data)
         found = raw["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
-            f"manifest.json is not a manifest: {error!r}", suggestion="verify the version, or publish again"
+            f"manifest.json is not a manifest ({type(error).__name__})",
+            suggestion="verify the version, or publish again",
         ) from error
-    if found != FORMAT_VERSION:
+    if type(found) is not int or found < 1:
+        raise IntegrityError(
+            "manifest.json names no format version", suggestion="roll back to another version, or publish again"
+        )
+    if found > FORMAT_VERSION:
         raise FormatError(
-            f"the bundle has format {found}, this program reads format {FORMAT_VERSION}",
+            f"the bundle has format {found}, this program reads formats 1 to {FORMAT_VERSION}",
             suggestion="upgrade codequarry, or build the bundle again with this version",
+        )
+    checksum = raw.pop("checksum", None)
+    changed = checksum is not None if found == 1 else checksum != _checksum(raw)
+    if changed or (found > 1 and _dumped({**raw, "checksum": checksum}) != data):
+        raise IntegrityError(
+            "manifest.json was changed after it was written: its checksum does not fit",
+            suggestion="roll back to another version, or publish again",
         )
     try:
         return Manifest.model_validate(raw)
@@ -166,3 +194,11 @@ def from_json(data: bytes) -> Manifest:
             f"first at {error.errors()[0]['loc']}",
             suggestion="verify the version, or publish again",
         ) from error
+
+
+def _dumped(raw: dict[str, Any]) -> bytes:
+    return (json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _checksum(raw: dict[str, Any]) -> str:
+    return hashlib.sha256(_dumped(raw)).hexdigest()

@@ -12,6 +12,7 @@ from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
@@ -109,6 +110,9 @@ def _open_faiss(paths: BundlePaths, manifest: Manifest) -> Channel:
 
 
 def _open_bm25(paths: BundlePaths, manifest: Manifest) -> Channel:
+    built = manifest.compatibility
+    if built is not None and built.analyzer != lexical_fingerprint():
+        raise UnavailableError("the index was built with another text analyzer; build the bundle again")
     channel = Bm25Channel.open(paths.bm25)
     if channel.count != manifest.counts.chunks:
         raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")
