@@ -245,17 +245,6 @@ def test_a_stage_out_of_order_says_which_one_to_run(
         stage_bundle(["shop"], make_settings(tmp_path))
 
 
-def test_abandoned_staging_folders_go_and_fresh_ones_stay(published: Settings) -> None:
-    versions = published.bundle.root / "versions"
-    old, fresh = versions / ".staging-old", versions / ".staging-fresh"
-    for folder in (old, fresh):
-        folder.mkdir()
-    os.utime(old, (0, 0))
-    stage_bundle(["shop"], published)
-    assert not old.exists()
-    assert fresh.exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2_000, 40_000, 300_000, 2_000_000], ids=lambda limit: f"{limit}B")
 def test_a_full_disk_leaves_current_and_no_litter(published: Settings, limit: int, tmp_path: Path) -> None:

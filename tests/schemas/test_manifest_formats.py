@@ -57,7 +57,7 @@ def manifest() -> Manifest:
         version="20260101T000000Z-0123abcd", created="2026-01-01T00:00:00Z", digest="0" * 64, settings_sha256="1" * 64,
         tools={"duckdb": "2.0.0"}, encoder=EncoderEntry(name="m", fingerprint="f" * 64, dim=384),
         sources=(
-            SourceEntry(name="größe", commit="a" * 40, dirty=False, tree_sha256="2" * 64, files=3, chunks=7, skipped={}),
+            SourceEntry(name="größe", commit="a", dirty=False, tree_sha256="2" * 64, files=3, chunks=7, skipped={}),
         ),
         faiss=FaissEntry(factory="Flat", exact=True), counts=Counts(files=3, skipped_files=0, chunks=7),
         compatibility=compatibility("f" * 64),

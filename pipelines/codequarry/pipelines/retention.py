@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 from codequarry.pipelines.durable import sync
 from codequarry.pipelines.staging_folder import remove_abandoned
-from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.holds import sole_user
 from codequarry.schemas.integrity import is_whole, unique_bytes
 from codequarry.schemas.layout import REMOVED_PREFIX, BundleRoot

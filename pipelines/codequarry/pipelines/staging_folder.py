@@ -1,6 +1,7 @@
 """The hidden folder a version is written into: locked while somebody works on it, removed when nobody will again.
 
-A folder without a manifest is of use to its writer alone, who holds its lock: unlocked, it was abandoned. One with a manifest waits for verification or publication by a later process, and is given a day.
+A folder without a manifest is of use to its writer alone, who holds its lock: unlocked, it was abandoned. One with a
+manifest waits for verification or publication by a later process, and is given a day.
 """
 
 from __future__ import annotations
