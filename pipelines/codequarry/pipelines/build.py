@@ -12,6 +12,7 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
+from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
@@ -42,6 +43,10 @@ class IndexReport:
     embeddings: tuple[EmbeddingReport, ...]
     seconds: dict[str, float]
     """Wall-clock seconds by stage, in the order they ran."""
+    linked_bytes: int = 0
+    """Bytes of the version that are hard links to the one before."""
+    pruned: Pruned | None = None
+    """What retention removed after the publish."""
 
 
 def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
@@ -88,8 +93,9 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
-        published.path, published.manifest, published.unchanged, snapshots, chunks, scip, embeddings, seconds
-    )
+        published.path, published.manifest, published.unchanged, snapshots, chunks, scip, embeddings, seconds,
+        published.linked_bytes, published.pruned,
+    )  # fmt: skip
 
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:

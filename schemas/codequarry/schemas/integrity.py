@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
 
@@ -61,7 +61,13 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
             f"manifest.json of {paths.path.name} has sha256 {found[:12]}…, CURRENT promises {expected_sha256[:12]}…",
             suggestion="the version was changed after it was published; publish again",
         )
-    return from_json(data)
+    manifest = from_json(data)
+    if manifest.version != paths.path.name and not paths.path.name.startswith(STAGING_PREFIX):
+        raise IntegrityError(
+            f"the manifest of {paths.path.name} names another version",
+            suggestion="the version was changed after it was published; roll back, or publish again",
+        )
+    return manifest
 
 
 def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.schemas.errors import IntegrityError, NoBundleError
+from codequarry.schemas.errors import IntegrityError, NoBundleError, NotFoundError
 
 _VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,6 +73,15 @@ class BundleRoot:
                 f"{name!r} is not a version name", suggestion="run `codequarry versions` for the published ones"
             )
         return BundlePaths(self.versions / name)
+
+    def published(self, name: str) -> BundlePaths:
+        """Paths of a version that is there. Raises NotFoundError: it is not."""
+        if name not in (names := self.version_names()):
+            raise NotFoundError(
+                f"no such version; there are: {', '.join(names) or 'none'}",
+                suggestion="name one of them, as `codequarry versions` lists them",
+            )
+        return self.version(name)
 
     def version_names(self) -> list[str]:
         """Published versions, oldest first."""

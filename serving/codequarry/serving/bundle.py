@@ -51,11 +51,6 @@ class Bundle:
                 f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
             )
         manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        if manifest.version != current.version:
-            raise IntegrityError(
-                f"the manifest of {current.version} calls itself {manifest.version}",
-                suggestion="the version was changed after it was published; publish again",
-            )
         verify(paths, manifest, deep=False)
         return cls.open(paths, manifest, channels=channels)
 

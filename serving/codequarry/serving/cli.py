@@ -8,7 +8,8 @@ from importlib.metadata import entry_points
 import typer
 
 from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.serving import cli_admin, cli_lists, cli_query
+from codequarry.serving import cli_admin, cli_doctor, cli_lists, cli_query, cli_versions
+from codequarry.serving.cli_query import for_terminal
 
 COMMANDS_GROUP = "codequarry.commands"
 
@@ -27,6 +28,8 @@ def build_app() -> typer.Typer:
         plugin.load()(app)
     cli_query.register(app)
     cli_admin.register(app)
+    cli_versions.register(app)
+    cli_doctor.register(app)
     cli_lists.register(app)
     return app
 
@@ -50,7 +53,7 @@ def _explain(error: CodequarryError) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), error.message))
+    console.print(Text.assemble(("error: ", "bold red"), for_terminal(error.message)))
     if error.suggestion:
         console.print(Text.assemble(("try: ", "bold"), error.suggestion))
 
