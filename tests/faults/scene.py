@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines.publisher import Published, publish_verified
+from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.integrity import file_sha256, is_whole, read_manifest, verify
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import BundleSettings, PathsSettings, Settings
@@ -65,6 +67,15 @@ class Scene:
         paths = self.root.version(bundle.manifest.version)
         verify(paths, read_manifest(paths, expected_sha256=self.root.read_current().manifest_sha256), deep=True)
         return bundle.manifest.version
+
+    def check_current(self, *, allowed: tuple[str, ...]) -> str:
+        """What a reader gets, which must be one of these; as readers do, CURRENT is read again when it moved on."""
+        for _ in range(3):
+            with suppress(IntegrityError):
+                found = self.current()
+                assert found in allowed, f"CURRENT names {found}"
+                return found
+        raise AssertionError("no reader could open the current version")
 
     def check(self, *, allowed: tuple[str, ...]) -> str:
         """The current version, after checking what a fault may never break: it and every listed version is whole."""

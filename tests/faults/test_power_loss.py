@@ -41,13 +41,16 @@ def files_of(scene: Scene) -> dict[str, set[str]]:
     }
 
 
-def replayed(template: Scene, trace: Sequence[Call], unsynced: tuple[str, ...]) -> str:
-    """What is wrong with the first state in which something is; '' when every state is right."""
+def replayed(template: Scene, trace: Sequence[Call], unsynced: tuple[str, ...], *, start: int = 0) -> str:
+    """What is wrong with the first state in which something is; '' when every state is right.
+
+    start: the call from which on states are looked at.
+    """
     expected, disk = files_of(template), Disk(template.base, unsynced=unsynced)
     first = OLD if OLD in expected else ""
     published = {name for name in (OLD, OLDEST) if name in expected}
     before, after = first, first
-    for call in trace:
+    for place, call in enumerate(trace):
         if call.name == ACKNOWLEDGED:
             before = call.path
             published.add(call.path)
@@ -55,7 +58,7 @@ def replayed(template: Scene, trace: Sequence[Call], unsynced: tuple[str, ...]) 
             if call.name == "rename" and call.target.endswith("/CURRENT"):
                 after = ""  # either may be current until the next acknowledgement
             disk.apply(call)
-        for tree in disk.states():
+        for tree in disk.states() if place >= start else ():
             allowed = {before} if call.name == ACKNOWLEDGED else {before, after, OLD if before == NEW else NEW}
             if wrong := judged(tree, expected, allowed, published):
                 return f"{call.name} {Path(call.path).name}: {wrong}"
@@ -131,9 +134,11 @@ def test_the_first_publish_survives_as_well(first_template: Scene, first: Trace)
 
 def test_without_any_one_sync_power_loss_breaks_the_promise(template: Scene, later: Trace) -> None:
     syncs = [place for place, call in enumerate(later) if call.name == "fsync"]
+    # Until the version leaves its staging folder nothing a reader sees depends on what was synced.
+    leaves = next(place for place, call in enumerate(later) if call.target.endswith(NEW))
     unnoticed = [
         later[place].path for place in syncs
-        if not replayed(template, later[:place] + later[place + 1 :], UNSYNCED_LATER)
+        if not replayed(template, later[:place] + later[place + 1 :], UNSYNCED_LATER, start=leaves - 5)
     ]  # fmt: skip
     assert unnoticed == []
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from codequarry.schemas.layout import BundleRoot, Current
+
+ASIDE = ".new"
+"""End of the name a line is written under before it takes its place."""
 
 
 def sync(path: Path) -> None:
@@ -19,17 +23,25 @@ def sync(path: Path) -> None:
 
 def write_line(target: Path, line: Current) -> None:
     """Put a line in place of a file: at any moment, power loss included, it holds the old or the new content."""
-    temporary = target.with_name(f".{target.name.lstrip('.')}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    temporary = target.with_name(f".{target.name.lstrip('.')}{ASIDE}")
     try:
-        data = line.line().encode()
+        _write(temporary, line.line().encode())
+        os.replace(temporary, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync(target.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
         if os.write(descriptor, data) != len(data):
-            raise OSError(f"{temporary} took not all of {len(data)} bytes")
+            raise OSError(f"{path} took not all of {len(data)} bytes")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.replace(temporary, target)
-    sync(target.parent)
 
 
 def sync_way_to(root: BundleRoot) -> None:

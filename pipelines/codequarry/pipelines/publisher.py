@@ -17,7 +17,7 @@ from pathlib import Path
 
 from codequarry.pipelines.durable import sync, sync_way_to, write_line
 from codequarry.pipelines.hard_links import link_unchanged
-from codequarry.pipelines.retention import Pruned, prune, settle
+from codequarry.pipelines.retention import Pruned, prune, remove_version, settle
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.verification import verified_pointer
@@ -118,7 +118,9 @@ def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> tuple
         shutil.rmtree(staged.path, ignore_errors=True)
         unchanged = _taken_back(root, manifest.version, previous)
         if unchanged:
-            with suppress(OSError):
+            with suppress(OSError, CodequarryError):
+                if target.path.exists():
+                    remove_version(root, manifest.version)
                 settle(root)
         raise PublishError(
             f"publishing {manifest.version} failed: {error}",

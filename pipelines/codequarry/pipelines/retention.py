@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from codequarry.pipelines.durable import sync
+from codequarry.pipelines.durable import ASIDE, sync
 from codequarry.pipelines.staging_folder import remove_abandoned
 from codequarry.schemas.holds import sole_user
 from codequarry.schemas.integrity import is_whole, unique_bytes
@@ -115,6 +115,8 @@ def settle(root: BundleRoot) -> list[str]:
         sync(root.path)
         root.publishing.unlink()
         sync(root.path)
+    for file in root.path.glob(f".*{ASIDE}"):
+        file.unlink()
     for folder in sorted(root.versions.glob(f"{REMOVED_PREFIX}*")):
         shutil.rmtree(folder, ignore_errors=True)
         removed.append(folder.name)

@@ -63,7 +63,7 @@ def remove_abandoned(root: BundleRoot, own: Path | None = None) -> list[str]:
     for path in sorted(root.versions.glob(f"{STAGING_PREFIX}*")):
         folder = path.with_name(staging_name(path))
         if folder != path:
-            if not folder.exists():
+            if path.exists() and not folder.exists():
                 _remove(path)
                 removed.append(path.name)
             continue
