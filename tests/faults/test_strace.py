@@ -56,7 +56,7 @@ def test_the_kernel_sees_the_calls_that_the_recorder_sees(copies: Copies, tmp_pa
 def read(line: str, root: str) -> tuple[str, str] | None:
     """Name of the call and of the file it concerns, where it changes something below the root."""
     match = _LINE.search(line)
-    if match is None or (f"{root}/" not in line and f"{root}>" not in line):
+    if match is None or (not re.search(re.escape(root) + r'[/>"]', line)):
         return None
     name, arguments = match[1], match[2]
     kind = {"renameat": "rename", "renameat2": "rename", "linkat": "link", "mkdirat": "mkdir"}.get(name, name)

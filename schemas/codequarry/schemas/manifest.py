@@ -34,8 +34,8 @@ class FileEntry(_Record):
     """One file of the version."""
 
     path: str = Field(description="Path below the version folder, '/' separated.")
-    size_bytes: int = Field(ge=0)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0, description="Size in bytes.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="sha256 of the bytes, lower-case hex.")
     content_sha256: str | None = Field(default=None, description="Reproducible digest where the bytes are not.")
     rows: int | None = Field(default=None, description="Rows, for tables.")
     schema_sha256: str | None = Field(default=None, description="Hash of column names and types, for tables.")
@@ -45,7 +45,9 @@ class ScipEntry(_Record):
     """What one SCIP indexer made of a repository that holds files of its languages."""
 
     indexer: str = Field(description="Name, and version when it is installed.")
-    status: Literal["ok", "partial", "missing", "failed", "timeout"]
+    status: Literal["ok", "partial", "missing", "failed", "timeout"] = Field(
+        description="ok, partial, missing, failed or timeout."
+    )
     reason: str = Field(description="Why the status is not ok; empty when it is.")
     files: int = Field(description="Indexed files of the indexer's languages.")
     documents: int = Field(description="Those among them that SCIP describes.")
@@ -59,14 +61,14 @@ class ScipEntry(_Record):
 class SourceEntry(_Record):
     """One repository as it was read."""
 
-    name: str
+    name: str = Field(description="Name in ids, URLs and filters.")
     url: str = Field(default="", description="Where it was fetched from, without credentials; empty for a local path.")
     ref: str = Field(default="", description="Branch, tag or commit that was asked for; empty when none was.")
     commit: str = Field(description="Commit id that was read; empty for a directory without git.")
     dirty: bool = Field(description="True when the indexed files differ from that commit, or there is none.")
     tree_sha256: str = Field(description="sha256 over (path, content) of every indexed file.")
-    files: int
-    chunks: int
+    files: int = Field(description="Indexed files.")
+    chunks: int = Field(description="Their chunks.")
     classes: dict[str, int] = Field(default_factory=dict, description="Indexed files by path class.")
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
     scip: tuple[ScipEntry, ...] = Field(default=(), description="One entry per indexer; empty when none applies.")
@@ -80,17 +82,17 @@ class SourceEntry(_Record):
 class EncoderEntry(_Record):
     """The dense encoder whose vectors the version holds."""
 
-    name: str
-    fingerprint: str
-    dim: int
+    name: str = Field(description="Name for people.")
+    fingerprint: str = Field(description="Hash of everything that changes vectors; queries need the same.")
+    dim: int = Field(description="Length of a vector.")
 
 
 class FaissEntry(_Record):
     """The dense index."""
 
-    factory: str
+    factory: str = Field(description="FAISS factory string, behind IDMap2.")
     exact: bool = Field(description="True when the index returns exact neighbours (Flat).")
-    metric: str = "inner_product"
+    metric: str = Field(default="inner_product", description="Metric of the index.")
 
 
 class CompatibilityEntry(_Record):
@@ -104,26 +106,26 @@ class CompatibilityEntry(_Record):
 class Counts(_Record):
     """Totals over all sources."""
 
-    files: int
-    skipped_files: int
-    chunks: int
+    files: int = Field(description="Indexed files.")
+    skipped_files: int = Field(description="Files left out, each with a reason in `files.parquet`.")
+    chunks: int = Field(description="Chunks.")
 
 
 class Manifest(_Record):
     """Everything a reader needs to trust a version."""
 
-    format_version: int = FORMAT_VERSION
-    version: str
+    format_version: int = Field(default=FORMAT_VERSION, description="Format of the bundle, not of the program.")
+    version: str = Field(description="Name of the version, and of its folder: time of the build and digest.")
     created: str = Field(description="UTC time of the build, ISO 8601. Not part of the digest.")
     digest: str = Field(description="Reproducible digest of the whole version.")
     settings_sha256: str = Field(description="Hash of the settings that decide the contents.")
     tools: dict[str, str] = Field(description="Versions of the libraries that wrote the files.")
-    sources: tuple[SourceEntry, ...]
-    encoder: EncoderEntry
-    faiss: FaissEntry
-    counts: Counts
+    sources: tuple[SourceEntry, ...] = Field(description="Every repository, by name.")
+    encoder: EncoderEntry = Field(description="The dense encoder.")
+    faiss: FaissEntry = Field(description="The dense index.")
+    counts: Counts = Field(description="Totals over all sources.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
-    files: tuple[FileEntry, ...]
+    files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
 
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""
