@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.pipelines.import_clauses import expand
-from codequarry.pipelines.module_table import MODULE_LANGUAGES
-from codequarry.schemas.languages import LANGUAGES, language_of
+from codequarry.schemas.languages import LANGUAGES, MODULE_LANGUAGES, language_of
 from codequarry.schemas.records import ModuleFacts
 
 PROJECT = Path(__file__).parents[2]

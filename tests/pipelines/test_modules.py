@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.module_families import Repository
-from codequarry.pipelines.module_table import MODULE_LANGUAGES, SourceModule
+from codequarry.pipelines.module_table import SourceModule
 from codequarry.pipelines.modules import ModuleReport, module_repository, module_rows
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas.catalog import set_bundle
 from codequarry.schemas.errors import SourceError
+from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.records import Import, ModuleFacts
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.module_trees import TREES

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import faiss_index, publisher
+from codequarry.pipelines import faiss_index
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.embeddings import embed_repository
@@ -226,32 +226,6 @@ def test_a_flipped_bit_in_a_staged_file_is_found(published: Settings, name: str)
         verify_staged(published)
 
 
-@pytest.mark.parametrize("calls", range(1, 60, 7))
-def test_a_disk_that_refuses_to_sync_changes_nothing_visible(
-    published: Settings, monkeypatch: pytest.MonkeyPatch, calls: int
-) -> None:
-    before = state(published)
-    stage_bundle(["shop"], published)
-    verify_staged(published)
-    real, seen = os.fsync, [0]
-
-    def refuse(descriptor: int) -> None:
-        seen[0] += 1
-        if seen[0] == calls:
-            raise OSError(5, "Input/output error")
-        real(descriptor)
-
-    monkeypatch.setattr(publisher.os, "fsync", refuse)
-    try:
-        publish_verified(published)
-    except PublishError as error:
-        assert "Input/output error" in error.message
-        assert state(published) == before
-        assert list((published.bundle.root / "versions").glob(".staging-*")) == []
-    else:
-        assert seen[0] < calls, "an fsync error was swallowed"
-
-
 def test_two_publishers_do_not_meet(published: Settings) -> None:
     stage_bundle(["shop"], published)
     verify_staged(published)
@@ -268,17 +242,6 @@ def test_a_stage_out_of_order_says_which_one_to_run(
         stage("shop", make_settings(tmp_path))
     with pytest.raises((SourceError, CodequarryError)):
         stage_bundle(["shop"], make_settings(tmp_path))
-
-
-def test_abandoned_staging_folders_go_and_fresh_ones_stay(published: Settings) -> None:
-    versions = published.bundle.root / "versions"
-    old, fresh = versions / ".staging-old", versions / ".staging-fresh"
-    for folder in (old, fresh):
-        folder.mkdir()
-    os.utime(old, (0, 0))
-    stage_bundle(["shop"], published)
-    assert not old.exists()
-    assert fresh.exists()
 
 
 @pytest.mark.slow

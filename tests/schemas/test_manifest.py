@@ -71,7 +71,9 @@ def test_the_digest_takes_content_over_bytes_where_both_are_given() -> None:
 
 
 def test_a_newer_format_is_refused_with_the_remedy() -> None:
-    with pytest.raises(FormatError, match=f"format {FORMAT_VERSION + 1}, this program reads format {FORMAT_VERSION}"):
+    with pytest.raises(
+        FormatError, match=f"format {FORMAT_VERSION + 1}, this program reads formats 1 to {FORMAT_VERSION}"
+    ):
         from_json(json.dumps({"format_version": FORMAT_VERSION + 1}).encode())
 
 

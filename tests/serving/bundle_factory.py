@@ -16,6 +16,7 @@ import tantivy
 
 from codequarry.schemas import tables
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
+from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.integrity import file_sha256, list_files
@@ -129,6 +130,7 @@ def seal(
         encoder=encoder,
         faiss=index,
         counts=Counts(files=sum(source.files for source in sources), skipped_files=0, chunks=len(chunks)),
+        compatibility=compatibility(encoder.fingerprint),
         files=files,
     )
     data = to_json(manifest)

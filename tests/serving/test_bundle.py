@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.errors import IntegrityError, NoBundleError
+from codequarry.schemas.compatibility import compatibility
+from codequarry.schemas.errors import FormatError, IntegrityError, NoBundleError
 from codequarry.schemas.integrity import read_manifest
-from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.layout import BundleRoot, Current
+from codequarry.schemas.manifest import FORMAT_VERSION, to_json
 from codequarry.serving.bundle import Bundle
 from tests.serving.bundle_factory import VERSION, seal, write_bundle
 from tests.serving.corpus import COMMITS, PIECES
@@ -150,7 +153,7 @@ def test_a_version_renamed_to_another_is_refused(damaged: Path) -> None:
     root = BundleRoot(damaged)
     (root.versions / VERSION).rename(root.versions / other)
     root.current.write_text(root.current.read_text().replace(VERSION, other))
-    with pytest.raises(IntegrityError, match="calls itself"):
+    with pytest.raises(IntegrityError, match="names another version"):
         Bundle.open_current(damaged)
 
 
@@ -204,4 +207,34 @@ def test_without_a_temporary_folder_only_the_lexical_channel_is_off(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     bundle = Bundle.open_current(bundle_root)
     assert bundle.closed == {"bm25": "no temporary folder to open it through: No such file or directory"}
+    bundle.close()
+
+
+def rewrite_manifest(root: Path, **changes: object) -> None:
+    """Publish the version again with another manifest, as an older or another program would have written it."""
+    paths = BundleRoot(root).version(VERSION)
+    data = to_json(read_manifest(paths).model_copy(update=changes))
+    paths.manifest.write_bytes(data)
+    BundleRoot(root).current.write_text(Current(VERSION, hashlib.sha256(data).hexdigest()).line(), encoding="ascii")
+
+
+def test_a_version_of_format_1_opens_and_answers(damaged: Path) -> None:
+    rewrite_manifest(damaged, format_version=1, compatibility=None)
+    bundle = Bundle.open_current(damaged)
+    assert bundle.manifest.format_version == 1
+    assert len(bundle.channels["bm25"].search("open", 5, allowed=None, rerank=True).chunk_ids)
+    bundle.close()
+
+
+def test_a_version_of_a_newer_format_is_refused(damaged: Path) -> None:
+    rewrite_manifest(damaged, format_version=FORMAT_VERSION + 1)
+    with pytest.raises(FormatError, match="upgrade codequarry"):
+        Bundle.open_current(damaged)
+
+
+def test_an_index_of_another_analyzer_turns_its_channel_off(damaged: Path) -> None:
+    other = compatibility("0" * 64).model_copy(update={"analyzer": "f" * 64})
+    rewrite_manifest(damaged, compatibility=other)
+    bundle = Bundle.open_current(damaged)
+    assert "another text analyzer" in bundle.closed["bm25"]
     bundle.close()

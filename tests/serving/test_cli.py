@@ -76,8 +76,10 @@ def test_versions(run, tmp_path) -> None:
     assert rows[1]["commits"] == {"quarry": "a" * 40, "gateway": ""}
     paths.manifest.write_text("{")
     _, out, _ = run("versions", "--root", tmp_path)
-    assert "manifest.json is not a manifest" in out
-    assert "current" in out
+    assert "broken" in out
+    rows = json.loads(run("versions", "--json", "--root", tmp_path)[1])
+    assert [row["state"] for row in rows] == ["", "broken"]
+    assert "CURRENT promises" in rows[1]["problem"]
 
 
 def test_names_of_versions_are_whole_in_a_narrow_terminal(run, tmp_path, monkeypatch) -> None:
@@ -158,7 +160,8 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "command", ["index", "search", "fetch", "definition", "references", "serve", "tools", "versions", "settings"]
+    "command",
+    "index search grep fetch definition references serve tools versions verify doctor rollback prune settings".split(),
 )
 def test_help_teaches_by_example(run, command) -> None:
     code, out, _ = run(command, "--help")

@@ -64,6 +64,8 @@ def _publish(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
     published = publish_verified(settings)
     return {
         "unchanged": published.unchanged,
+        "linked_bytes": published.linked_bytes,
+        "removed_versions": list(published.pruned.removed) if published.pruned else [],
         "created": published.manifest.created,
         "path": dg.MetadataValue.path(published.path),
         **bundle_metadata(published.manifest),

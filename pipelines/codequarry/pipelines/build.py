@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
+from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publisher import current_manifest, publish_verified
+from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.scip_given import given_files, given_identity
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
@@ -44,6 +46,10 @@ class IndexReport:
     embeddings: tuple[EmbeddingReport, ...]
     seconds: dict[str, float]
     """Wall-clock seconds by stage, in the order they ran."""
+    linked_bytes: int = 0
+    """Bytes of the version that are hard links to the one before."""
+    pruned: Pruned | None = None
+    """What retention removed after the publish."""
 
 
 def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
@@ -69,6 +75,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
 
     root = BundleRoot(settings.bundle.root)
     with working(settings):
+        require_space_for_run(settings)
         snapshots = tuple(
             timed("census", lambda each=each: snapshot_repository(each, settings, progress))
             for each in repositories.values()
@@ -92,8 +99,10 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
-        published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip, embeddings, seconds
-    )
+        published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,
+        embeddings, seconds,
+        published.linked_bytes, published.pruned,
+    )  # fmt: skip
 
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codequarry.pipelines.cli_bundle import prune, rollback
 from codequarry.pipelines.cli_census import census
 from codequarry.pipelines.cli_progress import Bars, console
 from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over, with_indexes
@@ -21,6 +22,8 @@ def register(app: typer.Typer) -> None:
     """Add this layer's commands to the codequarry command line."""
     app.command("census")(census)
     app.command("index")(index)
+    app.command("rollback")(rollback)
+    app.command("prune")(prune)
 
 
 def index(
@@ -93,8 +96,11 @@ def index(
             # As text: a file's name may look like markup.
             table.add_row("scip", Text(f"{source.name}: {covered}" if len(report.manifest.sources) > 1 else covered))
     table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
-    table.add_row("bundle size", f"{sum(entry.size_bytes for entry in report.manifest.files) / 1e6:.1f} MB")
+    size = sum(entry.size_bytes for entry in report.manifest.files)
+    table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")
     console.print(table, highlight=False)
+    for name in report.pruned.removed if report.pruned else ():
+        console.print(f"retention removed {name}", highlight=False)
     verb = "unchanged: CURRENT already is" if report.unchanged else "published"
     console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
     typer.echo(report.path)

@@ -11,14 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunk_rows import Row, first_paragraph
-from codequarry.pipelines.grammars import GRAMMARS
-from codequarry.schemas.languages import LANGUAGES
+from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.records import AstNode, FileChunks, Import, ModuleFacts
 
-MODULE_LANGUAGES = frozenset(
-    language.name for language in LANGUAGES if language.grammar and GRAMMARS[language.grammar].modules
-)
-"""Languages whose files are modules: all that are programmed in."""
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
 _NAME = pa.struct([pa.field("there", pa.string(), nullable=False), pa.field("here", pa.string(), nullable=False)])
 _IMPORT = pa.struct(

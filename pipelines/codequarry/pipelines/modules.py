@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from codequarry.pipelines.ecmascript_modules import EcmascriptModules
 from codequarry.pipelines.go_modules import GoModules
 from codequarry.pipelines.module_families import Family, Repository
-from codequarry.pipelines.module_table import MODULE_LANGUAGES, SourceModule, read_modules
+from codequarry.pipelines.module_table import SourceModule, read_modules
 from codequarry.pipelines.module_tags import module_tags
 from codequarry.pipelines.package_modules import PackageModules
 from codequarry.pipelines.path_classes import SOURCE
@@ -22,6 +22,7 @@ from codequarry.pipelines.python_modules import PythonModules
 from codequarry.pipelines.rust_modules import RustModules
 from codequarry.pipelines.snapshot import Contents
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent
+from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import MODULES, TableWriter
 

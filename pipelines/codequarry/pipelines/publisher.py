@@ -2,21 +2,28 @@
 
 Order, so that power may fail at any point: every file of the version is synced before the rename that makes it a
 version, the folder after; CURRENT is written aside, synced, renamed, and its folder synced. A reader sees the old or
-the new version; once this returns, the new one survives.
+the new version; once this returns, the new one survives. ``.publishing`` names the version from before its rename until
+after the flip, so that the next run can tell a version that was never acknowledged from one that was rolled back.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from codequarry.pipelines.durable import sync, sync_way_to, write_line
+from codequarry.pipelines.hard_links import link_unchanged
+from codequarry.pipelines.retention import Pruned, prune, remove_version, settle
 from codequarry.pipelines.staging import read_pointer, staged_pointer
+from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.verification import verified_pointer
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.integrity import file_sha256, list_files, read_manifest, verify
+from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
@@ -30,6 +37,17 @@ class Published:
     manifest: Manifest
     unchanged: bool
     """True when CURRENT already held the same contents, and nothing was published."""
+    linked_bytes: int
+    """Bytes the version shares with the one before."""
+    pruned: Pruned | None
+    """What retention did; None when nothing was published or it failed, which never undoes a publish."""
+
+
+@contextmanager
+def publishing(root: BundleRoot) -> Iterator[None]:
+    """Be the one who changes CURRENT and the versions. Raises BusyError: another process does."""
+    with exclusive(root.lock, "publishing"):
+        yield
 
 
 def publish_verified(settings: Settings, *, force: bool = False) -> Published:
@@ -43,7 +61,7 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
     root = BundleRoot(settings.bundle.root)
     pointer = read_pointer(verified_pointer(settings), "verified")
     staged = BundlePaths(Path(pointer["path"]))
-    with exclusive(root.lock, "publishing"):
+    with publishing(root), using(staged.path):
         if not staged.manifest.is_file() or file_sha256(staged.manifest) != pointer["manifest_sha256"]:
             raise PublishError(
                 "the verified version is gone or was changed since", suggestion="index again; CURRENT is unchanged"
@@ -54,9 +72,10 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
         if unchanged:
             assert current is not None
             shutil.rmtree(staged.path)
-            published = Published(root.version(current.version).path, current, True)
+            published = Published(root.version(current.version).path, current, True, 0, None)
         else:
-            published = Published(_publish(root, staged, manifest), manifest, False)
+            path, linked_bytes = _publish(root, staged, manifest)
+            published = Published(path, manifest, False, linked_bytes, _prune(root, settings))
     verified_pointer(settings).unlink()
     staged_pointer(settings).unlink(missing_ok=True)
     return published
@@ -74,31 +93,58 @@ def current_manifest(root: BundleRoot) -> Manifest | None:
     return manifest
 
 
-def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> Path:
+def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> tuple[Path, int]:
     target = root.version(manifest.version)
     if target.path.exists():
         raise PublishError(f"version {manifest.version} exists already", suggestion="index again; CURRENT is unchanged")
     previous = _current(root)
     try:
-        for name in list_files(staged.path):
-            _sync(staged.path / name)
-        for folder in sorted({(staged.path / name).parent for name in list_files(staged.path)} | {staged.path}):
-            _sync(folder)
+        with suppress(CodequarryError):
+            settle(root)
+        linked = link_unchanged(root, staged, manifest)
+        verify(staged, manifest, deep=False)
+        _sync_version(staged, manifest, linked)
+        if previous is None:
+            sync_way_to(root)
+        line = Current(manifest.version, file_sha256(staged.manifest))
+        write_line(root.publishing, line)
         os.rename(staged.path, target.path)
-        _sync(root.versions)
-        _flip(root, Current(manifest.version, file_sha256(target.manifest)))
+        sync(root.versions)
+        write_line(root.current, line)
+        root.publishing.unlink()
+        sync(root.path)
     except OSError as error:
         # After a failed fsync the pages may be gone though later calls succeed: never retry, discard the whole folder.
         shutil.rmtree(staged.path, ignore_errors=True)
         unchanged = _taken_back(root, manifest.version, previous)
         if unchanged:
-            shutil.rmtree(target.path, ignore_errors=True)
+            with suppress(OSError, CodequarryError):
+                if target.path.exists():
+                    remove_version(root, manifest.version)
+                settle(root)
         raise PublishError(
             f"publishing {manifest.version} failed: {error}",
             suggestion="free disk space or fix the disk, then index again; "
             + ("CURRENT is unchanged" if unchanged else "CURRENT names the new version, and may not survive a crash"),
         ) from error
-    return target.path
+    return target.path, sum(entry.size_bytes for entry in manifest.files if entry.path in linked)
+
+
+def _sync_version(staged: BundlePaths, manifest: Manifest, linked: frozenset[str]) -> None:
+    """Sync every file and folder; a link leads to a file that was synced when it was published first."""
+    for entry in manifest.files:
+        if entry.path not in linked:
+            sync(staged.path / entry.path)
+    sync(staged.manifest)
+    for folder in sorted({(staged.path / entry.path).parent for entry in manifest.files} | {staged.path}):
+        sync(folder)
+
+
+def _prune(root: BundleRoot, settings: Settings) -> Pruned | None:
+    try:
+        return prune(root, settings.bundle)
+    except (CodequarryError, OSError):
+        return None
 
 
 def _current(root: BundleRoot) -> Current | None:
@@ -116,27 +162,9 @@ def _taken_back(root: BundleRoot, version: str, previous: Current | None) -> boo
     try:
         if previous is None:
             root.current.unlink()
-            _sync(root.path)
+            sync(root.path)
         else:
-            _flip(root, previous)
+            write_line(root.current, previous)
     except OSError:
         return False
     return True
-
-
-def _flip(root: BundleRoot, current: Current) -> None:
-    temporary = root.path / ".CURRENT.new"
-    with temporary.open("w", encoding="ascii") as stream:
-        stream.write(current.line())
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, root.current)
-    _sync(root.path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,14 +17,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.bm25_index import build_bm25, scratch_folder
+from codequarry.pipelines.bm25_index import build_bm25
 from codequarry.pipelines.catalog import build_catalog
+from codequarry.pipelines.disk_space import require_space
 from codequarry.pipelines.embeddings import ENCODER_KEY, encoder_directory
 from codequarry.pipelines.faiss_index import build_faiss
 from codequarry.pipelines.scip import read_scip_entries
 from codequarry.pipelines.snapshot import Snapshot, read_snapshot
+from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
+from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.errors import CodequarryError, PublishError, SourceError
 from codequarry.schemas.integrity import file_sha256, list_files
@@ -43,8 +46,6 @@ from codequarry.schemas.manifest import (
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import SCHEMAS, TableWriter, embeddings_schema, schema_hash, write_table
 
-STAGING_PREFIX = ".staging-"
-_ABANDONED_AFTER_S = 24 * 3600
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
 _STAGE_OF: dict[str, str] = {
@@ -84,28 +85,29 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
     staging folder is removed, CURRENT is untouched).
     """
     root = BundleRoot(settings.bundle.root)
-    try:
-        root.versions.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(root, settings)
-        folder = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=root.versions))
-    except OSError as error:
-        raise PublishError(
-            f"nothing can be staged under {root.path}: {error.strerror}",
-            suggestion="check that the bundle root is writable, or set [bundle] root",
-        ) from error
-    try:
-        write_json(_claim(settings), {"path": str(folder)})
-        folder.chmod(0o755)
-        staged = _fill(BundlePaths(folder), root, sorted(names), settings, progress)
-        write_json(staged_pointer(settings), {"path": str(folder), "version": staged.manifest.version})
-        return staged
-    except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, CodequarryError) or not isinstance(error, _LIBRARY_FAILURES):
-            raise
-        raise PublishError(
-            f"staging failed: {error}", suggestion="free disk space or fix the cause named above; CURRENT is unchanged"
-        ) from error
+    with ExitStack() as stack:
+        try:
+            remove_abandoned(root, _claimed(settings))
+            require_space(root)
+            folder = stack.enter_context(new_staging_folder(root))
+        except OSError as error:
+            raise PublishError(
+                f"nothing can be staged under {root.path}: {error.strerror}",
+                suggestion="check that the bundle root is writable, or set [bundle] root",
+            ) from error
+        try:
+            write_json(_claim(settings), {"path": str(folder)})
+            staged = _fill(BundlePaths(folder), root, sorted(names), settings, progress)
+            write_json(staged_pointer(settings), {"path": str(folder), "version": staged.manifest.version})
+            return staged
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, CodequarryError) or not isinstance(error, _LIBRARY_FAILURES):
+                raise
+            raise PublishError(
+                f"staging failed: {error}",
+                suggestion="free disk space or fix the cause named above; CURRENT is unchanged",
+            ) from error
 
 
 def _fill(
@@ -237,6 +239,7 @@ def _manifest(
             skipped_files=sum(sum(snapshot.skipped.values()) for snapshot in snapshots),
             chunks=chunks.num_rows,
         ),
+        compatibility=compatibility(encoder.fingerprint),
         files=files,
     )
 
@@ -269,16 +272,11 @@ def _claim(settings: Settings) -> Path:
     return settings.paths.work / "staging.json"
 
 
-def _remove_abandoned(root: BundleRoot, settings: Settings) -> None:
-    """The staging folder of this work folder's last run, which the caller follows, and all that are a day old."""
-    if _claim(settings).is_file():
-        last = Path(read_pointer(_claim(settings), "staging")["path"])
-        if last.name.startswith(STAGING_PREFIX):
-            shutil.rmtree(last, ignore_errors=True)
-            shutil.rmtree(scratch_folder(last), ignore_errors=True)
-    for folder in root.versions.glob(f"{STAGING_PREFIX}*"):
-        if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S:
-            shutil.rmtree(folder, ignore_errors=True)
+def _claimed(settings: Settings) -> Path | None:
+    """The staging folder of this work folder's last run, which the caller follows: nobody waits for it."""
+    if not _claim(settings).is_file():
+        return None
+    return Path(read_pointer(_claim(settings), "staging")["path"])
 
 
 def read_pointer(file: Path, stage: str) -> dict[str, str]:

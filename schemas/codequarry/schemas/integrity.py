@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from codequarry.schemas.errors import IntegrityError
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.errors import CodequarryError, IntegrityError
+from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
 
@@ -61,7 +61,13 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
             f"manifest.json of {paths.path.name} has sha256 {found[:12]}…, CURRENT promises {expected_sha256[:12]}…",
             suggestion="the version was changed after it was published; publish again",
         )
-    return from_json(data)
+    manifest = from_json(data)
+    if manifest.version != paths.path.name and not paths.path.name.startswith(STAGING_PREFIX):
+        raise IntegrityError(
+            f"the manifest of {paths.path.name} names another version",
+            suggestion="the version was changed after it was published; roll back, or publish again",
+        )
+    return manifest
 
 
 def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
@@ -88,3 +94,21 @@ def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
+
+
+def is_whole(paths: BundlePaths) -> bool:
+    """Whether a version has the files of its manifest, by name and size."""
+    try:
+        verify(paths, read_manifest(paths), deep=False)
+    except (CodequarryError, OSError):
+        return False
+    return True
+
+
+def unique_bytes(paths: BundlePaths) -> int:
+    """Bytes that removing a version frees: those of files with no other link; 0 where it cannot be read."""
+    try:
+        found = [(paths.path / name).stat() for name in list_files(paths.path)]
+    except (CodequarryError, OSError):
+        return 0
+    return sum(stat.st_size for stat in found if stat.st_nlink == 1)

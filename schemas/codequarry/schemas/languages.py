@@ -66,6 +66,11 @@ LANGUAGES: tuple[Language, ...] = (
 DATA_LANGUAGES = frozenset("css scss html markdown restructuredtext toml yaml json xml ini text".split())
 """Languages whose definitions are headings, keys and selectors."""
 
+MODULE_LANGUAGES = frozenset(
+    language.name for language in LANGUAGES if language.grammar and language.name not in DATA_LANGUAGES
+)
+"""Languages whose files are modules: all that are programmed in."""
+
 _FAMILIES = (("javascript", "typescript", "tsx"), ("c", "cpp"), ("java", "kotlin", "scala"))
 FAMILY_OF = {name: family[0] for family in _FAMILIES for name in family}
 """One name for the languages that call each other by name; a language that is not here is its own family."""

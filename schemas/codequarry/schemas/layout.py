@@ -5,6 +5,8 @@
     <root>/CURRENT                        "<version> <sha256 of its manifest.json>\\n"
     <root>/versions/<version>/            one immutable version
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
+    <root>/versions/.removed-<version>/   a version being removed; never opened by readers
+    <root>/.publishing                    as CURRENT: the version whose publish has begun and not ended
     <root>/.publish.lock                  held by the one publisher
 """
 
@@ -14,10 +16,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.schemas.errors import IntegrityError, NoBundleError
+from codequarry.schemas.errors import IntegrityError, NoBundleError, NotFoundError
 
 _VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+STAGING_PREFIX = ".staging-"
+REMOVED_PREFIX = ".removed-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,14 @@ class Current:
     def line(self) -> str:
         """The one line the file holds."""
         return f"{self.version} {self.manifest_sha256}\n"
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Current | None:
+        """The content of such a file; None when it is anything but that one line."""
+        version, _, digest = raw.decode("ascii", "replace").removesuffix("\n").partition(" ")
+        found = cls(version, digest)
+        whole = _VERSION.fullmatch(version) and _SHA256.fullmatch(digest) and found.line().encode() == raw
+        return found if whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,10 @@ class BundleRoot:
         return self.path / "versions"
 
     @property
+    def publishing(self) -> Path:
+        return self.path / ".publishing"
+
+    @property
     def lock(self) -> Path:
         return self.path / ".publish.lock"
 
@@ -57,6 +73,15 @@ class BundleRoot:
                 f"{name!r} is not a version name", suggestion="run `codequarry versions` for the published ones"
             )
         return BundlePaths(self.versions / name)
+
+    def published(self, name: str) -> BundlePaths:
+        """Paths of a version that is there. Raises NotFoundError: it is not."""
+        if name not in (names := self.version_names()):
+            raise NotFoundError(
+                f"no such version; there are: {', '.join(names) or 'none'}",
+                suggestion="name one of them, as `codequarry versions` lists them",
+            )
+        return self.version(name)
 
     def version_names(self) -> list[str]:
         """Published versions, oldest first."""
@@ -84,15 +109,20 @@ class BundleRoot:
             raise NoBundleError(
                 f"{self.current} cannot be read: {error.strerror}", suggestion="check that --root is a readable folder"
             ) from error
-        version, _, digest = raw.decode("ascii", "replace").removesuffix("\n").partition(" ")
-        if not (_VERSION.fullmatch(version) and _SHA256.fullmatch(digest)) or raw.decode("ascii", "replace") != (
-            f"{version} {digest}\n"
-        ):
+        current = Current.parse(raw)
+        if current is None:
             raise IntegrityError(
                 f"{self.current} holds {raw[:120]!r}, expected '<version> <sha256>'",
-                suggestion="run `codequarry index` again to publish a good version",
+                suggestion="run `codequarry rollback` to name the newest whole version again",
             )
-        return Current(version, digest)
+        return current
+
+    def read_publishing(self) -> Current | None:
+        """The version whose publish has begun and not ended; None when there is none."""
+        try:
+            return Current.parse(self.publishing.read_bytes())
+        except OSError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ The weights follow the held-out measurements of fielded BM25 over code: path x2,
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import tempfile
 import time
@@ -31,6 +33,15 @@ def tantivy_schema() -> tantivy.Schema:
         builder.add_text_field(field, stored=False, tokenizer_name="raw", index_option="position")
     builder.add_unsigned_field(ID_FIELD, stored=False, indexed=True, fast=True)
     return builder.build()
+
+
+_PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語 x" + "y" * 200
+
+
+def lexical_fingerprint() -> str:
+    """sha256 hex of what index and query must compute alike: the fields, and what the analyzer makes of a probe."""
+    parts = [sorted(FIELD_BOOSTS), ID_FIELD, [tuple(token) for token in analyze(_PROBE)]]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def field_tokens(

@@ -8,6 +8,8 @@ Invariants
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map = documents in BM25.
+6. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
+   also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from codequarry.schemas.errors import FormatError, IntegrityError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
 class _Record(BaseModel):
@@ -31,8 +34,8 @@ class FileEntry(_Record):
     """One file of the version."""
 
     path: str = Field(description="Path below the version folder, '/' separated.")
-    size_bytes: int = Field(ge=0)
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size_bytes: int = Field(ge=0, description="Size in bytes.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="sha256 of the bytes, lower-case hex.")
     content_sha256: str | None = Field(default=None, description="Reproducible digest where the bytes are not.")
     rows: int | None = Field(default=None, description="Rows, for tables.")
     schema_sha256: str | None = Field(default=None, description="Hash of column names and types, for tables.")
@@ -42,7 +45,9 @@ class ScipEntry(_Record):
     """What one SCIP indexer, or an index made elsewhere, says of a repository."""
 
     indexer: str = Field(description="Name, and version when known; empty when a given index cannot be read.")
-    status: Literal["ok", "partial", "missing", "failed", "timeout"]
+    status: Literal["ok", "partial", "missing", "failed", "timeout"] = Field(
+        description="ok, partial, missing, failed or timeout."
+    )
     reason: str = Field(description="Why the status is not ok; empty when it is.")
     files: int = Field(description="Indexed files of the languages it covers.")
     documents: int = Field(description="Those among them that SCIP describes.")
@@ -63,14 +68,14 @@ class ScipEntry(_Record):
 class SourceEntry(_Record):
     """One repository as it was read."""
 
-    name: str
+    name: str = Field(description="Name in ids, URLs and filters.")
     url: str = Field(default="", description="Where it was fetched from, without credentials; empty for a local path.")
     ref: str = Field(default="", description="Branch, tag or commit that was asked for; empty when none was.")
     commit: str = Field(description="Commit id that was read; empty for a directory without git.")
     dirty: bool = Field(description="True when the indexed files differ from that commit, or there is none.")
     tree_sha256: str = Field(description="sha256 over (path, content) of every indexed file.")
-    files: int
-    chunks: int
+    files: int = Field(description="Indexed files.")
+    chunks: int = Field(description="Their chunks.")
     classes: dict[str, int] = Field(default_factory=dict, description="Indexed files by path class.")
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
     scip: tuple[ScipEntry, ...] = Field(default=(), description="One entry per indexer; empty when none applies.")
@@ -84,41 +89,50 @@ class SourceEntry(_Record):
 class EncoderEntry(_Record):
     """The dense encoder whose vectors the version holds."""
 
-    name: str
-    fingerprint: str
-    dim: int
+    name: str = Field(description="Name for people.")
+    fingerprint: str = Field(description="Hash of everything that changes vectors; queries need the same.")
+    dim: int = Field(description="Length of a vector.")
 
 
 class FaissEntry(_Record):
     """The dense index."""
 
-    factory: str
+    factory: str = Field(description="FAISS factory string, behind IDMap2.")
     exact: bool = Field(description="True when the index returns exact neighbours (Flat).")
-    metric: str = "inner_product"
+    metric: str = Field(default="inner_product", description="Metric of the index.")
+
+
+class CompatibilityEntry(_Record):
+    """What a reader must have in common with the program that built the version."""
+
+    analyzer: str = Field(description="Hash of the text analyzer and the lexical fields; BM25 needs the same.")
+    tables: str = Field(description="Hash of the schema of every table, and of the catalog's SQL.")
+    sha256: str = Field(description="Hash over format, encoder fingerprint, analyzer and tables: equal = all agree.")
 
 
 class Counts(_Record):
     """Totals over all sources."""
 
-    files: int
-    skipped_files: int
-    chunks: int
+    files: int = Field(description="Indexed files.")
+    skipped_files: int = Field(description="Files left out, each with a reason in `files.parquet`.")
+    chunks: int = Field(description="Chunks.")
 
 
 class Manifest(_Record):
     """Everything a reader needs to trust a version."""
 
-    format_version: int = FORMAT_VERSION
-    version: str
+    format_version: int = Field(default=FORMAT_VERSION, description="Format of the bundle, not of the program.")
+    version: str = Field(description="Name of the version, and of its folder: time of the build and digest.")
     created: str = Field(description="UTC time of the build, ISO 8601. Not part of the digest.")
     digest: str = Field(description="Reproducible digest of the whole version.")
     settings_sha256: str = Field(description="Hash of the settings that decide the contents.")
     tools: dict[str, str] = Field(description="Versions of the libraries that wrote the files.")
-    sources: tuple[SourceEntry, ...]
-    encoder: EncoderEntry
-    faiss: FaissEntry
-    counts: Counts
-    files: tuple[FileEntry, ...]
+    sources: tuple[SourceEntry, ...] = Field(description="Every repository, by name.")
+    encoder: EncoderEntry = Field(description="The dense encoder.")
+    faiss: FaissEntry = Field(description="The dense index.")
+    counts: Counts = Field(description="Totals over all sources.")
+    compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
+    files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
 
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""
@@ -145,25 +159,41 @@ def content_digest(
 
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
-    return (json.dumps(manifest.model_dump(), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    raw = manifest.model_dump()
+    if manifest.format_version == 1:
+        del raw["compatibility"]
+        return _dumped(raw)
+    return _dumped({**raw, "checksum": _checksum(raw)})
 
 
 def from_json(data: bytes) -> Manifest:
-    """Parse ``manifest.json``.
+    """Parse ``manifest.json``, of this format or an older one.
 
-    Raises FormatError: written by a newer format. IntegrityError: not a manifest.
+    Raises FormatError: written by a newer format. IntegrityError: not a manifest, or one that was changed.
     """
     try:
         raw = json.loads(data)
         found = raw["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IntegrityError(
-            f"manifest.json is not a manifest: {error!r}", suggestion="verify the version, or publish again"
+            f"manifest.json is not a manifest ({type(error).__name__})",
+            suggestion="verify the version, or publish again",
         ) from error
-    if found != FORMAT_VERSION:
+    if type(found) is not int or found < 1:
+        raise IntegrityError(
+            "manifest.json names no format version", suggestion="roll back to another version, or publish again"
+        )
+    if found > FORMAT_VERSION:
         raise FormatError(
-            f"the bundle has format {found}, this program reads format {FORMAT_VERSION}",
+            f"the bundle has format {found}, this program reads formats 1 to {FORMAT_VERSION}",
             suggestion="upgrade codequarry, or build the bundle again with this version",
+        )
+    checksum = raw.pop("checksum", None)
+    changed = checksum is not None if found == 1 else checksum != _checksum(raw)
+    if changed or (found > 1 and _dumped({**raw, "checksum": checksum}) != data):
+        raise IntegrityError(
+            "manifest.json was changed after it was written: its checksum does not fit",
+            suggestion="roll back to another version, or publish again",
         )
     try:
         return Manifest.model_validate(raw)
@@ -173,3 +203,11 @@ def from_json(data: bytes) -> Manifest:
             f"first at {error.errors()[0]['loc']}",
             suggestion="verify the version, or publish again",
         ) from error
+
+
+def _dumped(raw: dict[str, Any]) -> bytes:
+    return (json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _checksum(raw: dict[str, Any]) -> str:
+    return hashlib.sha256(_dumped(raw)).hexdigest()

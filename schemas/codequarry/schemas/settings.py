@@ -188,6 +188,12 @@ class BundleSettings(_Section):
     """Where versions are published."""
 
     root: Path = Field(default=Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/.")
+    keep_versions: int = Field(default=3, ge=2, description="Versions kept after a publish, the current one included.")
+    keep_days: float = Field(
+        default=30.0,
+        ge=0,
+        description="Older versions go even when fewer are kept, the current one and one before it apart; 0 = never.",
+    )
 
 
 class ServingSettings(_Section):
@@ -263,7 +269,8 @@ def load_settings(
     settings = _resolved(settings, file.resolve().parent)
     if bundle_root is None:
         return settings
-    return settings.model_copy(update={"bundle": BundleSettings(root=_absolute(Path.cwd(), bundle_root))})
+    bundle = settings.bundle.model_copy(update={"root": _absolute(Path.cwd(), bundle_root)})
+    return settings.model_copy(update={"bundle": bundle})
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -353,7 +360,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
     return settings.model_copy(
         update={
             "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
-            "bundle": BundleSettings(root=absolute(settings.bundle.root)),
+            "bundle": settings.bundle.model_copy(update={"root": absolute(settings.bundle.root)}),
             "sources": settings.sources.model_copy(
                 update={
                     "repositories": tuple(

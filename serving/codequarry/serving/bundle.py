@@ -13,6 +13,7 @@ from codequarry.schemas.encoder import OnnxEncoder
 from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
@@ -54,11 +55,6 @@ class Bundle:
                 f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
             )
         manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        if manifest.version != current.version:
-            raise IntegrityError(
-                f"the manifest of {current.version} calls itself {manifest.version}",
-                suggestion="the version was changed after it was published; publish again",
-            )
         verify(paths, manifest, deep=False)
         return cls.open(paths, manifest, channels=channels)
 
@@ -122,6 +118,9 @@ def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _open
 
 
 def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
+    built = manifest.compatibility
+    if built is not None and built.analyzer != lexical_fingerprint():
+        raise UnavailableError("the index was built with another text analyzer; build the bundle again")
     channel = Bm25Channel.open(paths.bm25)
     if channel.count != manifest.counts.chunks:
         raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")

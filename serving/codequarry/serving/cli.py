@@ -8,7 +8,8 @@ from importlib.metadata import entry_points
 import typer
 
 from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.serving import cli_admin, cli_grep, cli_lists, cli_query, cli_symbols
+from codequarry.serving import cli_admin, cli_doctor, cli_grep, cli_lists, cli_query, cli_symbols, cli_versions
+from codequarry.serving.cli_query import for_terminal
 
 COMMANDS_GROUP = "codequarry.commands"
 
@@ -29,6 +30,8 @@ def build_app() -> typer.Typer:
     cli_grep.register(app)
     cli_symbols.register(app)
     cli_admin.register(app)
+    cli_versions.register(app)
+    cli_doctor.register(app)
     cli_lists.register(app)
     return app
 
@@ -52,7 +55,7 @@ def _explain(error: CodequarryError) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), error.message))
+    console.print(Text.assemble(("error: ", "bold red"), for_terminal(error.message)))
     if error.suggestion:
         console.print(Text.assemble(("try: ", "bold"), error.suggestion))
 

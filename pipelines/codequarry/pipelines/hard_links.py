@@ -1,0 +1,58 @@
+"""Files of a staged version that the current one holds already become hard links to it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.integrity import file_sha256, read_manifest
+from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths, BundleRoot
+from codequarry.schemas.manifest import FileEntry, Manifest
+
+
+def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> frozenset[str]:
+    """Replace files by links to those of CURRENT that are equal in path, size and sha256.
+
+    A file of CURRENT is hashed before it is trusted again: a damaged one would damage the new version as well. Where a
+    link cannot be made (another file system, too many links, not permitted) the staged copy stays.
+
+    Returns the paths that are links now. Raises OSError: a link was made and could not be moved into place.
+    """
+    try:
+        current = root.read_current()
+        base = root.version(current.version)
+        held = {entry.path: entry for entry in read_manifest(base, expected_sha256=current.manifest_sha256).files}
+    except CodequarryError:
+        return frozenset()
+    return frozenset(
+        entry.path
+        for entry in manifest.files
+        if _same(entry, held.get(entry.path)) and _linked(base.path / entry.path, staged.path / entry.path, entry)
+    )
+
+
+def _same(entry: FileEntry, other: FileEntry | None) -> bool:
+    return other is not None and (entry.size_bytes, entry.sha256) == (other.size_bytes, other.sha256)
+
+
+def _linked(source: Path, target: Path, entry: FileEntry) -> bool:
+    # The link is made under a staging name beside the version, so that what a kill leaves is no file of the version.
+    aside = _version_folder(target, entry).with_suffix(".link")
+    try:
+        aside.unlink(missing_ok=True)
+        if source.is_symlink() or not source.is_file() or file_sha256(source) != entry.sha256:
+            return False
+        if source.samefile(target):
+            return True
+        os.link(source, aside, follow_symlinks=False)
+    except OSError:
+        return False
+    os.replace(aside, target)
+    return True
+
+
+def _version_folder(target: Path, entry: FileEntry) -> Path:
+    folder = target.parents[entry.path.count("/")]
+    assert folder.name.startswith(STAGING_PREFIX), folder
+    return folder

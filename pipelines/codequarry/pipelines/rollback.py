@@ -1,0 +1,73 @@
+"""CURRENT back to a version that is still there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from codequarry.pipelines.durable import write_line
+from codequarry.pipelines.publisher import publishing
+from codequarry.pipelines.retention import settle
+from codequarry.schemas.errors import CodequarryError, IntegrityError, NotFoundError, PublishError
+from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.layout import BundleRoot, Current
+from codequarry.schemas.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """What CURRENT names now."""
+
+    manifest: Manifest
+    before: str
+    """The version it named before; empty when it was damaged."""
+
+
+def roll_back(root: BundleRoot, version: str = "") -> RolledBack:
+    """Point CURRENT at another published version, after reading every byte of it.
+
+    version: empty for the one before CURRENT; where CURRENT is damaged, for the newest whole one.
+
+    Raises NotFoundError: there is no such version. IntegrityError: it is damaged. NoBundleError: nothing was ever
+    published. BusyError: another process is publishing. PublishError: the disk refuses. CURRENT is as it was then.
+    """
+    with publishing(root):
+        before = _current(root)
+        try:
+            if before:
+                settle(root)
+            manifest = _whole(root, version) if version else _previous(root, before)
+            write_line(root.current, Current(manifest.version, file_sha256(root.version(manifest.version).manifest)))
+        except OSError as error:
+            raise PublishError(
+                f"rolling back failed: {error}", suggestion="fix the disk; see `codequarry versions` for CURRENT"
+            ) from error
+    return RolledBack(manifest, before)
+
+
+def _current(root: BundleRoot) -> str:
+    with suppress(IntegrityError):
+        return root.read_current().version
+    return ""
+
+
+def _previous(root: BundleRoot, before: str) -> Manifest:
+    older = [name for name in reversed(root.version_names()) if not before or name < before]
+    if not older:
+        raise NotFoundError(
+            "there is no version before the current one", suggestion="name one of `codequarry versions`, or index again"
+        )
+    if before:
+        return _whole(root, older[0])
+    for name in older:
+        with suppress(CodequarryError):
+            return _whole(root, name)
+    raise IntegrityError("every version is damaged", suggestion="index again: `codequarry index`")
+
+
+def _whole(root: BundleRoot, name: str) -> Manifest:
+    """The manifest of a version of which every byte was read."""
+    paths = root.published(name)
+    manifest = read_manifest(paths)
+    verify(paths, manifest, deep=True)
+    return manifest

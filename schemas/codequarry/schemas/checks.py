@@ -1,0 +1,213 @@
+"""What has to hold of a complete version, asked of its files: by the gate before a publish, and by the doctor.
+
+The SQL runs over the version's Parquet files through this program's own views; the version's catalog is attached
+read-only and only counted and compared. A version may come from anywhere, so nothing outside of its folder can be read.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
+# FAISS ships no type stubs.
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from codequarry.schemas.catalog import VIEWS, set_bundle
+from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
+from codequarry.schemas.errors import CodequarryError, IntegrityError
+from codequarry.schemas.languages import MODULE_LANGUAGES
+from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.lexical import open_searcher
+from codequarry.schemas.manifest import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy as np
+
+_NORM_TOLERANCE = 1e-3
+_MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
+
+MUST_BE_ZERO: dict[str, str] = {
+    "duplicate chunk ids": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
+    "chunk ids that are not positive": "SELECT count(*) FROM chunks WHERE chunk_id <= 0",
+    "rows of v_faiss_join with a missing side": "SELECT count(*) FROM v_faiss_join "
+    "WHERE idmap_chunk_id IS NULL OR path IS NULL",
+    "vectors that are not of unit norm": "SELECT count(*) FROM embeddings "
+    f"WHERE NOT coalesce(abs(list_inner_product(vector, vector) - 1) < {_NORM_TOLERANCE}, false)",
+    "embeddings without a chunk, or chunks without one": "SELECT count(*) FROM embeddings "
+    "FULL JOIN chunks USING (chunk_id) WHERE vector IS NULL OR path IS NULL",
+    "bytes of indexed files covered not exactly once": "SELECT count(*) FROM ("
+    "SELECT start_byte, lag(end_byte, 1, 0) OVER (PARTITION BY repo, path ORDER BY start_byte) AS expected FROM chunks"
+    ") WHERE start_byte <> expected",
+    "indexed files whose chunks do not reach the end": "SELECT count(*) FROM files LEFT JOIN ("
+    "SELECT repo, path, max(end_byte) AS reached FROM chunks GROUP BY ALL) USING (repo, path) "
+    "WHERE skip_reason = '' AND reached IS DISTINCT FROM size_bytes",
+    "chunks of files that are not indexed": "SELECT count(*) FROM chunks ANTI JOIN "
+    "(SELECT repo, path FROM files WHERE skip_reason = '') USING (repo, path)",
+    "definitions that do not start in their chunk": "SELECT count(*) FROM ast_nodes AS node LEFT JOIN chunks AS chunk "
+    "ON chunk.chunk_id = node.chunk_id AND chunk.repo = node.repo AND chunk.path = node.path "
+    "AND node.start_byte >= chunk.start_byte AND node.start_byte < chunk.end_byte WHERE chunk.chunk_id IS NULL",
+    "definitions that reach outside of their file": "SELECT count(*) FROM ast_nodes LEFT JOIN files USING (repo, path) "
+    "WHERE NOT coalesce(start_byte <= end_byte AND end_byte <= size_bytes AND start_line <= end_line "
+    "AND name_start_column >= 0, false)",
+    "definitions and symbols of chunks that differ": "SELECT count(*) FROM ("
+    "SELECT chunk_id, count(*) AS found FROM ast_nodes GROUP BY ALL) AS node "
+    "FULL JOIN (SELECT chunk_id, len(symbols) AS listed FROM chunks WHERE len(symbols) > 0) USING (chunk_id) "
+    "WHERE found IS DISTINCT FROM listed",
+    "references that do not lie in their chunk": "SELECT count(*) FROM ast_references AS reference LEFT JOIN chunks "
+    "AS chunk ON chunk.chunk_id = reference.chunk_id AND chunk.repo = reference.repo AND chunk.path = reference.path "
+    "AND reference.start_byte >= chunk.start_byte AND reference.start_byte < chunk.end_byte "
+    "WHERE chunk.chunk_id IS NULL",
+    "leaf kinds of no chunk": "SELECT count(*) FROM cst_nodes ANTI JOIN chunks USING (repo, path, chunk_id)",
+    "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
+    "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
+    "source files without a module, or modules without a source file": "SELECT count(*) FROM ("
+    f"SELECT repo, path FROM files WHERE skip_reason = '' AND lang IN ({_MODULE_LANGUAGES})) AS file "
+    "FULL JOIN modules USING (repo, path) WHERE file.path IS NULL OR modules.path IS NULL",
+    "imports that resolve to what is no module": "SELECT count(*) FROM "
+    "(SELECT repo, unnest(resolved) AS path FROM modules) ANTI JOIN modules USING (repo, path)",
+    "repositories whose fan-in and fan-out differ in sum": "SELECT count(*) FROM ("
+    "SELECT repo FROM modules GROUP BY repo HAVING sum(fan_in) <> sum(fan_out) OR sum(fan_out) <> sum(len(resolved)))",
+    "modules that count other lines and definitions than their file has": "SELECT count(*) FROM modules "
+    "LEFT JOIN files USING (repo, path) LEFT JOIN (SELECT repo, path, count(*) AS found FROM ast_nodes GROUP BY ALL) "
+    "USING (repo, path) WHERE modules.lines IS DISTINCT FROM files.lines OR definitions <> coalesce(found, 0) "
+    "OR code_lines + comment_lines > modules.lines",
+    "SCIP occurrences outside of the indexed files": "SELECT count(*) FROM scip_occurrences LEFT JOIN "
+    "(SELECT repo, path, size_bytes FROM files WHERE skip_reason = '') AS files USING (repo, path) "
+    "WHERE size_bytes IS NULL OR start_byte < 0 OR end_byte < start_byte OR end_byte > size_bytes",
+}
+
+_CATALOG_DIFFERS: dict[str, str] = {
+    "views of the catalog that are not this program's": "SELECT count(*) FROM "
+    "(SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'published' AND NOT internal) AS theirs "
+    "FULL JOIN (SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal) AS ours "
+    "USING (view_name) WHERE theirs.sql IS DISTINCT FROM ours.sql",
+    "chunks that the catalog holds otherwise": "SELECT count(*) FROM chunks FULL JOIN published.chunks_mat AS held "
+    "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, chunks.text) "
+    "IS DISTINCT FROM (held.repo, held.path, held.start_byte, held.end_byte, held.text)",
+    "files that the catalog holds otherwise": "SELECT count(*) FROM files FULL JOIN published.files_mat AS held "
+    "USING (repo, path) WHERE files.sha256 IS DISTINCT FROM held.sha256",
+    "definitions without a row in symbols_mat": "SELECT count(*) FROM ast_nodes ANTI JOIN published.symbols_mat AS row "
+    "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
+    "names that do not lie in their chunk": "SELECT count(*) FROM published.symbols_mat AS row "
+    "LEFT JOIN published.chunks_mat AS chunk ON chunk.chunk_id = row.chunk_id AND chunk.repo = row.repo AND chunk.path = row.path "
+    "AND row.start_byte >= chunk.start_byte AND row.start_line BETWEEN chunk.start_line AND chunk.end_line + 1 "
+    "WHERE chunk.chunk_id IS NULL",
+    "SCIP occurrences lost or doubled": "SELECT (SELECT count(*) FROM scip_occurrences) - "
+    "(SELECT count(*) FROM published.occurrences_mat WHERE precise)",
+    "places in the chunk of another file": "SELECT count(*) FROM published.occurrences_mat "
+    "JOIN published.files_mat AS place USING (file) JOIN published.chunks_mat AS chunk USING (chunk_id) WHERE chunk.repo <> place.repo OR chunk.path <> place.path",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and what it saw."""
+
+    name: str
+    passed: bool
+    found: str
+    expected: str
+
+
+def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
+    """Every check of a version whose files are those of its manifest.
+
+    Raises IntegrityError: a table or an index cannot be read at all.
+    """
+    import duckdb
+
+    checks: list[Check] = []
+    try:
+        with closing(_connected(paths, manifest)) as connection:
+            for name, sql in {**MUST_BE_ZERO, **_CATALOG_DIFFERS}.items():
+                checks.append(_equal(name, _scalar(connection, sql), 0))
+            rows = {
+                "chunks": _scalar(connection, "SELECT count(*) FROM chunks"),
+                "chunks_mat": _scalar(connection, "SELECT count(*) FROM published.chunks_mat"),
+                "faiss_idmap": _scalar(connection, "SELECT count(*) FROM faiss_idmap"),
+                "bm25": open_searcher(paths.bm25)[0].num_docs,
+            }
+            for entry in manifest.files:
+                folder, _, name = entry.path.removesuffix(".parquet").rpartition("/")
+                if folder == "tables" and entry.rows is not None and name in VIEWS:
+                    found = _scalar(connection, f"SELECT count(*) FROM {name}")
+                    checks.append(_equal(f"rows of {entry.path}", found, entry.rows))
+            sidecar = connection.execute("SELECT chunk_id FROM faiss_idmap ORDER BY faiss_row").fetchnumpy()["chunk_id"]
+    except duckdb.Error as error:
+        raise IntegrityError(
+            f"the tables of {manifest.version} cannot be read ({type(error).__name__})",
+            suggestion="roll back to another version, or index again",
+        ) from error
+    checks += [_equal(f"rows of {name}", count, manifest.counts.chunks) for name, count in rows.items()]
+    own, dim = _faiss_ids(paths)
+    checks.append(_equal("ids in FAISS that differ from its id map", _differing(own, sidecar), 0))
+    checks.append(_equal("dimension of the FAISS index", dim, manifest.encoder.dim))
+    return checks + _encoder_checks(paths, manifest)
+
+
+def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnection:
+    """Our views over the version's files, its catalog as ``published``, and no way out of its folder."""
+    import duckdb
+
+    folder, catalog = (str(path).replace("'", "''") for path in (paths.path, paths.catalog))
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+    try:
+        connection.execute(set_bundle(str(paths.path)))
+        connection.execute(f"SET allowed_directories = ['{folder}']")
+        connection.execute("SET enable_external_access = false")
+        connection.execute(f"ATTACH '{catalog}' AS published (READ_ONLY)")
+        for name, sql in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {sql.format(dim=manifest.encoder.dim)}")
+    except duckdb.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _encoder_checks(paths: BundlePaths, manifest: Manifest) -> list[Check]:
+    """The query encoder is the one that made the vectors, by its description and by the manifest's checksums."""
+    try:
+        spec = EncoderSpec.load(paths.encoder)
+    except CodequarryError:
+        return [Check("query encoder", False, f"no readable encoder/{SPEC_FILE}", "an encoder")]
+    listed = {entry.path: entry.sha256 for entry in manifest.files}
+    strange = sum(listed.get(f"encoder/{name}") != sha256 for name, sha256 in spec.sha256.items())
+    same = spec.fingerprint == manifest.encoder.fingerprint
+    return [
+        Check("fingerprint of the query encoder", same, spec.fingerprint[:12], manifest.encoder.fingerprint[:12]),
+        _equal("dimension of the query encoder", spec.dim, manifest.encoder.dim),
+        _equal("files of the query encoder that are not the described ones", strange, 0),
+    ]
+
+
+def _faiss_ids(paths: BundlePaths) -> tuple[np.ndarray, int]:
+    """The index's own ids, (n,) int64, and its dimension. Raises IntegrityError: it is no index with an id map."""
+    import faiss
+
+    try:
+        index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        raise IntegrityError("FAISS cannot read faiss.index", suggestion="roll back, or index again") from error
+    if not isinstance(index, faiss.IndexIDMap2):
+        raise IntegrityError("faiss.index has no id map", suggestion="roll back, or index again")
+    return faiss.vector_to_array(index.id_map), index.d
+
+
+def _differing(own: np.ndarray, sidecar: np.ndarray) -> int:
+    """Rows in which the index's own ids and the sidecar's, (n,) int64 each, differ."""
+    if len(own) != len(sidecar):
+        return abs(len(own) - len(sidecar))
+    return int((own != sidecar).sum())
+
+
+def _equal(name: str, found: int, expected: int) -> Check:
+    return Check(name, found == expected, str(found), str(expected))
+
+
+def _scalar(connection: duckdb.DuckDBPyConnection, sql: str) -> int:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,137 @@
+"""``codequarry versions`` and ``codequarry verify``: what is published, and whether it is what its manifest says."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from codequarry.schemas.errors import CodequarryError, NoBundleError, UnavailableError
+from codequarry.schemas.holds import sole_user
+from codequarry.schemas.integrity import read_manifest, unique_bytes, verify
+from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.settings import load_settings
+from codequarry.serving.cli_lists import print_table
+from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli_query import for_terminal
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("versions")(versions)
+    app.command("verify")(verify_version)
+
+
+def versions(as_json: JsonOption = False, root: RootOption = None, settings_file: SettingsOption = None) -> None:
+    """List the published versions, oldest first.
+
+    State: current; held = a reader has it open; unfinished = its publish was cut off; broken = not what its manifest
+    says. Unique is what removing the version would free: files shared with another version are counted in neither.
+
+    Example: codequarry versions
+    """
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root).bundle.root)
+    problem: CodequarryError | None = None
+    current: Current | None = None
+    try:
+        current = bundle_root.read_current()
+    except UnavailableError as error:
+        problem = error
+        if isinstance(error, NoBundleError) and not bundle_root.version_names():
+            raise
+    rows = [version_row(bundle_root, name, current) for name in bundle_root.version_names()]
+    if as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    else:
+        head = ("", "version", "age", "files", "chunks", "size", "unique", "state", "commits")
+        print_table(head, map(_cells, rows), whole=8, caption="* current")
+    if problem is not None:
+        raise problem
+
+
+def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> dict[str, Any]:
+    """One version as the command lists it; ``problem`` says why it is broken."""
+    paths, is_current = bundle_root.version(name), current is not None and name == current.version
+    begun = bundle_root.read_publishing()
+    state = "unfinished" if begun is not None and begun.version == name and not is_current else ""
+    state = "current" if is_current else "held" if is_held(paths) else state
+    row: dict[str, Any] = {"version": name, "current": is_current, "state": state, "unique_bytes": unique_bytes(paths)}
+    try:
+        promised = current.manifest_sha256 if current is not None and is_current else None
+        manifest = read_manifest(paths, expected_sha256=promised)
+        verify(paths, manifest, deep=False)
+    except (UnavailableError, OSError) as error:
+        problem = error.message if isinstance(error, UnavailableError) else error.strerror or "unreadable"
+        return {**row, "state": "broken", "problem": problem}
+    created = datetime.fromisoformat(manifest.created)
+    return {
+        **row,
+        "created": manifest.created,
+        "age_s": int((datetime.now(UTC) - created).total_seconds()),
+        "commits": {source.name: source.revision for source in manifest.sources},
+        "files": manifest.counts.files,
+        "chunks": manifest.counts.chunks,
+        "size_bytes": sum(entry.size_bytes for entry in manifest.files),
+    }
+
+
+def is_held(paths: BundlePaths) -> bool:
+    """Whether a reader has the version open."""
+    try:
+        with sole_user(paths.manifest) as alone:
+            return not alone
+    except OSError:
+        return False
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    mark, unique = "*" if row["current"] else "", f"{row['unique_bytes'] / 1e6:.1f} MB"
+    if "problem" in row:
+        return (mark, row["version"], "", "", "", "", unique, row["state"], for_terminal(row["problem"]))
+    counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB", unique, row["state"])
+    commits = ", ".join(f"{name} {_short(commit)}".rstrip() for name, commit in row["commits"].items())
+    return (mark, row["version"], _age(row["age_s"]), *counts, for_terminal(commits))
+
+
+def _short(revision: str) -> str:
+    commit, plus, dirty = revision.partition("+")
+    return commit[:12] + plus + dirty
+
+
+def _age(seconds: int) -> str:
+    """The largest whole unit: ``3 h``."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def verify_version(
+    version: Annotated[
+        str, typer.Argument(help="A version of `codequarry versions`.", show_default="the current one")
+    ] = "",
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte, instead of names and sizes.")] = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Compare a version with its manifest.
+
+    The manifest itself is always checked whole. What the files hold is asked by `codequarry doctor`.
+
+    Example: codequarry verify --deep
+    """
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root).bundle.root)
+    promised = None
+    if not version:
+        current = bundle_root.read_current()
+        version, promised = current.version, current.manifest_sha256
+    started = time.perf_counter()
+    paths = bundle_root.published(version)
+    manifest = read_manifest(paths, expected_sha256=promised)
+    verify(paths, manifest, deep=deep)
+    seconds, size = time.perf_counter() - started, sum(entry.size_bytes for entry in manifest.files)
+    what = f"every byte of {size / 1e6:.1f} MB" if deep else "names and sizes"
+    typer.echo(f"{version} is whole: {len(manifest.files)} files, {what}, {seconds:.2f} s")

@@ -1,0 +1,66 @@
+"""docs/BUNDLE.md names every field and file; the commands of docs/OPERATIONS.md run, in order, on a real bundle."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.integrity import list_files
+from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.manifest import FORMAT_VERSION
+from tests.contracts.manifest_fields import CHECKSUM, rows
+from tests.serving.bundle_factory import write_bundle
+from tests.serving.corpus import PIECES
+
+PROJECT = Path(__file__).resolve().parents[2]
+BUNDLE = (PROJECT / "docs" / "BUNDLE.md").read_text(encoding="utf-8")
+OPERATIONS = (PROJECT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+
+
+def test_every_field_of_the_manifest_is_documented_with_its_meaning() -> None:
+    expected = [*rows(), CHECKSUM]
+    assert len(expected) > 45
+    assert [row for row in expected if row not in BUNDLE] == []
+    documented = re.findall(r"^\| `[a-z_\[\].0-9]+` \| .*\|$", BUNDLE.partition("## manifest.json")[2], re.MULTILINE)
+    assert [row for row in documented if row not in expected and row.startswith("| `")] == []
+
+
+def test_every_format_is_documented() -> None:
+    assert f"Format {FORMAT_VERSION}." in BUNDLE
+    assert all(f"\n| {number} | " in BUNDLE for number in range(1, FORMAT_VERSION + 1))
+
+
+def test_every_file_of_a_version_and_every_hidden_name_is_documented(tmp_path: Path) -> None:
+    paths = write_bundle(tmp_path, PIECES, factory="HNSW8,Flat")
+    names = {name.partition("/")[0] if "/" in name else name for name in list_files(paths.path)} | {"encoder"}
+    assert {"tables", "bm25", "faiss.vectors.npy", "manifest.json"} <= names
+    assert [name for name in names if f"`{name}" not in BUNDLE] == []
+    root = BundleRoot(tmp_path)
+    assert [path.name for path in (root.current, root.publishing, root.lock) if f"`{path.name}`" not in BUNDLE] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS, re.DOTALL)
+    lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
+    verbs = {line.split()[0] for line in lines}
+    assert verbs == {"index", "versions", "verify", "doctor", "rollback", "prune"}
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "main.py").write_text("def main():\n    '''Start.'''\n    return 0\n")
+    root = BundleRoot(tmp_path / ".codequarry" / "bundles")
+    for line in lines:
+        newest = root.version_names()[-1] if root.version_names() else ""
+        arguments = [part.replace("~/src/app", str(app)).replace("$NEWEST", newest) for part in line.split()]
+        done = subprocess.run(
+            [sys.executable, "-m", "codequarry.serving.cli", *arguments], cwd=tmp_path, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"codequarry {line}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip() or arguments[0] == "prune"
+    assert root.read_current().version == root.version_names()[-1]

@@ -1,0 +1,35 @@
+"""One scene for all fault tests; every test works on copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.faults.scene import Scene, build_scene
+
+Copies = Callable[[], Scene]
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return build_scene(tmp_path_factory.mktemp("scene") / "base")
+
+
+@pytest.fixture(scope="session")
+def first_template(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return build_scene(tmp_path_factory.mktemp("scene") / "base", first=True)
+
+
+@pytest.fixture
+def scene(template: Scene, tmp_path: Path) -> Scene:
+    return template.copy(tmp_path / "base")
+
+
+@pytest.fixture
+def copies(template: Scene, tmp_path: Path) -> Copies:
+    """A fresh copy of the scene at every call."""
+    numbers = count()
+    return lambda: template.copy(tmp_path / f"copy-{next(numbers)}")

@@ -1,0 +1,49 @@
+"""F1, F2: the publisher is killed; what is current is old or new, whole, and the next run puts everything right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.scene import NEW, OLD, Scene
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def sweep(template: Scene, scratch: Path, kind: str, number: int) -> dict[str, int]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.sweep", str(template.base), str(scratch), kind, str(number)],
+        cwd=PROJECT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def test_killed_at_some_calls(template: Scene, tmp_path: Path) -> None:
+    outcome = sweep(template, tmp_path, "kill", 5)
+    assert outcome["calls"] > 60
+    assert outcome[OLD] > 5 and outcome[NEW] > 3
+
+
+@pytest.mark.faults_long
+@pytest.mark.timeout(900)
+def test_killed_at_every_call(template: Scene, tmp_path: Path) -> None:
+    outcome = sweep(template, tmp_path, "kill", 1)
+    assert outcome[OLD] + outcome[NEW] == outcome["calls"]
+
+
+def test_killed_at_some_random_times_under_a_reader(template: Scene, tmp_path: Path) -> None:
+    outcome = sweep(template, tmp_path, "random", 10)
+    assert outcome["reads"] >= 10
+
+
+@pytest.mark.faults_long
+@pytest.mark.timeout(900)
+def test_killed_at_200_random_times_under_a_reader(template: Scene, tmp_path: Path) -> None:
+    outcome = sweep(template, tmp_path, "random", 200)
+    assert outcome["reads"] > 200
+    assert outcome[OLD] > 0 and outcome[NEW] > 0
