@@ -1,10 +1,13 @@
-"""Comparing a version on disk with its manifest; shared by the publish gate and the reader."""
+"""Comparing a version on disk with its manifest, and holding it while it is open; for the publish gate and the reader."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from codequarry.schemas.errors import IntegrityError
@@ -12,10 +15,23 @@ from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
 
-def file_sha256(path: Path) -> str:
-    """sha256 hex of a file's bytes."""
+_BLOCK = 1 << 20
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+
+
+def file_sha256(path: Path, *, after_block: Callable[[], None] | None = None) -> str:
+    """sha256 hex of a file's bytes.
+
+    after_block: called after every MiB; may sleep, so that others get the disk and the core, or raise to stop.
+    """
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        if after_block is None:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            after_block()
+        return digest.hexdigest()
 
 
 def list_files(folder: Path) -> list[str]:
@@ -51,10 +67,7 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
     try:
         data = paths.manifest.read_bytes()
     except OSError as error:
-        raise IntegrityError(
-            f"version {paths.path.name} has no readable manifest.json ({error.strerror})",
-            suggestion="roll back to another version, or publish again",
-        ) from error
+        raise _unreadable(paths, error) from error
     found = hashlib.sha256(data).hexdigest()
     if expected_sha256 is not None and found != expected_sha256:
         raise IntegrityError(
@@ -64,27 +77,97 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
     return from_json(data)
 
 
-def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
-    """Check that the version holds exactly the manifest's files.
+def differences(
+    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
+) -> dict[str, str]:
+    """How the version differs from its manifest: path of each missing, unexpected or different file -> what was found.
 
     deep: False compares names and sizes (quick, at every open); True also every sha256.
+    after_block: as of `file_sha256`.
 
-    Raises IntegrityError: naming every file that is missing, unexpected, or different.
+    Raises IntegrityError: an entry is neither a regular file nor a folder.
     """
     listed = {entry.path: entry for entry in manifest.files}
     present = set(list_files(paths.path)) - {"manifest.json"}
-    problems = [f"{name}: missing" for name in sorted(listed.keys() - present)]
-    problems += [f"{name}: not in the manifest" for name in sorted(present - listed.keys())]
+    found = {name: "missing" for name in sorted(listed.keys() - present)}
+    found |= {name: "not in the manifest" for name in sorted(present - listed.keys())}
     for name in sorted(listed.keys() & present):
         entry, file = listed[name], paths.path / name
         size = file.stat().st_size
         if size != entry.size_bytes:
-            problems.append(f"{name}: {size} bytes, expected {entry.size_bytes}")
-        elif deep and (found := file_sha256(file)) != entry.sha256:
-            problems.append(f"{name}: sha256 {found[:12]}…, expected {entry.sha256[:12]}…")
+            found[name] = f"{size} bytes, expected {entry.size_bytes}"
+        elif deep and (digest := file_sha256(file, after_block=after_block)) != entry.sha256:
+            found[name] = f"sha256 {digest[:12]}…, expected {entry.sha256[:12]}…"
+    return found
+
+
+def verify(
+    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
+) -> None:
+    """Check that the version holds exactly the manifest's files; arguments as of `differences`.
+
+    Raises IntegrityError: naming every file that is missing, unexpected, or different.
+    """
+    problems = [f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, after_block=after_block).items()]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise IntegrityError(
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
+
+
+class VersionHold:
+    """A version that is in use: its files stay until this is closed. Made by `hold_version`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Let go; closing twice is allowed."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def hold_version(paths: BundlePaths) -> VersionHold:
+    """Keep a version from being removed: a shared ``flock`` on its manifest, which needs no right to write.
+
+    Whoever removes a version first takes the exclusive lock, without waiting, and leaves the version when it is refused.
+    The lock ends with the process at the latest. A file system without locks gives a hold that keeps nothing.
+
+    Raises IntegrityError: there is no such version, or it is being removed.
+    """
+    try:
+        descriptor = os.open(paths.manifest, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _unreadable(paths, error) from error
+    try:
+        _lock_shared(descriptor)
+        # Between the two calls the version may have been renamed away, and the lock be on what will be removed.
+        named = os.stat(paths.manifest)
+        if not os.path.samestat(named, os.fstat(descriptor)):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EWOULDBLOCK, errno.ENOENT, errno.ESTALE):
+            raise IntegrityError(
+                f"version {paths.path.name} is being removed", suggestion="open the version CURRENT names now"
+            ) from error
+        raise _unreadable(paths, error) from error
+    return VersionHold(descriptor)
+
+
+def _lock_shared(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _unreadable(paths: BundlePaths, error: OSError) -> IntegrityError:
+    return IntegrityError(
+        f"version {paths.path.name} has no readable manifest.json ({error.strerror})",
+        suggestion="roll back to another version, or publish again",
+    )
