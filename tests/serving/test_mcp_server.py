@@ -65,9 +65,9 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_both_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
+def test_the_tools_are_listed_with_schemas_descriptions_and_hints(server, era) -> None:
     tools = talk(server, era, lambda client: client.list_tools())
-    assert [tool.name for tool in tools] == ["search", "fetch"]
+    assert [tool.name for tool in tools] == ["search", "fetch", "healthz"]
     for tool in tools:
         for schema in (tool.input_schema, tool.output_schema):
             jsonschema.Draft202012Validator.check_schema(schema)
@@ -206,11 +206,11 @@ def test_busy_is_an_error_to_retry(engine, era) -> None:
     assert not call(server, era, "search", {"query": "x"}).is_error
 
 
-def test_answers_follow_the_bundle_the_engine_holds(engine, lexical_root, era) -> None:
+def test_answers_follow_the_bundle_the_engine_holds(bundle_root, lexical_root, era) -> None:
     """A newer version takes the place of the old one between two requests."""
-    moving = Engine(engine.bundle, ServingSettings())
+    moving = Engine(Bundle.open_current(bundle_root), ServingSettings())
     server = build_server(moving, version="0")
     assert call(server, era, "search", {"query": "open"}).structured_content["limits"] == []
-    moving.bundle = Bundle.open_current(lexical_root)
+    moving.served.swap(Bundle.open_current(lexical_root))
     assert "faiss is off" in call(server, era, "search", {"query": "open"}).structured_content["limits"][0]
     moving.close()

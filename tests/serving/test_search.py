@@ -161,7 +161,7 @@ class Broken:
 
 
 def replaced(bundle: Bundle, **channels: object) -> Bundle:
-    return Bundle(bundle.manifest, bundle.catalog, bundle.directory, {**bundle.channels, **channels}, {})
+    return dataclasses.replace(bundle, channels={**bundle.channels, **channels}, closed={})
 
 
 def test_a_channel_that_breaks_takes_nothing_with_it_and_leaks_nothing(engine, caplog) -> None:

@@ -32,7 +32,7 @@ def test_a_stdio_client_searches_and_fetches(bundle_root: Path, tmp_path: Path, 
         )
         async with Client(transport, mode="legacy" if era == "2025-11-25" else "auto") as client:
             assert client.protocol_version == era
-            assert [tool.name for tool in await client.list_tools()] == ["search", "fetch"]
+            assert [tool.name for tool in await client.list_tools()] == ["search", "fetch", "healthz"]
             found = await client.call_tool_mcp("search", {"query": "where are expired sessions removed"})
             assert found.structured_content["results"][0]["id"] == str(SESSION.id)
             read = await client.call_tool_mcp("fetch", {"objectIds": [str(INDEX_OPEN.id)]})

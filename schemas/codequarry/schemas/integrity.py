@@ -1,4 +1,4 @@
-"""Comparing a version on disk with its manifest, and holding it while it is open; for the publish gate and the reader."""
+"""Comparing a version on disk with its manifest, and holding it while it is open; for publish gate and reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
-
 
 _BLOCK = 1 << 20
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
@@ -89,8 +88,8 @@ def differences(
     """
     listed = {entry.path: entry for entry in manifest.files}
     present = set(list_files(paths.path)) - {"manifest.json"}
-    found = {name: "missing" for name in sorted(listed.keys() - present)}
-    found |= {name: "not in the manifest" for name in sorted(present - listed.keys())}
+    found = dict.fromkeys(sorted(listed.keys() - present), "missing")
+    found |= dict.fromkeys(sorted(present - listed.keys()), "not in the manifest")
     for name in sorted(listed.keys() & present):
         entry, file = listed[name], paths.path / name
         size = file.stat().st_size
@@ -108,7 +107,9 @@ def verify(
 
     Raises IntegrityError: naming every file that is missing, unexpected, or different.
     """
-    problems = [f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, after_block=after_block).items()]
+    problems = [
+        f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, after_block=after_block).items()
+    ]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise IntegrityError(
@@ -133,8 +134,8 @@ class VersionHold:
 def hold_version(paths: BundlePaths) -> VersionHold:
     """Keep a version from being removed: a shared ``flock`` on its manifest, which needs no right to write.
 
-    Whoever removes a version first takes the exclusive lock, without waiting, and leaves the version when it is refused.
-    The lock ends with the process at the latest. A file system without locks gives a hold that keeps nothing.
+    Whoever removes a version takes the exclusive lock first, without waiting, and leaves the version when it is
+    refused. The lock ends with the process at the latest. A file system without locks gives a hold that keeps nothing.
 
     Raises IntegrityError: there is no such version, or it is being removed.
     """

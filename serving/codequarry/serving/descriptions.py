@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from codequarry.schemas.health import HealthAnswer, HealthRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 
 SERVER_NAME = "codequarry"
@@ -63,4 +64,17 @@ Example: {"objectIds": ["4611686018427387904", "1234"], "max_tokens": 2000}""",
     FetchAnswer,
 )
 
-TOOLS = (SEARCH, FETCH)
+HEALTHZ = ToolDescription(
+    "healthz",
+    "Server health",
+    """\
+Tell which version of the index is served, since when, which search channels are open, and why a newer version was \
+refused. Use it when answers carry `limits` about channels, seem out of date, or fail. Do not call it before every \
+search: each answer already names its version in `bundle`.
+
+Example: {}""",
+    HealthRequest,
+    HealthAnswer,
+)
+
+TOOLS = (SEARCH, FETCH, HEALTHZ)

@@ -11,12 +11,13 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import differences
 from codequarry.schemas.layout import BundleRoot, Current
 from codequarry.schemas.settings import ServingSettings
@@ -52,7 +53,7 @@ class Follower:
         self._settings = settings
         self._idle: SimpleQueue[Bundle | None] = SimpleQueue()
         self._stopping = threading.Event()
-        self._retry_at = 0.0
+        self._retry_at = self._check_at = 0.0
         self._thread = threading.Thread(target=self._run, name="follow-current", daemon=True)
         self.refusal: Refusal | None = None
         """The last one since the start."""
@@ -81,15 +82,10 @@ class Follower:
             self._wait()
             if self._stopping.is_set():
                 return
-            try:
+            with suppress(_Superseded):
                 self.look()
                 if not self.verified:
                     self.check()
-            except _Superseded:
-                continue
-            except Exception:
-                # Whatever it is, the next look may go well, and without this thread no version would come any more.
-                logger.exception("following CURRENT failed; trying again")
 
     def _wait(self) -> None:
         """Until the next look, closing versions that nobody uses any more."""
@@ -121,8 +117,13 @@ class Follower:
             return
         try:
             bundle = self._prepared(current)
-        except CodequarryError as error:
+        except UnavailableError as error:
             self._refuse(current, error.message)
+        except _Superseded:
+            raise
+        except Exception as error:  # no version may end the thread that waits for the next one
+            if self._refuse(current, f"opening it failed ({type(error).__name__})"):
+                logger.exception("opening version %s failed", current.version)
         else:
             self._served.swap(bundle)
             self.following, self.verified, self.damage = True, True, {}
@@ -130,10 +131,15 @@ class Follower:
 
     def check(self) -> None:
         """Read every file of the version that was opened at the start, which until now was only checked for sizes."""
+        if time.monotonic() < self._check_at:
+            return
         with self._served.lease() as bundle:
-            found = differences(
-                bundle.paths, bundle.manifest, deep=True, after_block=self._pace(bundle.current)
-            )
+            try:
+                found = differences(bundle.paths, bundle.manifest, deep=True, after_block=self._pace(bundle.current))
+            except (OSError, IntegrityError) as error:
+                self._check_at = time.monotonic() + LAST_RETRY_S
+                logger.warning("version %s cannot be verified now: %s", bundle.manifest.version, error)
+                return
             self.verified, self.damage = True, found
             for channel in ("faiss", "bm25"):
                 files = [name for name in found if _part(name) == channel]
@@ -190,16 +196,19 @@ class Follower:
         if lost:
             raise UnavailableError("; ".join(f"channel {name} is off: {reason}" for name, reason in lost.items()))
 
-    def _refuse(self, current: Current | None, reason: str) -> None:
+    def _refuse(self, current: Current | None, reason: str) -> bool:
+        """Remember why, and log it when it is news, which is what is returned."""
         reason = reason.replace(f"{self._root.path}/", "").replace(str(self._root.path), "the bundle root")
         last = None if self.following else self.refusal
         repeated = last is not None and last.current == current
         attempts = last.attempts + 1 if last is not None and repeated else 1
-        if last is None or not repeated or last.reason != reason:
+        news = last is None or not repeated or last.reason != reason
+        if news:
             logger.warning("not serving %s: %s", current.version if current else "what CURRENT holds", reason)
         self.refusal = Refusal(current, reason, attempts)
         self.following = False
         self._retry_at = time.monotonic() + min(FIRST_RETRY_S * 2 ** (attempts - 1), LAST_RETRY_S)
+        return news
 
     def _pace(self, current: Current) -> Callable[[], None]:
         """What to do after each MiB: leave half of the core to others, and stop when CURRENT names another version."""

@@ -1,4 +1,4 @@
-"""The MCP server: two tools over the engine, in both protocol eras, with typed errors.
+"""The MCP server: the tools over the engine, in both protocol eras, with typed errors.
 
 Arguments are validated here and not by FastMCP, because a tool's errors are part of its contract: one shape, no
 library's wording, no echo of what was sent. Hence `EngineTool`, a tool that owns its schemas and its whole call.
@@ -28,7 +28,7 @@ from pydantic.json_schema import SkipJsonSchema
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving.arguments import parse
-from codequarry.serving.descriptions import FETCH, INSTRUCTIONS, SEARCH, SERVER_NAME, ToolDescription
+from codequarry.serving.descriptions import FETCH, HEALTHZ, INSTRUCTIONS, SEARCH, SERVER_NAME, TOOLS, ToolDescription
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate
 from codequarry.serving.schema_text import wire_schema
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from codequarry.serving.engine import Engine
 
 logger = logging.getLogger(__name__)
+
+_HEALTH_PLACES = 8
 
 Answering = Callable[[Any], BaseModel]
 
@@ -54,10 +56,16 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
         strict_input_validation=True,
         middleware=[_UnknownTool()],
     )
-    answering: dict[str, Answering] = {SEARCH.name: engine.admitted_search, FETCH.name: engine.admitted_fetch}
-    tools = [_described(tool) for tool in (SEARCH, FETCH)]
+    answering: dict[str, Answering] = {
+        SEARCH.name: engine.admitted_search,
+        FETCH.name: engine.admitted_fetch,
+        HEALTHZ.name: engine.health,
+    }
+    # A busy server must still be able to say so.
+    gates = {HEALTHZ.name: Gate(_HEALTH_PLACES)}
+    tools = [_described(tool) for tool in TOOLS]
     for tool in tools:
-        tool.serve(answering[tool.name], engine.gate)
+        tool.serve(answering[tool.name], gates.get(tool.name, engine.gate))
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -68,10 +76,7 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
 
 def listed_tools() -> list[dict[str, Any]]:
     """The tools as ``tools/list`` gives them; needs no bundle, since nothing in it depends on one."""
-    return [
-        _described(tool).to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True)
-        for tool in (SEARCH, FETCH)
-    ]
+    return [_described(tool).to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in TOOLS]
 
 
 class EngineTool(Tool):
@@ -130,7 +135,7 @@ class _UnknownTool(Middleware):
             return await call_next(context)
         except UnknownToolError:
             return failure(
-                InvalidArgumentError("there is no such tool", suggestion=f"use {SEARCH.name} or {FETCH.name}")
+                InvalidArgumentError("there is no such tool", suggestion=f"use {' or '.join(t.name for t in TOOLS)}")
             )
 
 
