@@ -1,9 +1,7 @@
-"""Comparing a version on disk with its manifest, and holding it while it is open; for publish gate and reader."""
+"""Comparing a version on disk with its manifest; shared by the publish gate and the reader."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import os
 import stat
@@ -15,7 +13,6 @@ from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
 _BLOCK = 1 << 20
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
 
 def file_sha256(path: Path, *, after_block: Callable[[], None] | None = None) -> str:
@@ -66,7 +63,10 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
     try:
         data = paths.manifest.read_bytes()
     except OSError as error:
-        raise _unreadable(paths, error) from error
+        raise IntegrityError(
+            f"version {paths.path.name} has no readable manifest.json ({error.strerror})",
+            suggestion="roll back to another version, or publish again",
+        ) from error
     found = hashlib.sha256(data).hexdigest()
     if expected_sha256 is not None and found != expected_sha256:
         raise IntegrityError(
@@ -116,59 +116,3 @@ def verify(
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
-
-
-class VersionHold:
-    """A version that is in use: its files stay until this is closed. Made by `hold_version`."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def close(self) -> None:
-        """Let go; closing twice is allowed."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-def hold_version(paths: BundlePaths) -> VersionHold:
-    """Keep a version from being removed: a shared ``flock`` on its manifest, which needs no right to write.
-
-    Whoever removes a version takes the exclusive lock first, without waiting, and leaves the version when it is
-    refused. The lock ends with the process at the latest. A file system without locks gives a hold that keeps nothing.
-
-    Raises IntegrityError: there is no such version, or it is being removed.
-    """
-    try:
-        descriptor = os.open(paths.manifest, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise _unreadable(paths, error) from error
-    try:
-        _lock_shared(descriptor)
-        # Between the two calls the version may have been renamed away, and the lock be on what will be removed.
-        named = os.stat(paths.manifest)
-        if not os.path.samestat(named, os.fstat(descriptor)):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-    except OSError as error:
-        os.close(descriptor)
-        if error.errno in (errno.EWOULDBLOCK, errno.ENOENT, errno.ESTALE):
-            raise IntegrityError(
-                f"version {paths.path.name} is being removed", suggestion="open the version CURRENT names now"
-            ) from error
-        raise _unreadable(paths, error) from error
-    return VersionHold(descriptor)
-
-
-def _lock_shared(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-
-
-def _unreadable(paths: BundlePaths, error: OSError) -> IntegrityError:
-    return IntegrityError(
-        f"version {paths.path.name} has no readable manifest.json ({error.strerror})",
-        suggestion="roll back to another version, or publish again",
-    )

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from codequarry.schemas.encoder import OnnxEncoder
-from codequarry.schemas.errors import IntegrityError, UnavailableError
-from codequarry.schemas.integrity import VersionHold, hold_version, read_manifest, verify
+from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.holds import Hold, hold_version
+from codequarry.schemas.integrity import read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.tools import BundleInfo
@@ -37,7 +38,7 @@ class Bundle:
     channels: dict[str, Channel]
     closed: dict[str, str]
     """Channels that could not be opened, and why."""
-    hold: VersionHold
+    hold: Hold
 
     @classmethod
     def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
@@ -52,7 +53,7 @@ class Bundle:
             current = bundle_root.read_current()
             try:
                 return cls.open_version(bundle_root, current, channels=channels)
-            except UnavailableError:
+            except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
                     raise
@@ -77,7 +78,7 @@ class Bundle:
             )
         try:
             with ExitStack() as undo:
-                hold = undo.enter_context(closing(hold_version(paths)))
+                hold = undo.enter_context(hold_version(paths))
                 manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
                 if manifest.version != current.version:
                     raise IntegrityError(
@@ -126,7 +127,7 @@ class Bundle:
         for channel in self.channels.values():
             channel.close()
         self.catalog.close()
-        self.hold.close()
+        self.hold.release()
 
 
 def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.integrity import differences
 from codequarry.schemas.layout import BundleRoot, Current
 from codequarry.schemas.settings import ServingSettings
@@ -117,7 +117,7 @@ class Follower:
             return
         try:
             bundle = self._prepared(current)
-        except UnavailableError as error:
+        except CodequarryError as error:
             self._refuse(current, error.message)
         except _Superseded:
             raise
