@@ -7,10 +7,10 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench serve dagster lock clean
+.PHONY: help install demo test test-faults lint bench serve dagster lock clean
 
 help:  ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "codequarry needs Python 3.11 or newer, found " + sys.version.split()[0])'
@@ -29,6 +29,9 @@ demo: $(READY)  ## Index this repository and an installed package, then ask the 
 
 test: $(READY) lint  ## Run every check and test
 	@$(BIN)/python -m pytest
+
+test-faults: $(READY)  ## Run every fault test, the long sweeps included
+	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long"
 
 lint: $(READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .

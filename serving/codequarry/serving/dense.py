@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest
 from codequarry.serving.channels import Candidates, ranked

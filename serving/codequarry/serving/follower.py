@@ -238,7 +238,7 @@ class _Superseded(Exception):
 
 def _part(name: str) -> str:
     """Which part of the service a file of a version belongs to; "" when requests never read it."""
-    if name.startswith(("faiss.", "encoder/")):
+    if name in ("faiss.index", "faiss.vectors.npy") or name.startswith("encoder/"):
         return "faiss"
     if name.startswith("bm25/"):
         return "bm25"
