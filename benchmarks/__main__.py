@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = ("chunking", "census", "reindex", "serving", "search")
+ALL = ("chunking", "census", "reindex", "serving", "search", "flips")
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from codequarry.serving.served import Served
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
+_STOP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,10 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what it is opening is given up at the next file or MiB."""
+        """End the thread; a disk that keeps it waiting for long does not keep the process."""
         self._stopping.set()
         self._idle.put(None)
-        self._thread.join(10)
+        self._thread.join(_STOP_S)
         self._served.close_idle = Bundle.close
         self._close_idle()
 
@@ -133,18 +134,17 @@ class Follower:
         """Read every file of the version that was opened at the start, which until now was only checked for sizes."""
         if time.monotonic() < self._check_at:
             return
-        with self._served.lease() as bundle:
-            try:
-                found = differences(bundle.paths, bundle.manifest, deep=True, after_block=self._pace(bundle.current))
-            except (OSError, IntegrityError) as error:
-                self._check_at = time.monotonic() + LAST_RETRY_S
-                logger.warning("version %s cannot be verified now: %s", bundle.manifest.version, error)
-                return
-            self.verified, self.damage = True, found
-            for channel in ("faiss", "bm25"):
-                files = [name for name in found if _part(name) == channel]
-                if files and channel in bundle.channels:
-                    bundle.shut(channel, f"damaged: {', '.join(files)}")
+        bundle = self._served.bundle  # this thread alone replaces it, so that it needs no lease
+        try:
+            found = differences(bundle.paths, bundle.manifest, deep=True, after_block=self._pace(bundle.current))
+        except (OSError, IntegrityError) as error:
+            self._check_at = time.monotonic() + LAST_RETRY_S
+            logger.warning("version %s cannot be verified now: %s", bundle.manifest.version, error)
+            return
+        self.verified, self.damage = True, found
+        for channel in bundle.channels:
+            if files := [name for name in found if _part(name) == channel]:
+                bundle.shut(channel, f"damaged: {', '.join(files)}")
         if not found:
             return
         named = "; ".join(f"{name}: {what}" for name, what in found.items())
@@ -173,6 +173,8 @@ class Follower:
         try:
             self._warm(bundle)
             self._refuse_loss(bundle)
+            if self._stopping.is_set():
+                raise _Superseded
         except BaseException:
             bundle.close()
             raise
