@@ -30,7 +30,7 @@ demo: $(READY)  ## Index this repository and an installed package, then ask the 
 test: $(READY) lint  ## Run every check and test
 	@$(BIN)/python -m pytest
 
-test-faults: $(READY)  ## Run every fault test, the long sweeps included
+test-faults: $(READY)  ## Run the long sweep of injected faults (some minutes)
 	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long"
 
 lint: $(READY)  ## Style, types, layers

@@ -57,7 +57,7 @@ def run() -> None:
             _pair("search, no flip", quiet),
             _pair("search while a version is opened and swapped in", during),
             at_most("added at a flip: p99 - p99", percentile(during, 0.99) - percentile(quiet, 0.99), 50, "ms"),
-            at_most("searches that failed", len(reader.errors), 0, f"of {len(reader.times)}", 0),
+            at_most(f"searches that failed, of {len(reader.times):,}", len(reader.errors), 0, "", 0),
             Figure("from the flip to the new version being served: p50", f"{percentile(followed, 0.5):.0f} ms"),
             at_most("growth of resident memory, flips 10-30 to the last 20", _growth(resident), 20, "MB"),
             at_least(f"deep verification of {size / 1e6:.0f} MB, one core", size / seconds / 1e6, 500, "MB/s", 0),

@@ -198,6 +198,36 @@ def test_a_refused_version_is_tried_again_later_and_taken_when_it_is_whole(
     assert ask(engine) == 1
 
 
+def test_a_current_that_stays_broken_for_long_is_still_watched(pair, root, currents, caplog) -> None:
+    engine, follower = pair
+    flip(root, b"garbage\n")
+    for _ in range(2000):
+        follower.look()
+    assert follower.refusal.attempts == 2000
+    assert len([record for record in caplog.records if "not serving" in record.message]) == 1
+    flip(root, currents[1])
+    follower.look()
+    assert ask(engine) == 1
+
+
+def test_the_thread_outlives_whatever_a_look_raises(root, currents, monkeypatch, caplog) -> None:
+    looks = []
+    real = Follower.look
+
+    def look(follower: Follower) -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            raise RuntimeError("unexpected")
+        real(follower)
+
+    monkeypatch.setattr(Follower, "look", look)
+    engine = Engine.open(root, ServingSettings(follow_interval_s=0.01))
+    flip(root, currents[1])
+    until(lambda: engine.bundle.current == currents[1])
+    engine.close()
+    assert "following CURRENT failed" in caplog.text
+
+
 def test_a_version_that_would_lose_a_channel_is_refused(pair, root, currents) -> None:
     """As when descriptors or memory run out halfway: the version is whole, only opening it was not."""
     engine, follower = pair

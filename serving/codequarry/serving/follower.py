@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,13 +79,17 @@ class Follower:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._wait()
-            if self._stopping.is_set():
-                return
-            with suppress(_Superseded):
-                self.look()
-                if not self.verified:
+            try:
+                self._wait()
+                if not self._stopping.is_set():
+                    self.look()
+                if not self._stopping.is_set() and not self.verified:
                     self.check()
+            except _Superseded:
+                continue
+            except Exception:
+                # Without this thread no version would ever be followed again.
+                logger.exception("following CURRENT failed; the next look may go well")
 
     def _wait(self) -> None:
         """Until the next look, closing versions that nobody uses any more."""
@@ -209,7 +212,7 @@ class Follower:
             logger.warning("not serving %s: %s", current.version if current else "what CURRENT holds", reason)
         self.refusal = Refusal(current, reason, attempts)
         self.following = False
-        self._retry_at = time.monotonic() + min(FIRST_RETRY_S * 2 ** (attempts - 1), LAST_RETRY_S)
+        self._retry_at = time.monotonic() + min(FIRST_RETRY_S * 2 ** min(attempts - 1, 16), LAST_RETRY_S)
         return news
 
     def _pace(self, current: Current) -> Callable[[], None]:
