@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "code_search", "symbols")
+ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "code_search", "symbols", "flips")
 
 
 def main() -> None:

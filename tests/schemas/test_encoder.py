@@ -200,3 +200,14 @@ def test_another_dimension_than_described_is_refused(copied: Path) -> None:
 def test_threads_must_be_positive(minilm_directory: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="threads: 0"):
         OnnxEncoder.open(minilm_directory, threads=0)
+
+
+def test_encoders_with_the_same_tokenizer_share_it_while_one_is_open(minilm_directory: Path, copied: Path) -> None:
+    """Parsing it holds the interpreter: a server that opens the next version would stop answering for that long."""
+    first = OnnxEncoder.open(minilm_directory)
+    second = OnnxEncoder.open(copied)
+    assert second._tokenizer is first._tokenizer
+    shorter = OnnxEncoder.open(change_spec(copied, max_tokens=32))
+    assert shorter._tokenizer is not first._tokenizer
+    text = "one two three four " * 60
+    assert (shorter.encode_query(text) != first.encode_query(text)).any()

@@ -37,7 +37,7 @@ ENVELOPE = {
 def port(engine) -> Iterator[int]:
     settings = ServingSettings(host="127.0.0.1", port=0, allowed_hosts=("code.example.org",))
     listener = serving_http._listen(settings.host, settings.port)
-    app = serving_http.http_app(build_server(engine, version="0"), settings)
+    app = serving_http.http_app(build_server(engine, version="0"), settings, engine.health)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on"))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()

@@ -19,7 +19,7 @@ from codequarry.serving.engine import Engine
 from codequarry.serving.mcp_server import build_server, listed_tools
 from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
-TOOLS = ["search", "fetch", "search_code", "go_to_definition", "find_references"]
+TOOLS = ["search", "fetch", "search_code", "go_to_definition", "find_references", "healthz"]
 ERAS = ("2026-07-28", "2025-11-25")
 
 
@@ -230,11 +230,11 @@ def test_busy_is_an_error_to_retry(engine, era) -> None:
     assert not call(server, era, "search", {"query": "x"}).is_error
 
 
-def test_answers_follow_the_bundle_the_engine_holds(engine, lexical_root, era) -> None:
+def test_answers_follow_the_bundle_the_engine_holds(bundle_root, lexical_root, era) -> None:
     """A newer version takes the place of the old one between two requests."""
-    moving = Engine(engine.bundle, ServingSettings())
+    moving = Engine(Bundle.open_current(bundle_root), ServingSettings())
     server = build_server(moving, version="0")
     assert call(server, era, "search", {"query": "open"}).structured_content["limits"] == []
-    moving.bundle = Bundle.open_current(lexical_root)
+    moving.served.swap(Bundle.open_current(lexical_root))
     assert "faiss is off" in call(server, era, "search", {"query": "open"}).structured_content["limits"][0]
     moving.close()

@@ -92,13 +92,14 @@ _CATALOG_DIFFERS: dict[str, str] = {
     "definitions without a row in symbols_mat": "SELECT count(*) FROM ast_nodes ANTI JOIN published.symbols_mat AS row "
     "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
     "names that do not lie in their chunk": "SELECT count(*) FROM published.symbols_mat AS row "
-    "LEFT JOIN published.chunks_mat AS chunk ON chunk.chunk_id = row.chunk_id AND chunk.repo = row.repo AND chunk.path = row.path "
-    "AND row.start_byte >= chunk.start_byte AND row.start_line BETWEEN chunk.start_line AND chunk.end_line + 1 "
-    "WHERE chunk.chunk_id IS NULL",
+    "LEFT JOIN published.chunks_mat AS chunk ON chunk.chunk_id = row.chunk_id AND chunk.repo = row.repo "
+    "AND chunk.path = row.path AND row.start_byte >= chunk.start_byte "
+    "AND row.start_line BETWEEN chunk.start_line AND chunk.end_line + 1 WHERE chunk.chunk_id IS NULL",
     "SCIP occurrences lost or doubled": "SELECT (SELECT count(*) FROM scip_occurrences) - "
     "(SELECT count(*) FROM published.occurrences_mat WHERE precise)",
     "places in the chunk of another file": "SELECT count(*) FROM published.occurrences_mat "
-    "JOIN published.files_mat AS place USING (file) JOIN published.chunks_mat AS chunk USING (chunk_id) WHERE chunk.repo <> place.repo OR chunk.path <> place.path",
+    "JOIN published.files_mat AS place USING (file) JOIN published.chunks_mat AS chunk USING (chunk_id) "
+    "WHERE chunk.repo <> place.repo OR chunk.path <> place.path",
 }
 
 

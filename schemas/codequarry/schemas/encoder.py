@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
@@ -48,6 +49,10 @@ _REMEDY = "export the encoder again, or take the directory from an undamaged bun
 
 # Changes whenever this module prepares texts differently, since that changes vectors while every file stays the same.
 _PROCEDURE = "one unpadded text per run, v1"
+
+# Those in use, by the sha256 of their file and their length: parsing one holds every other thread up for 20 ms, which a
+# server that opens the next version of a bundle, most likely with the same encoder, would notice in its answers.
+_TOKENIZERS: WeakValueDictionary[tuple[str, int], tokenizers.Tokenizer] = WeakValueDictionary()
 
 
 class EncoderSpec(BaseModel):
@@ -167,9 +172,8 @@ class OnnxEncoder:
                 ) from error
             if found != expected:
                 raise IntegrityError(f"{directory / file}: sha256 {found}, expected {expected}", suggestion=_REMEDY)
-        return cls(
-            spec, _open_session(directory / MODEL_FILE, spec.dim), _open_tokenizer(directory, spec.max_tokens), threads
-        )
+        tokenizer = _open_tokenizer(directory, spec.sha256[TOKENIZER_FILE], spec.max_tokens)
+        return cls(spec, _open_session(directory / MODEL_FILE, spec.dim), tokenizer, threads)
 
     @property
     def dim(self) -> int:
@@ -245,9 +249,11 @@ def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
     return session
 
 
-def _open_tokenizer(directory: Path, max_tokens: int) -> tokenizers.Tokenizer:
+def _open_tokenizer(directory: Path, sha256: str, max_tokens: int) -> tokenizers.Tokenizer:
     from tokenizers import Tokenizer
 
+    if (known := _TOKENIZERS.get((sha256, max_tokens))) is not None:
+        return known
     path = directory / TOKENIZER_FILE
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -255,4 +261,5 @@ def _open_tokenizer(directory: Path, max_tokens: int) -> tokenizers.Tokenizer:
         raise IntegrityError(f"{path}: not a tokenizer: {error}", suggestion=_REMEDY) from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens)
+    _TOKENIZERS[sha256, max_tokens] = tokenizer
     return tokenizer

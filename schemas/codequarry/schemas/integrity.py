@@ -5,17 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError
 from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
 
+_BLOCK = 1 << 20
 
-def file_sha256(path: Path) -> str:
-    """sha256 hex of a file's bytes."""
+
+def file_sha256(path: Path, *, after_block: Callable[[], None] | None = None) -> str:
+    """sha256 hex of a file's bytes.
+
+    after_block: called after every MiB; may sleep, so that others get the disk and the core, or raise to stop.
+    """
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        if after_block is None:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            after_block()
+        return digest.hexdigest()
 
 
 def list_files(folder: Path) -> list[str]:
@@ -70,24 +82,40 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
     return manifest
 
 
-def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool) -> None:
-    """Check that the version holds exactly the manifest's files.
+def differences(
+    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
+) -> dict[str, str]:
+    """How the version differs from its manifest: path of each missing, unexpected or different file -> what was found.
 
     deep: False compares names and sizes (quick, at every open); True also every sha256.
+    after_block: as of `file_sha256`.
 
-    Raises IntegrityError: naming every file that is missing, unexpected, or different.
+    Raises IntegrityError: an entry is neither a regular file nor a folder.
     """
     listed = {entry.path: entry for entry in manifest.files}
     present = set(list_files(paths.path)) - {"manifest.json"}
-    problems = [f"{name}: missing" for name in sorted(listed.keys() - present)]
-    problems += [f"{name}: not in the manifest" for name in sorted(present - listed.keys())]
+    found = dict.fromkeys(sorted(listed.keys() - present), "missing")
+    found |= dict.fromkeys(sorted(present - listed.keys()), "not in the manifest")
     for name in sorted(listed.keys() & present):
         entry, file = listed[name], paths.path / name
         size = file.stat().st_size
         if size != entry.size_bytes:
-            problems.append(f"{name}: {size} bytes, expected {entry.size_bytes}")
-        elif deep and (found := file_sha256(file)) != entry.sha256:
-            problems.append(f"{name}: sha256 {found[:12]}…, expected {entry.sha256[:12]}…")
+            found[name] = f"{size} bytes, expected {entry.size_bytes}"
+        elif deep and (digest := file_sha256(file, after_block=after_block)) != entry.sha256:
+            found[name] = f"sha256 {digest[:12]}…, expected {entry.sha256[:12]}…"
+    return found
+
+
+def verify(
+    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
+) -> None:
+    """Check that the version holds exactly the manifest's files; arguments as of `differences`.
+
+    Raises IntegrityError: naming every file that is missing, unexpected, or different.
+    """
+    problems = [
+        f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, after_block=after_block).items()
+    ]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise IntegrityError(

@@ -12,7 +12,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +25,7 @@ _VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 STAGING_PREFIX = ".staging-"
 REMOVED_PREFIX = ".removed-"
+_MAX_CURRENT_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +99,24 @@ class BundleRoot:
         Raises NoBundleError: nothing was published here. IntegrityError: CURRENT is not one valid line.
         """
         try:
-            if self.current.is_symlink():
-                raise IntegrityError(
-                    f"{self.current} is a symbolic link, expected a regular file", suggestion="publish again"
-                )
-            raw = self.current.read_bytes()
+            raw = _regular_bytes(self.current)
         except FileNotFoundError:
             raise NoBundleError(
                 f"no bundle is published under {self.path}",
                 suggestion="run `codequarry index PATH` first, or point --root at a bundle root",
             ) from None
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise IntegrityError(
+                    f"{self.current} is a symbolic link, expected a regular file", suggestion="publish again"
+                ) from error
             raise NoBundleError(
                 f"{self.current} cannot be read: {error.strerror}", suggestion="check that --root is a readable folder"
             ) from error
         current = Current.parse(raw)
         if current is None:
             raise IntegrityError(
-                f"{self.current} holds {raw[:120]!r}, expected '<version> <sha256>'",
+                f"{self.current} holds something else ({_size(raw)}), expected '<version> <sha256>'",
                 suggestion="run `codequarry rollback` to name the newest whole version again",
             )
         return current
@@ -167,3 +171,18 @@ class BundlePaths:
     @property
     def encoder(self) -> Path:
         return self.path / "encoder"
+
+
+def _regular_bytes(path: Path) -> bytes:
+    """The first bytes of a regular file, without ever waiting for a pipe or following a link. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return os.read(descriptor, _MAX_CURRENT_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _size(raw: bytes) -> str:
+    return f"{len(raw)} bytes" if len(raw) < _MAX_CURRENT_BYTES else f"{_MAX_CURRENT_BYTES} bytes or more"

@@ -97,7 +97,10 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
         searcher = index.searcher()
         for field in FIELD_BOOSTS:
             tantivy.Query.term_query(index.schema, field, "probe")
-    except (ValueError, OSError) as error:
+    except BaseException as error:
+        # A Rust panic is no Exception: left alone it would end the thread, or the whole server.
+        if not isinstance(error, ValueError | OSError) and type(error).__name__ != "PanicException":
+            raise
         raise UnavailableError("the index is damaged or of another format") from error
     finally:
         remove_index_folder(links)

@@ -208,6 +208,9 @@ class ServingSettings(_Section):
     max_concurrency: int = Field(default=8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
     search_timeout_s: float = Field(default=20.0, gt=0, description="Deadline of one search or symbol look-up.")
     fetch_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of one fetch.")
+    follow_interval_s: float = Field(
+        default=0.5, gt=0, le=3600, description="How often CURRENT is read; a new version is served soon after."
+    )
     candidates: int = Field(default=100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
     weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")

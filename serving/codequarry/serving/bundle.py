@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from codequarry.schemas.encoder import OnnxEncoder
-from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.holds import Hold, hold_version
 from codequarry.schemas.integrity import read_manifest, verify
-from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
 from codequarry.serving.catalog import Catalog
-from codequarry.serving.channels import Channel
+from codequarry.serving.channels import Channel, ShutChannel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.symbol_channel import SymbolChannel
@@ -30,14 +32,18 @@ SERVED_CHANNELS = ("faiss", "bm25", "symbol")
 
 @dataclass(frozen=True)
 class Bundle:
-    """Everything a request reads. Never changes while open; a newer version is another `Bundle`."""
+    """Everything a request reads, from one version. A newer version is another `Bundle`."""
 
+    paths: BundlePaths
+    current: Current
+    """What CURRENT held when the version was opened."""
     manifest: Manifest
     catalog: Catalog
     directory: ChunkDirectory
     channels: dict[str, Channel]
     closed: dict[str, str]
     """Channels that could not be opened, and why."""
+    hold: Hold
 
     @classmethod
     def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
@@ -48,40 +54,55 @@ class Bundle:
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
         bundle_root = BundleRoot(root)
-        current = bundle_root.read_current()
-        paths = bundle_root.version(current.version)
+        while True:
+            current = bundle_root.read_current()
+            try:
+                return cls.open_version(bundle_root, current, channels=channels)
+            except CodequarryError:
+                # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
+                if bundle_root.read_current() == current:
+                    raise
+
+    @classmethod
+    def open_version(
+        cls,
+        root: BundleRoot,
+        current: Current,
+        *,
+        channels: Iterable[str] = SERVED_CHANNELS,
+        after_block: Callable[[], None] | None = None,
+    ) -> Self:
+        """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
+
+        after_block: given to read every file and compare its sha256 first; see `integrity.file_sha256`.
+        """
+        paths = root.version(current.version)
         if paths.path.is_symlink():
             raise IntegrityError(
                 f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
             )
-        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        verify(paths, manifest, deep=False)
-        return cls.open(paths, manifest, channels=channels)
-
-    @classmethod
-    def open(cls, paths: BundlePaths, manifest: Manifest, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
-        """Open a version that was compared with its manifest. Raises IntegrityError: the catalog cannot be read."""
-        catalog = Catalog.open(paths)
         try:
-            directory = catalog.directory()
-        except IntegrityError:
-            catalog.close()
-            raise
-        if len(directory.chunk_ids) != manifest.counts.chunks:
-            catalog.close()
-            raise IntegrityError(
-                f"the catalog of {manifest.version} holds {len(directory.chunk_ids)} chunks, "
-                f"its manifest promises {manifest.counts.chunks}",
-                suggestion="do not serve this version; publish again",
-            )
-        opened: dict[str, Channel] = {}
-        closed: dict[str, str] = {}
-        for name in channels:
-            try:
-                opened[name] = _OPENERS[name](paths, manifest, catalog, opened)
-            except UnavailableError as error:
-                closed[name] = error.message.replace(f"{paths.path}/", "")
-        return cls(manifest, catalog, directory, opened, closed)
+            with ExitStack() as undo:
+                hold = undo.enter_context(hold_version(paths))
+                manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+                verify(paths, manifest, deep=after_block is not None, after_block=after_block)
+                catalog = undo.enter_context(closing(Catalog.open(paths)))
+                directory = _directory(catalog, manifest)
+                opened: dict[str, Channel] = {}
+                closed: dict[str, str] = {}
+                for name in channels:
+                    try:
+                        opened[name] = undo.enter_context(closing(_OPENERS[name](paths, manifest, catalog, opened)))
+                    except UnavailableError as error:
+                        closed[name] = error.message.replace(f"{paths.path}/", "")
+                bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold)
+                undo.pop_all()
+                return bundle
+        except (OSError, MemoryError) as error:
+            raise UnavailableError(
+                f"version {current.version} cannot be opened: {getattr(error, 'strerror', None) or 'out of memory'}",
+                suggestion="free memory, raise the limit of open files, or mend the disk",
+            ) from error
 
     @cached_property
     def symbols(self) -> SymbolTables:
@@ -102,11 +123,27 @@ class Bundle:
                 found[name] = problem
         return found
 
+    def shut(self, name: str, reason: str) -> None:
+        """Stop asking a channel whose files turned out to be damaged; requests that run on it may still end."""
+        self.channels[name] = ShutChannel(self.channels[name], reason)
+
     def close(self) -> None:
-        """Give every map, file and thread back. Requests still running on the bundle fail."""
+        """Give every map, file, thread and the hold back. Requests still running on the bundle fail."""
         for channel in self.channels.values():
             channel.close()
         self.catalog.close()
+        self.hold.release()
+
+
+def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:
+    directory = catalog.directory()
+    if len(directory.chunk_ids) != manifest.counts.chunks:
+        raise IntegrityError(
+            f"the catalog of {manifest.version} holds {len(directory.chunk_ids)} chunks, "
+            f"its manifest promises {manifest.counts.chunks}",
+            suggestion="do not serve this version; publish again",
+        )
+    return directory
 
 
 Opened = Mapping[str, Channel]
@@ -159,6 +196,10 @@ def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncode
         return encoder
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="open-encoder")
-    future: Future[QueryEncoder] = pool.submit(load)
-    pool.shutdown(wait=False)
+    try:
+        future: Future[QueryEncoder] = pool.submit(load)
+    except RuntimeError as error:
+        raise UnavailableError("there is no thread left to open the query encoder on") from error
+    finally:
+        pool.shutdown(wait=False)
     return future

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from codequarry.schemas.errors import UnavailableError
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -55,6 +57,28 @@ class Channel(Protocol):
     def close(self) -> None:
         """Give memory maps and threads back."""
         ...
+
+
+class ShutChannel:
+    """A channel that may not be asked any more."""
+
+    def __init__(self, channel: Channel, reason: str) -> None:
+        self.name = channel.name
+        self.source = channel.source
+        self._channel = channel
+        self._reason = reason
+
+    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+        """Raises UnavailableError, always."""
+        raise UnavailableError(self._reason)
+
+    def problem(self) -> str | None:
+        """Why it was shut."""
+        return self._reason
+
+    def close(self) -> None:
+        """Close the channel itself."""
+        self._channel.close()
 
 
 def ranked(chunk_ids: np.ndarray, scores: np.ndarray, limit: int, notes: tuple[str, ...] = ()) -> Candidates:

@@ -63,7 +63,7 @@ def serve(
             from codequarry.serving.http import serve_http
 
             name = engine.bundle.manifest.version
-            serve_http(server, serving, lambda url: typer.echo(f"serving {name} at {url}", err=True))
+            serve_http(server, serving, engine.health, lambda url: typer.echo(f"serving {name} at {url}", err=True))
     finally:
         engine.close()
 

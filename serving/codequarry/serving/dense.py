@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest
 from codequarry.serving.channels import Candidates, ranked
@@ -104,11 +104,12 @@ class FaissChannel:
         del self._index, self._mapped, self._vectors
 
     def _encode(self, query: str) -> np.ndarray:
-        try:
-            encoder = self._encoder.result()
-        except IntegrityError as error:
-            raise UnavailableError(error.message) from error
-        return np.ascontiguousarray(encoder.encode_query(query), np.float32)
+        # Not by catching what `result` raises: that one exception would collect the frames of every request, and with
+        # them the version they searched.
+        self._encoder.exception()
+        if (problem := self.problem()) is not None:
+            raise UnavailableError(problem)
+        return np.ascontiguousarray(self._encoder.result().encode_query(query), np.float32)
 
     def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, among ``rows`` when given."""

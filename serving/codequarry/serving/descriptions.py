@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from codequarry.schemas.code_search import CodeSearchAnswer, CodeSearchRequest
+from codequarry.schemas.health import HealthAnswer, HealthRequest
 from codequarry.schemas.symbol_tools import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 
@@ -136,4 +137,18 @@ Example: {"symbol": "SessionStore.remove_expired", "role": "call"}""",
     lambda engine: engine.admitted_references,
 )
 
-TOOLS = (SEARCH, FETCH, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES)
+HEALTHZ = ToolDescription(
+    "healthz",
+    "Server health",
+    """\
+Tell which version of the index is served, since when, which search channels are open, and why a newer version was \
+refused. Use it when answers carry `limits` about channels, seem out of date, or fail. Do not call it before every \
+search: each answer already names its version in `bundle`.
+
+Example: {}""",
+    HealthRequest,
+    HealthAnswer,
+    lambda engine: engine.health,
+)
+
+TOOLS = (SEARCH, FETCH, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, HEALTHZ)

@@ -111,12 +111,13 @@ class ChunkDirectory:
 
     @cached_property
     def _masks(self):
+        # Not through `self`: a cycle would keep a closed version's arrays until the garbage collector comes by.
+        repos, paths = self.repos, self.paths
+
         @lru_cache(maxsize=128)
         def mask(glob: str) -> np.ndarray:
             matches = compile_glob(glob)
-            found = (
-                matches(path) or matches(f"{repo}/{path}") for repo, path in zip(self.repos, self.paths, strict=True)
-            )
-            return np.fromiter(found, np.bool_, len(self.paths))
+            found = (matches(path) or matches(f"{repo}/{path}") for repo, path in zip(repos, paths, strict=True))
+            return np.fromiter(found, np.bool_, len(paths))
 
         return mask

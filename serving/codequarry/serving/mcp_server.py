@@ -28,7 +28,7 @@ from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.descriptions import HEALTHZ, INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate
 from codequarry.serving.schema_text import wire_schema
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from codequarry.serving.engine import Engine
 
 logger = logging.getLogger(__name__)
+
+_HEALTH_PLACES = 8
 
 
 def build_server(engine: Engine, *, version: str) -> FastMCP:
@@ -52,9 +54,11 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
         strict_input_validation=True,
         middleware=[_UnknownTool()],
     )
+    # A busy server must still be able to say so.
+    gates = {HEALTHZ.name: Gate(_HEALTH_PLACES)}
     tools = [_described(tool) for tool in TOOLS]
     for described, tool in zip(TOOLS, tools, strict=True):
-        tool.serve(described.answering(engine), engine.gate)
+        tool.serve(described.answering(engine), gates.get(tool.name, engine.gate))
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.

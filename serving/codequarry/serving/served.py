@@ -1,0 +1,103 @@
+"""The version being served: requests share it, the next one takes its place between two requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from codequarry.schemas.errors import UnavailableError
+from codequarry.serving.bundle import Bundle
+
+
+@dataclass(eq=False)
+class _Opened:
+    bundle: Bundle
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    requests: int = 0
+
+
+class Served:
+    """Counts the requests on each open version; a version that was replaced is closed when its last one has ended."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = _Opened(bundle)
+        self._refusal: UnavailableError | None = None
+        self._leaving: list[_Opened] = []
+        self.close_idle: Callable[[Bundle], None] = Bundle.close
+        """What to do with a version nobody uses any more; closing takes time that no request should pay for."""
+
+    @contextmanager
+    def lease(self) -> Iterator[Bundle]:
+        """The version for one request: it stays open for the block. Raises UnavailableError: there is none now."""
+        with self._lock:
+            opened = self._opened
+            if opened is None:
+                raise self._refusal or _closed()
+            opened.requests += 1
+        try:
+            yield opened.bundle
+        finally:
+            with self._lock:
+                opened.requests -= 1
+            self._close_left()
+
+    @property
+    def bundle(self) -> Bundle:
+        """The version of this moment, for looking at. Raises UnavailableError: there is none now."""
+        opened = self._opened
+        if opened is None:
+            raise self._refusal or _closed()
+        return opened.bundle
+
+    @property
+    def since(self) -> datetime | None:
+        """When the version of this moment took its place; None when there is none."""
+        opened = self._opened
+        return opened and opened.since
+
+    @property
+    def requests(self) -> int:
+        """Requests running now, on every open version."""
+        with self._lock:
+            return sum(one.requests for one in (*self._leaving, *([self._opened] if self._opened else [])))
+
+    @property
+    def leaving(self) -> int:
+        """Replaced versions that requests still use."""
+        return len(self._leaving)
+
+    def swap(self, bundle: Bundle) -> None:
+        """Serve this version from the next request on."""
+        self._replace(_Opened(bundle), None)
+
+    def refuse(self, error: UnavailableError) -> None:
+        """Serve nothing until the next `swap`: every request from now on fails with this error."""
+        self._replace(None, error)
+
+    def close(self) -> None:
+        """Serve nothing any more; versions close when their last request has ended."""
+        self._replace(None, None)
+
+    def _replace(self, opened: _Opened | None, refusal: UnavailableError | None) -> None:
+        with self._lock:
+            if self._opened is not None:
+                self._leaving.append(self._opened)
+            self._opened, self._refusal = opened, refusal
+        self._close_left()
+
+    def _close_left(self) -> None:
+        if not self._leaving:
+            return
+        with self._lock:
+            idle = [one for one in self._leaving if not one.requests]
+            self._leaving = [one for one in self._leaving if one.requests]
+        for one in idle:
+            self.close_idle(one.bundle)
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError("the server is stopping", suggestion="call again when it has restarted")
