@@ -22,14 +22,16 @@ from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.modules import module_repository
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.workspace import RepositoryWork, repository_work
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, Manifest
+from codequarry.schemas.integrity import file_sha256, list_files
+from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, to_json
 from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings
 from codequarry.schemas.tables import FAISS_IDMAP, SCHEMAS, TableWriter, embeddings_schema, write_table
 from codequarry.serving.bundle import Bundle
 
 PACKAGES = ("dagster", "sqlalchemy", "dagster_graphql", "alembic")
 _DIM = 4
+_VERSION = "20260101T000000Z-00000000"
 
 _OF_NODE = """concat('synthetic . ', repo, ' . `', path, '`/', replace(qualified_name, '.', '#'), '+',
                        name_start_byte::INTEGER,
@@ -65,7 +67,8 @@ def build(home: Path) -> tuple[BundlePaths, float]:
     """Build the version in a folder, anew. Returns it and the CPU seconds the catalog took."""
     shutil.rmtree(home, ignore_errors=True)
     works = [_work(home, name) for name in PACKAGES]
-    paths = BundlePaths(home / "version")
+    root = BundleRoot(home / "bundles")
+    paths = root.version(_VERSION)
     paths.tables.mkdir(parents=True)
     for name, schema in SCHEMAS.items():
         if name not in _SYNTHETIC:
@@ -77,17 +80,29 @@ def build(home: Path) -> tuple[BundlePaths, float]:
     write_table(paths.faiss_idmap, FAISS_IDMAP.empty_table(), FAISS_IDMAP)
     started = time.process_time()
     build_catalog(paths, _DIM)
-    return paths, time.process_time() - started
+    seconds = time.process_time() - started
+    _seal(root, paths)
+    return paths, seconds
 
 
 def open_bundle(paths: BundlePaths) -> Bundle:
     """The version, with no channel."""
+    return Bundle.open_current(paths.path.parents[1], channels=())
+
+
+def _seal(root: BundleRoot, paths: BundlePaths) -> None:
+    """Write the manifest, and CURRENT."""
+    files = tuple(
+        FileEntry(path=name, size_bytes=(paths.path / name).stat().st_size, sha256=file_sha256(paths.path / name))
+        for name in list_files(paths.path)
+    )
     manifest = Manifest(
-        version="benchmark", created="", digest="", settings_sha256="", tools={}, sources=(),
+        version=_VERSION, created="", digest="", settings_sha256="", tools={}, sources=(),
         encoder=EncoderEntry(name="none", fingerprint="", dim=_DIM), faiss=FaissEntry(factory="Flat", exact=True),
-        counts=Counts(files=0, skipped_files=0, chunks=pq.read_metadata(paths.table("chunks")).num_rows), files=(),
+        counts=Counts(files=0, skipped_files=0, chunks=pq.read_metadata(paths.table("chunks")).num_rows), files=files,
     )  # fmt: skip
-    return Bundle.open(paths, manifest, channels=())
+    paths.manifest.write_bytes(to_json(manifest))
+    root.current.write_text(Current(_VERSION, file_sha256(paths.manifest)).line(), encoding="ascii")
 
 
 def _work(home: Path, name: str) -> RepositoryWork:

@@ -33,7 +33,7 @@ def run() -> None:
         Figure("catalog.duckdb", f"{paths.catalog.stat().st_size / 1e6:.1f} MB"),
         *timings(bundle),
     ]
-    bundle.catalog.close()
+    bundle.close()
     print_figures(f"Symbol look-ups in the process, one core, {QUESTIONS} questions each", figures)
 
 
