@@ -7,11 +7,12 @@ import pytest
 
 from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.symbol_tools import DefinitionRequest
 from codequarry.schemas.tools import FetchRequest, SearchFilters, SearchRequest, to_wire
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.engine import Engine
 from codequarry.serving.fetch import fetch
-from tests.serving.bundle_factory import write_bundle
+from tests.serving.bundle_factory import definition_row, write_bundle
 from tests.serving.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, PIECES, SESSION, UNICODE
 
 
@@ -160,7 +161,8 @@ def test_names_begin_with_the_module_of_the_file(tmp_path: Path) -> None:
         **{name: [] for name in ("imports", "external", "resolved", "exports", "tags")},
         **dict.fromkeys(("lines", "code_lines", "comment_lines", "definitions", "branches", "fan_in", "fan_out"), 0),
     }  # fmt: skip
-    write_bundle(tmp_path, [INDEX_OPEN, SESSION], rows={"modules": [row]})
+    rows = {"modules": [row], "ast_nodes": [definition_row(INDEX_OPEN, "Index.open")]}
+    write_bundle(tmp_path, [INDEX_OPEN, SESSION], rows=rows)
     engine = Engine.open(tmp_path, ServingSettings())
     try:
         first, second = (one.metadata for one in get(engine, INDEX_OPEN.id, SESSION.id).objects)
@@ -171,7 +173,10 @@ def test_names_begin_with_the_module_of_the_file(tmp_path: Path) -> None:
         for name in ("quarry.io.index.Index.open", "index.Index.open", "Index.open", "open"):
             found = engine.search(SearchRequest(query="file", filters=SearchFilters(symbols=[name])))
             assert [result.id for result in found.results] == [str(INDEX_OPEN.id)], name
+            (defined,) = engine.definitions(DefinitionRequest(symbol=name)).results
+            assert defined.chunk_id == str(INDEX_OPEN.id)
         for name in ("quarry.io.index", "ndex.open", "other.Index.open"):
+            assert engine.definitions(DefinitionRequest(symbol=name)).results == []
             assert engine.search(SearchRequest(query="file", filters=SearchFilters(symbols=[name]))).results == []
     finally:
         engine.close()

@@ -102,7 +102,8 @@ merged AS (
 placed AS (
     SELECT merged.* EXCLUDE (name, qualified_name, kind, module, node_parent),
            file, lang, path_class,
-           string_split(regexp_replace(path, '{_MODULE_END}', ''), '/') AS parts,
+           coalesce(file_module, replace(regexp_replace(path, '{_MODULE_END}', ''), '/', '.')) AS dotted,
+           string_split(dotted, '.') AS parts,
            array_to_string(CASE WHEN module THEN parts[:-2] ELSE parts END, '.') AS module,
            CASE WHEN merged.module THEN parts[-1] ELSE name END AS name,
            CASE WHEN merged.module THEN parts[-1] ELSE qualified_name END AS qualified_name,
