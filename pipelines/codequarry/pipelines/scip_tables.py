@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ _UNSTATED_ENCODING = {"scip-python": "utf-16", "scip-typescript": "utf-16"}
 _ECMASCRIPT = "scip-typescript"
 _ROLE_BITS = {"is_definition": 1, "is_import": 2, "is_write": 4, "is_read": 8, "is_generated": 16, "is_test": 32}
 _RELATIONS = ("definition", "implementation", "reference", "type_definition")
+# Rows are short-lived: the garbage collector would visit hundreds of thousands of them again and again.
+_SYMBOLS_AT_ONCE = 2_048
 _FENCED = re.compile(r"\s*```[^\n]*\n(.*?)\n?```\s*", re.DOTALL)
 _SIGNATURE_KIND = re.compile(r"\(?(class|interface|enum|type|module|namespace|function|property|constant)\b")
 
@@ -57,12 +59,9 @@ def scip_tables(repo: str, index: ScipIndex, find: Callable[[str], tuple[str, by
             damaged += 1
         else:
             rows.add(path, *file, document)
-    for data in index.external_symbols:
-        information = decode_symbol(data)
-        if information is None:
-            damaged += 1
-        else:
-            rows.add_symbol("", information)
+    external = [decode_symbol(data) for data in index.external_symbols]
+    damaged += external.count(None)
+    rows.add_symbols("", (information for information in external if information is not None))
     documents, symbols, occurrences = rows.tables()
     return ScipTables(documents, symbols, occurrences, unknown, rows.dropped, damaged)
 
@@ -73,7 +72,8 @@ class _Rows:
     def __init__(self, repo: str, index: ScipIndex) -> None:
         self._repo, self._index = repo, index
         self._documents: list[tuple[Any, ...]] = []
-        self._symbols: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._symbols: list[tuple[Any, ...]] = []
+        self._symbol_tables: list[pa.Table] = []
         self._occurrences: list[pa.Table] = []
         self.dropped = 0
 
@@ -84,22 +84,27 @@ class _Rows:
         encoding = stated or _UNSTATED_ENCODING.get(tool, "utf-32")
         positions = Positions(content, encoding, ecmascript=tool == _ECMASCRIPT)
         kept, dropped = self._add_occurrences(path, positions, document.occurrences)
-        for information in document.symbols:
-            self.add_symbol(path, information)
+        self.add_symbols(path, document.symbols)
         indexer = f"{tool} {self._index.tool_version}".strip()
         self._documents.append(
             (self._repo, path, lang, indexer, encoding, len(document.symbols), kept, dropped)
         )  # fmt: skip
         self.dropped += dropped
 
-    def add_symbol(self, path: str, information: Any) -> None:
-        """Add one symbol; a second description of it in the same document adds nothing."""
-        if (path, information.symbol) in self._symbols:
-            return
+    def add_symbols(self, path: str, described: Iterable[Any]) -> None:
+        """Add the symbols of a document; a second description of one adds nothing."""
+        once: dict[str, Any] = {}
+        for information in described:
+            once.setdefault(information.symbol, information)
+        self._symbols += (self._symbol(path, information) for information in once.values())
+        if len(self._symbols) >= _SYMBOLS_AT_ONCE:
+            self._close_symbols()
+
+    def _symbol(self, path: str, information: Any) -> tuple[Any, ...]:
         symbol = parse_symbol(information.symbol)
         signature, documentation = _documented(information)
         name = symbol.names[-1] if symbol.names and symbol.kinds[-1] != "local" else ""
-        self._symbols[path, information.symbol] = (
+        return (
             self._repo,
             path,
             information.symbol,
@@ -118,10 +123,15 @@ class _Rows:
             information.enclosing_symbol or symbol.parent,
         )
 
+    def _close_symbols(self) -> None:
+        self._symbol_tables.append(_table(self._symbols, SCIP_SYMBOLS))
+        self._symbols = []
+
     def tables(self) -> tuple[pa.Table, pa.Table, pa.Table]:
         """Documents, symbols and occurrences."""
         occurrences = pa.concat_tables([SCIP_OCCURRENCES.empty_table(), *self._occurrences])
-        return _table(self._documents, SCIP_DOCUMENTS), _table(list(self._symbols.values()), SCIP_SYMBOLS), occurrences
+        self._close_symbols()
+        return _table(self._documents, SCIP_DOCUMENTS), pa.concat_tables(self._symbol_tables), occurrences
 
     def _add_occurrences(self, path: str, positions: Positions, occurrences: Any) -> tuple[int, int]:
         """Returns (rows kept, rows dropped)."""
