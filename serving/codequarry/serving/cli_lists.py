@@ -50,10 +50,17 @@ def _section(name: str, values: BaseModel) -> list[dict[str, Any]]:
     ]
 
 
+_WIDEST = 10_000
+
+
 def print_table(
     head: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, whole: int, caption: str | None = None
 ) -> None:
-    """Print a table. whole: how many columns, from the left, are never folded, so that names can be copied."""
+    """Print a table.
+
+    whole: how many columns, from the left, are never folded, so that names can be copied; a table of whole columns alone
+    is as wide as it needs to be.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -64,4 +71,8 @@ def print_table(
         table.add_column(name, no_wrap=place < whole, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if whole >= len(head):
+        needed = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
+        console.width = max(console.width, needed)
+    console.print(table)

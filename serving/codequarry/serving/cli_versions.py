@@ -47,7 +47,7 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
     else:
         head = ("", "version", "age", "files", "chunks", "size", "unique", "state", "commits")
-        print_table(head, map(_cells, rows), whole=8, caption="* current")
+        print_table(head, map(_cells, rows), whole=len(head), caption="* current")
     if problem is not None:
         raise problem
 
