@@ -58,8 +58,8 @@ def print_table(
 ) -> None:
     """Print a table.
 
-    whole: how many columns, from the left, are never folded, so that names can be copied; a table of whole columns alone
-    is as wide as it needs to be.
+    whole: how many columns, from the left, are never folded, so that names can be copied. When that is all of them, the
+    table is as wide as it needs to be.
     """
     from rich import box
     from rich.console import Console
@@ -72,7 +72,7 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console(highlight=False)
-    if whole >= len(head):
+    if whole == len(head):
         needed = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
         console.width = max(console.width, needed)
     console.print(table)

@@ -46,8 +46,10 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
     else:
-        head = ("", "version", "age", "files", "chunks", "size", "unique", "state", "commits")
+        head = ("", "version", "age", "files", "chunks", "size", "unique", "state")
         print_table(head, map(_cells, rows), whole=len(head), caption="* current")
+        for row in rows:
+            typer.echo(f"{row['version']}: {_made_of(row)}")
     if problem is not None:
         raise problem
 
@@ -90,10 +92,15 @@ def is_held(paths: BundlePaths) -> bool:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     mark, unique = "*" if row["current"] else "", f"{row['unique_bytes'] / 1e6:.1f} MB"
     if "problem" in row:
-        return (mark, row["version"], "", "", "", "", unique, row["state"], for_terminal(row["problem"]))
+        return (mark, row["version"], "", "", "", "", unique, row["state"])
     counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB", unique, row["state"])
-    commits = ", ".join(f"{name} {_short(commit)}".rstrip() for name, commit in row["commits"].items())
-    return (mark, row["version"], _age(row["age_s"]), *counts, for_terminal(commits))
+    return (mark, row["version"], _age(row["age_s"]), *counts)
+
+
+def _made_of(row: dict[str, Any]) -> str:
+    """The commits of a version, or why it is broken."""
+    commits = (f"{name} {_short(commit)}".rstrip() for name, commit in row.get("commits", {}).items())
+    return for_terminal(row["problem"] if "problem" in row else ", ".join(commits))
 
 
 def _short(revision: str) -> str:
