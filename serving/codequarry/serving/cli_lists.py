@@ -12,6 +12,8 @@ from pydantic import BaseModel
 from codequarry.schemas.settings import Settings, load_settings
 from codequarry.serving.cli_options import JsonOption, SettingsOption
 
+_WIDEST = 10_000
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -48,9 +50,6 @@ def _section(name: str, values: BaseModel) -> list[dict[str, Any]]:
         }
         for key, field in type(values).model_fields.items()
     ]
-
-
-_WIDEST = 10_000
 
 
 def print_table(
