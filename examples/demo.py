@@ -39,7 +39,7 @@ def main() -> None:
 
 
 async def ask() -> None:
-    """Three searches and one fetch through the server, as an agent would."""
+    """Searches, a fetch and look-ups through the server, as an agent would."""
     print("\n== asking the MCP server over stdio", flush=True)
     transport = StdioTransport(command=CODEQUARRY[0], args=[*CODEQUARRY[1:], "serve", "--stdio", "--root", str(ROOT)])
     async with Client(transport) as client:
@@ -59,6 +59,7 @@ async def ask() -> None:
         print(f"\nfetch {best}")
         print(f"  {fetched['objects'][0]['title']}")
         print(textwrap.indent(fetched["objects"][0]["content"].rstrip(), "  | ", lambda _: True))
+        await look_up(client)
         print(f"\nanswered from version {fetched['bundle']['version']}")
     print(
         f"""
@@ -69,6 +70,22 @@ async def ask() -> None:
   make dagster                                               schedule reindexing in the Dagster UI
 The bundle is under {ROOT}"""
     )
+
+
+async def look_up(client: Client[Any]) -> None:
+    """Where a name is defined, who uses it, and where a text stands."""
+    asked: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("go_to_definition", {"symbol": "Text.wrap"}),
+        ("find_references", {"symbol": "rich.cells.cell_len", "limit": 3}),
+        ("search_code", {"pattern": r"os\.(rename|replace)\(", "mode": "regex", "limit": 3}),
+    )
+    for tool, arguments in asked:
+        answer = (await client.call_tool(tool, arguments)).structured_content
+        assert answer is not None
+        print(f"\n{tool} {arguments}")
+        for result in answer["results"][:3]:
+            shown = result.get("signature") or result.get("preview") or result.get("line")
+            print(f"  {result['title']}  {textwrap.shorten(str(shown), 90)}")
 
 
 if __name__ == "__main__":
