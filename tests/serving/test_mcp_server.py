@@ -222,12 +222,23 @@ def test_a_crash_says_nothing_about_its_inside(engine, era, monkeypatch, caplog)
     assert "/secret/path" in caplog.text
 
 
-def test_busy_is_an_error_to_retry(engine, era) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search", {"query": "x"}),
+        ("fetch", {"objectIds": [str(SESSION.id)]}),
+        ("search_code", {"pattern": "open"}),
+        ("go_to_definition", {"symbol": "open"}),
+        ("find_references", {"symbol": "open"}),
+    ],
+)
+def test_busy_is_an_error_to_retry(engine, era, tool, arguments) -> None:
     busy = Engine(engine.bundle, ServingSettings(max_concurrency=1))
     server = build_server(busy, version="0")
     with busy.gate.place():
-        assert failed(call(server, era, "search", {"query": "x"}), "BUSY")["retryable"] is True
-    assert not call(server, era, "search", {"query": "x"}).is_error
+        assert failed(call(server, era, tool, arguments), "BUSY")["retryable"] is True
+        assert not call(server, era, "healthz", {}).is_error
+    assert not call(server, era, tool, arguments).is_error
 
 
 def test_answers_follow_the_bundle_the_engine_holds(bundle_root, lexical_root, era) -> None:
