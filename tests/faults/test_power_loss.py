@@ -28,7 +28,8 @@ def record(scene: Scene, *, rollback: bool) -> Trace:
         if rollback:
             assert roll_back(scene.root).manifest.version == OLD
             recorder.calls.append(Call(ACKNOWLEDGED, OLD))
-    return [call for call in recorder.calls if "/work/" not in call.path]
+    work = f"{scene.base / 'work'}/"  # scratch of the run, not of the bundle
+    return [call for call in recorder.calls if not call.path.startswith(work)]
 
 
 def files_of(scene: Scene) -> dict[str, set[str]]:

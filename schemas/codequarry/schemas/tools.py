@@ -13,7 +13,6 @@ from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import ErrorCode
 
-CHANNELS = ("faiss", "warp", "bm25", "splade", "symbol")
 Channel = Literal["hybrid", "faiss", "warp", "bm25", "splade", "symbol"]
 Resolve = Literal["full", "summary", "metadata_only"]
 

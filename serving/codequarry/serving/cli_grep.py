@@ -11,9 +11,20 @@ import typer
 
 from codequarry.schemas.code_search import MATCHES_DEFAULT, CodeMatch, CodeSearchRequest
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.settings import load_settings
 from codequarry.schemas.tools import to_wire
 from codequarry.serving.arguments import parse
-from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli_options import (
+    ExcludeOption,
+    IncludeOption,
+    JsonOption,
+    LangOption,
+    RepoOption,
+    RootOption,
+    SettingsOption,
+    SymbolOption,
+    filters_of,
+)
 from codequarry.serving.cli_query import for_terminal, open_engine, print_notes
 
 
@@ -31,11 +42,11 @@ def grep(
     ignore_case: Annotated[bool, typer.Option("-i", help="Upper and lower case are the same.")] = False,
     context: Annotated[int, typer.Option("--context", "-C", help="Lines before and after, 0 to 5.")] = 0,
     limit: Annotated[int, typer.Option("--limit", "-m", help="How many matches, 1 to 200.")] = MATCHES_DEFAULT,
-    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
-    include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,
-    repo: Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")] = None,
-    symbol: Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")] = None,
+    lang: LangOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    repo: RepoOption = None,
+    symbol: SymbolOption = None,
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -44,12 +55,7 @@ def grep(
 
     Example: codequarry grep -E "raise \\w+Error\\(" --include "src/**"
     """
-    from codequarry.schemas.settings import load_settings
-
-    filters = {
-        "lang": lang or [], "include": include or [], "exclude": exclude or [], "repos": repo or [],
-        "symbols": symbol or [],
-    }  # fmt: skip
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
     request = parse(
         CodeSearchRequest,
         {

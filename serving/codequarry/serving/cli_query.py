@@ -20,7 +20,17 @@ from codequarry.schemas.tools import (
     to_wire,
 )
 from codequarry.serving.arguments import parse
-from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli_options import (
+    ExcludeOption,
+    IncludeOption,
+    JsonOption,
+    LangOption,
+    RepoOption,
+    RootOption,
+    SettingsOption,
+    SymbolOption,
+    filters_of,
+)
 
 if TYPE_CHECKING:
     from codequarry.serving.engine import Engine
@@ -38,11 +48,11 @@ def search(
     channel: Annotated[
         str, typer.Option(help="hybrid, or one index: faiss (meaning), bm25 (words), symbol (names).")
     ] = "hybrid",
-    lang: Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")] = None,
-    include: Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")] = None,
-    repo: Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")] = None,
-    symbol: Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")] = None,
+    lang: LangOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    repo: RepoOption = None,
+    symbol: SymbolOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each score was made.")] = False,
     as_json: JsonOption = False,
     root: RootOption = None,
@@ -52,10 +62,7 @@ def search(
 
     Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
     """
-    filters = {
-        "lang": lang or [], "include": include or [], "exclude": exclude or [], "repos": repo or [],
-        "symbols": symbol or [],
-    }  # fmt: skip
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root)) as engine:
         answer = engine.search(request)

@@ -19,7 +19,16 @@ from codequarry.schemas.symbol_tools import (
 )
 from codequarry.schemas.tools import to_wire
 from codequarry.serving.arguments import parse
-from codequarry.serving.cli_options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli_options import (
+    ExcludeOption,
+    IncludeOption,
+    JsonOption,
+    LangOption,
+    RepoOption,
+    RootOption,
+    SettingsOption,
+    filters_of,
+)
 from codequarry.serving.cli_query import for_terminal, open_engine, print_notes
 
 _PLACE = re.compile(r"(.+?):(\d+)(?::(\d+))?")
@@ -29,10 +38,6 @@ AtOption = Annotated[
     str,
     typer.Option(help="A place instead of a name: PATH:LINE or PATH:LINE:COLUMN, counted from 1, columns in bytes."),
 ]
-LangOption = Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")]
-IncludeOption = Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")]
-ExcludeOption = Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")]
-RepoOption = Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +65,7 @@ def definition(
 
     Example: codequarry definition --at src/index.py:120:9
     """
-    filters = _filters(lang, include, exclude, repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
     request = parse(DefinitionRequest, {**_target(name, at), "kind": kind, "limit": limit, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
         answer = engine.definitions(request)
@@ -92,7 +97,7 @@ def references(
 
     Example: codequarry references Index.open --role call --exclude tests
     """
-    filters = _filters(lang, include, exclude, repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
     asked = {"role": role, "precision": "precise" if precise else "all", "include_definitions": definitions}
     request = parse(ReferencesRequest, {**_target(name, at), **asked, "limit": limit, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root), channels=()) as engine:
@@ -128,12 +133,6 @@ def _target(name: str, at: str) -> dict[str, Any]:
         )
     path, line, column = place.groups()
     return {"uri": path, "line": int(line[:10]) - 1, "column": int((column or "0")[:10]) - 1}
-
-
-def _filters(
-    lang: list[str] | None, include: list[str] | None, exclude: list[str] | None, repo: list[str] | None
-) -> dict[str, list[str]]:
-    return {"lang": lang or [], "include": include or [], "exclude": exclude or [], "repos": repo or []}
 
 
 def _show(number: int, result: DefinitionResult) -> None:

@@ -49,7 +49,7 @@ def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResu
     """The best definitions of a target, of those that have a row."""
     return [
         DefinitionResult(
-            **place_of(bundle, row.file, row.precise, row[9:13], row.chunk_id),
+            **place_of(bundle, row.file, row.precise, row.span, row.chunk_id),
             name=present.one_line(row.name, MAX_NAME_CHARS),
             qualified_name=present.one_line(row.qualified_name, MAX_NAME_CHARS),
             kind=present.one_line(row.kind),

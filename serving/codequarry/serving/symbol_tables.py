@@ -62,6 +62,11 @@ class SymbolRow(NamedTuple):
     chunk_id: int
 
     @property
+    def span(self) -> tuple[int, int, int, int]:
+        """Of the name: start line and column, end line and column."""
+        return self.start_line, self.start_column, self.end_line, self.end_column
+
+    @property
     def full_name(self) -> str:
         """Qualified name behind the dotted path of the file."""
         return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
