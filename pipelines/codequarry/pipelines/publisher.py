@@ -23,7 +23,7 @@ from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.verification import verified_pointer
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.integrity import current_manifest, file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
@@ -79,18 +79,6 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
     verified_pointer(settings).unlink()
     staged_pointer(settings).unlink(missing_ok=True)
     return published
-
-
-def current_manifest(root: BundleRoot) -> Manifest | None:
-    """The manifest of CURRENT; None when readers would find no version, or refuse the one they find."""
-    try:
-        current = root.read_current()
-        paths = root.version(current.version)
-        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        verify(paths, manifest, deep=False)
-    except CodequarryError:
-        return None
-    return manifest
 
 
 def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> tuple[Path, int]:

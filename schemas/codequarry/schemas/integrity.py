@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError
-from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths
+from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths, BundleRoot
 from codequarry.schemas.manifest import Manifest, from_json
 
 _BLOCK = 1 << 20
@@ -122,6 +122,18 @@ def verify(
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
+
+
+def current_manifest(root: BundleRoot) -> Manifest | None:
+    """The manifest of CURRENT; None when readers would find no version, or refuse the one they find."""
+    try:
+        current = root.read_current()
+        paths = root.version(current.version)
+        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+        verify(paths, manifest, deep=False)
+    except CodequarryError:
+        return None
+    return manifest
 
 
 def is_whole(paths: BundlePaths) -> bool:
