@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines import content_store, staging
+from codequarry.pipelines import content_store, version_manifest
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas import shards
@@ -152,7 +152,7 @@ def test_two_builds_on_different_days_in_different_places_and_orders_are_equal(
     assert {each["path"]: each["content_sha256"] or each["sha256"] for each in second["files"]} == contents(first)
     assert second["digest"] == first.manifest.digest
     # Another day, and files that are older than they were.
-    monkeypatch.setattr(staging, "datetime", Tomorrow)
+    monkeypatch.setattr(version_manifest, "datetime", Tomorrow)
     monkeypatch.setattr(content_store, "_today", lambda: 40_000)
     for file in tmp_path.joinpath("one").rglob("*.py"):
         os.utime(file, (0, 0))

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,33 +25,25 @@ from codequarry.pipelines.embeddings import encoder_directory
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
-from codequarry.pipelines.scip import read_scip_entries
 from codequarry.pipelines.shards import DenseIndex, Shard, arrays, files_of, link_shard, plan_shards, write_shard
-from codequarry.pipelines.snapshot import Snapshot, read_snapshot
+from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups, rows_among
-from codequarry.pipelines.tools import tools_in_use
+from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
-from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.integrity import current_manifest, file_sha256, list_files
+from codequarry.schemas.integrity import current_manifest, list_files
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
-    Counts,
     EncoderEntry,
-    FaissEntry,
-    FileEntry,
     Manifest,
-    ScipEntry,
     ShardEntry,
-    SourceEntry,
-    content_digest,
     to_json,
 )
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import SHARDED_TABLES
-from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter, schema_hash
+from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
@@ -134,13 +125,12 @@ def _fill(
         return result
 
     works = [repository_work(settings.paths.work, name) for name in names]
-    snapshots = [read_snapshot(work) for work in works]
     parts = [plan_parts(work, settings) for work in works]
     held = current_manifest(root)
     encoder, linked = _put_encoder(encoder_directory(settings), paths, root, held)
     factory = settings.indexes.faiss_factory
     dense = DenseIndex(encoder.fingerprint, encoder.dim, factory, is_exact(factory, encoder.dim))
-    size_bytes = sum(snapshot.size_bytes for snapshot in snapshots)
+    size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, dense, settings)
     paths.tables.mkdir()
     paths.bm25.mkdir()
@@ -150,17 +140,9 @@ def _fill(
     timed("faiss", lambda: _write_dense(paths, plan, dense))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
-    known = {entry.path: entry for entry in (held.files if held is not None else ()) if entry.path in linked}
-    files = timed(
-        "checksums",
-        lambda: tuple(
-            known.get(name) or _file_entry(paths, name, {"catalog.duckdb": catalog}) for name in list_files(paths.path)
-        ),
-    )
-    counts = [sum(_chunks_of(part) for part in each) for each in parts]
-    scip = [read_scip_entries(work) for work in works]
-    sources = tuple(_source(*each) for each in zip(snapshots, counts, scip, strict=True))
-    manifest = _manifest(root, sources, encoder, dense, shards, files, settings)
+    files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))
+    sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
+    manifest = version_manifest(root, sources, encoder, dense, tuple(shards), files, settings)
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
         if name not in linked:
@@ -258,75 +240,6 @@ def _write_dense(paths: BundlePaths, plan: list[Shard], dense: DenseIndex) -> No
 
 def _chunks_of(part: Part) -> int:
     return sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
-
-
-def _source(snapshot: Snapshot, chunks: int, scip: tuple[ScipEntry, ...]) -> SourceEntry:
-    return SourceEntry(
-        name=snapshot.name,
-        url=snapshot.url,
-        ref=snapshot.ref,
-        commit=snapshot.commit,
-        dirty=snapshot.dirty,
-        tree_sha256=snapshot.tree_sha256,
-        files=snapshot.files,
-        chunks=chunks,
-        classes=snapshot.classes,
-        skipped=snapshot.skipped,
-        scip=scip,
-    )
-
-
-def _manifest(
-    root: BundleRoot,
-    sources: tuple[SourceEntry, ...],
-    encoder: EncoderEntry,
-    dense: DenseIndex,
-    shards: list[ShardEntry],
-    files: tuple[FileEntry, ...],
-    settings: Settings,
-) -> Manifest:
-    settings_sha256 = settings.index_hash()
-    digest = content_digest(sources=sources, settings_sha256=settings_sha256, encoder=encoder, files=files)
-    created = datetime.now(UTC).replace(microsecond=0)
-    return Manifest(
-        version=_free_name(root, f"{created:%Y%m%dT%H%M%SZ}-{digest[:8]}"),
-        created=created.isoformat().replace("+00:00", "Z"),
-        digest=digest,
-        settings_sha256=settings_sha256,
-        tools=tools_in_use(settings),
-        sources=sources,
-        encoder=encoder,
-        faiss=FaissEntry(factory=dense.factory, exact=dense.exact),
-        counts=Counts(
-            files=sum(source.files for source in sources),
-            skipped_files=sum(sum(source.skipped.values()) for source in sources),
-            chunks=sum(shard.chunks for shard in shards),
-        ),
-        shards=tuple(shards),
-        compatibility=compatibility(encoder.fingerprint),
-        files=files,
-    )
-
-
-def _free_name(root: BundleRoot, wanted: str) -> str:
-    taken = set(root.version_names())
-    return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))) if name not in taken)
-
-
-def _file_entry(paths: BundlePaths, name: str, digests: dict[str, str]) -> FileEntry:
-    file = paths.path / name
-    rows = schema = None
-    if name.endswith(".parquet"):
-        with pq.ParquetFile(file) as parquet:
-            rows, schema = parquet.metadata.num_rows, schema_hash(parquet.schema_arrow)
-    return FileEntry(
-        path=name,
-        size_bytes=file.stat().st_size,
-        sha256=file_sha256(file),
-        content_sha256=digests.get(name),
-        rows=rows,
-        schema_sha256=schema,
-    )
 
 
 def _claim(settings: Settings) -> Path:
