@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -35,6 +36,7 @@ def tantivy_schema() -> tantivy.Schema:
     return builder.build()
 
 
+_IN_MEMORY = "/dev/shm"
 _PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語 x" + "y" * 200
 
 
@@ -85,7 +87,7 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
     import tantivy
 
     try:
-        links = Path(tempfile.mkdtemp(prefix="codequarry-"))
+        links = Path(tempfile.mkdtemp(prefix="codequarry-", dir=_memory_folder()))
     except OSError as error:
         raise UnavailableError(f"no temporary folder to open it through: {error.strerror}") from error
     try:
@@ -105,6 +107,11 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
     finally:
         remove_index_folder(links)
     return searcher, index.schema
+
+
+def _memory_folder() -> str | None:
+    """A folder in memory, where links to 200 files cost a millisecond and not 100; None where there is none."""
+    return _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def remove_index_folder(links: Path) -> None:
