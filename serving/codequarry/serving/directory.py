@@ -72,9 +72,9 @@ class ChunkDirectory:
 
     def rows_of(self, files: np.ndarray) -> np.ndarray:
         """Rows of the chunks of some files, file by file. files: (m,) int64."""
-        return np.concatenate(
-            [np.arange(self.row_starts[file], self.row_starts[file + 1]) for file in files] or [np.empty(0, np.int64)]
-        )
+        starts = self.row_starts.tolist()
+        rows = [np.arange(starts[file], starts[file + 1]) for file in files.tolist()]
+        return np.concatenate(rows or [np.empty(0, np.int64)])
 
     def find(self, repo: str, path: str) -> int | None:
         """Row of a file; None when there is none."""
