@@ -77,8 +77,9 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
         else:
             path, linked_bytes = _publish(root, staged, manifest)
             published = Published(path, manifest, False, linked_bytes, _prune(root, settings))
-    verified_pointer(settings).unlink()
-    staged_pointer(settings).unlink(missing_ok=True)
+    for pointer in (verified_pointer(settings), staged_pointer(settings)):
+        with suppress(OSError):  # it is published; what leads to a version that is staged no more harms nobody
+            pointer.unlink()
     return published
 
 
