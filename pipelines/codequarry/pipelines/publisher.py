@@ -72,13 +72,26 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
         if unchanged:
             assert current is not None
             shutil.rmtree(staged.path)
+            _settle(root)
             published = Published(root.version(current.version).path, current, True, 0, None)
         else:
             path, linked_bytes = _publish(root, staged, manifest)
             published = Published(path, manifest, False, linked_bytes, _prune(root, settings))
-    verified_pointer(settings).unlink()
-    staged_pointer(settings).unlink(missing_ok=True)
+    for pointer in (verified_pointer(settings), staged_pointer(settings)):
+        with suppress(OSError):  # it is published; what leads to a version that is staged no more harms nobody
+            pointer.unlink()
     return published
+
+
+def acknowledge_current(root: BundleRoot) -> None:
+    """Finish what a publish that was killed behind its flip left undone, for a run that would publish the same again.
+
+    Its flip may not be on the disk yet, and must be before anybody is told that the version is current.
+
+    Raises BusyError: another process is publishing. PublishError: the disk refuses.
+    """
+    with publishing(root):
+        _settle(root)
 
 
 def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> tuple[Path, int]:
@@ -126,6 +139,16 @@ def _sync_version(staged: BundlePaths, manifest: Manifest, linked: frozenset[str
     sync(staged.manifest)
     for folder in sorted({(staged.path / entry.path).parent for entry in manifest.files} | {staged.path}):
         sync(folder)
+
+
+def _settle(root: BundleRoot) -> None:
+    try:
+        settle(root)
+    except OSError as error:
+        raise PublishError(
+            f"cleaning up under {root.path} failed: {error}",
+            suggestion="free disk space or fix the disk, then index again; CURRENT is unchanged",
+        ) from error
 
 
 def _prune(root: BundleRoot, settings: Settings) -> Pruned | None:
