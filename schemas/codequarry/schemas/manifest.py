@@ -1,7 +1,8 @@
 """``manifest.json``: the only truth about what a version holds.
 
 Invariants
-1. ``files`` lists every regular file of the version except the manifest itself, sorted by path.
+1. ``files`` lists every regular file of the version except the manifest itself, sorted by path; each path lies below
+   the version's folder and can stand there beside all others (`file_paths`).
 2. ``sha256`` and ``size_bytes`` are those of the bytes on disk.
 3. ``content_sha256`` is present exactly where a library cannot write reproducible bytes (tantivy, DuckDB); it
    digests what the file was made from instead.
@@ -18,10 +19,12 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from codequarry.schemas.errors import FormatError, IntegrityError
+from codequarry.schemas.file_paths import check_file_paths
 
+FILE_NAME = "manifest.json"
 FORMAT_VERSION = 2
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
@@ -134,6 +137,17 @@ class Manifest(_Record):
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
     files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
 
+    @field_validator("files")
+    @classmethod
+    def _can_all_be_made(cls, files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+        check_file_paths((entry.path for entry in files), taken=FILE_NAME)
+        return files
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, the manifest apart."""
+        return sum(entry.size_bytes for entry in self.files)
+
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""
         for entry in self.files:
@@ -172,13 +186,17 @@ def from_json(data: bytes) -> Manifest:
     Raises FormatError: written by a newer format. IntegrityError: not a manifest, or one that was changed.
     """
     try:
+        return _parsed(data)
+    except RecursionError as error:  # from reading, or from writing it again for its checksum
+        raise _no_manifest(error) from error
+
+
+def _parsed(data: bytes) -> Manifest:
+    try:
         raw = json.loads(data)
         found = raw["format_version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise IntegrityError(
-            f"manifest.json is not a manifest ({type(error).__name__})",
-            suggestion="verify the version, or publish again",
-        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _no_manifest(error) from error
     if type(found) is not int or found < 1:
         raise IntegrityError(
             "manifest.json names no format version", suggestion="roll back to another version, or publish again"
@@ -203,6 +221,12 @@ def from_json(data: bytes) -> Manifest:
             f"first at {error.errors()[0]['loc']}",
             suggestion="verify the version, or publish again",
         ) from error
+
+
+def _no_manifest(error: Exception) -> IntegrityError:
+    return IntegrityError(
+        f"manifest.json is not a manifest ({type(error).__name__})", suggestion="verify the version, or publish again"
+    )
 
 
 def _dumped(raw: dict[str, Any]) -> bytes:
