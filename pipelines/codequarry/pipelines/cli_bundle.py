@@ -43,7 +43,7 @@ def rollback(
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry rollback", "build", missing=error.name) from None
     done = roll_back(bundle_root, version)
-    was = f", was {done.before}" if done.before else ", was damaged"
+    was = f", was {done.before}" if done.before else ", was damaged or gone"
     console.print(f"[green]current is[/green] {done.manifest.version}{was}", highlight=False)
     typer.echo(bundle_root.version(done.manifest.version).path)
 
