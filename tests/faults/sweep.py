@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.pipelines.publisher import publish_verified, publishing
+from codequarry.pipelines.publication import publishing
+from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import prune
 from codequarry.schemas.errors import CodequarryError, PublishError
 from tests.faults.calls import Killer, Recorder, intercepted

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines import hard_links, retention
 from codequarry.pipelines.disk_space import require_space, require_space_for_run
-from codequarry.pipelines.publisher import publish_verified, publishing
+from codequarry.pipelines.publication import publishing
+from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import created, prune, superfluous
 from codequarry.pipelines.rollback import roll_back
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned, using

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from codequarry.pipelines.durable import write_line
-from codequarry.pipelines.publisher import publishing
+from codequarry.pipelines.publication import make_current, publishing
 from codequarry.pipelines.retention import settle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, NoBundleError, NotFoundError, PublishError
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
-from codequarry.schemas.layout import BundleRoot, Current
+from codequarry.schemas.integrity import read_manifest, verify
+from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import Manifest
 
 
@@ -37,7 +36,7 @@ def roll_back(root: BundleRoot, version: str = "") -> RolledBack:
             if before:
                 settle(root)
             manifest = _whole(root, version) if version else _previous(root, before)
-            write_line(root.current, Current(manifest.version, file_sha256(root.version(manifest.version).manifest)))
+            make_current(root, manifest.version)
         except OSError as error:
             raise PublishError(
                 f"rolling back failed: {error}", suggestion="fix the disk; see `codequarry versions` for CURRENT"
