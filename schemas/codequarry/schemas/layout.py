@@ -5,6 +5,7 @@
     <root>/CURRENT                        "<version> <sha256 of its manifest.json>\\n"
     <root>/versions/<version>/            one immutable version
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
+    <root>/versions/.staging-import-<...>/  one that the process which writes it publishes, or nobody
     <root>/versions/.removed-<version>/   a version being removed; never opened by readers
     <root>/.publishing                    as CURRENT: the version whose publish has begun and not ended
     <root>/.publish.lock                  held by the one publisher
@@ -24,6 +25,7 @@ from codequarry.schemas.errors import IntegrityError, NoBundleError, NotFoundErr
 _VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 STAGING_PREFIX = ".staging-"
+IMPORT_PREFIX = f"{STAGING_PREFIX}import-"
 REMOVED_PREFIX = ".removed-"
 _MAX_CURRENT_BYTES = 256
 
