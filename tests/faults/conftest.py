@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.moving import Moving, build_moving
 from tests.faults.scene import Scene, build_scene
 
 Copies = Callable[[], Scene]
@@ -33,3 +34,13 @@ def copies(template: Scene, tmp_path: Path) -> Copies:
     """A fresh copy of the scene at every call."""
     numbers = count()
     return lambda: template.copy(tmp_path / f"copy-{next(numbers)}")
+
+
+@pytest.fixture(scope="session")
+def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
+
+
+@pytest.fixture
+def moving(moving_template: Moving, tmp_path: Path) -> Moving:
+    return moving_template.copy(tmp_path / "base")
