@@ -27,7 +27,7 @@ from codequarry.schemas.errors import (
     UnavailableError,
 )
 from codequarry.schemas.holds import sole_user
-from codequarry.schemas.integrity import list_files, read_manifest
+from codequarry.schemas.integrity import file_sha256, list_files, read_manifest
 from codequarry.schemas.layout import Current
 from codequarry.schemas.manifest import to_json
 from tests.faults.moving import Adding, Moving, anything, fingerprint, flip
@@ -224,6 +224,20 @@ def test_what_a_killed_import_left_waits_for_nobody(moving: Moving) -> None:
         assert remove_abandoned(moving.root) == []
     assert remove_abandoned(moving.root) == [dead.name]
     assert waits.is_dir()
+
+
+@pytest.mark.parametrize("adding", [False, True])
+def test_a_version_whose_publish_was_cut_off_is_not_taken_for_one_that_is_there(moving: Moving, adding: bool) -> None:
+    """The next cleaning would take it away."""
+    moving.publish()
+    roll_back(moving.root)
+    line = Current(NEW, file_sha256(moving.root.version(NEW).manifest)).line()
+    moving.root.publishing.write_text(line)
+    again = Adding(moving.base) if adding else moving
+    assert again.publish().done == ("added" if adding else "published")
+    with publishing(moving.root):
+        prune(moving.root, moving.settings.bundle)
+    assert NEW in moving.root.version_names()
 
 
 def test_an_archive_that_shrinks_while_it_is_read_is_refused(moving: Moving) -> None:

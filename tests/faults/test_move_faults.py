@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from codequarry.pipelines.archive_export import export_version
+from codequarry.pipelines.rollback import roll_back
 from codequarry.schemas.errors import PublishError, UnavailableError
 from tests.faults.calls import ERRNOS, Call, Recorder, Refuser, ShortWriter, intercepted
 from tests.faults.moving import Adding, Moving
@@ -92,12 +93,21 @@ def test_no_sync_error_of_an_import_is_swallowed(fresh: Fresh) -> None:
 
 def test_a_version_that_is_there_and_cannot_be_made_current_stays_as_it_is(moving: Moving) -> None:
     moving.publish()
-    moving.root.current.write_text((moving.base / "bundles" / "CURRENT").read_text().replace(NEW, OLD))
+    roll_back(moving.root)
     before = moving.root.current.read_bytes()
-    for code, kind in ((errno.EIO, "fsync"), (errno.ENOSPC, "write"), (errno.EIO, "rename")):
-        with pytest.raises(PublishError), intercepted(moving.root.path, Refuser(1, code, kinds=(kind,))):
+    for n, kind in ((1, "write"), (1, "fsync"), (1, "rename"), (2, "fsync")):
+        with (
+            pytest.raises(PublishError, match="CURRENT is unchanged"),
+            intercepted(moving.root.path, Refuser(n, errno.EIO, kinds=(kind,))),
+        ):
             moving.publish()
         assert moving.root.current.read_bytes() == before
+    with (
+        pytest.raises(PublishError, match="see `codequarry versions`"),
+        intercepted(moving.root.path, Refuser(2, errno.EIO, kinds=("fsync",), forever=True)),
+    ):
+        moving.publish()
+    roll_back(moving.root, OLD)
     assert moving.publish().done == "made current"
 
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -173,6 +174,10 @@ HOSTILE: dict[str, bytes] = {
     "manifest of another spelling": archive(json.dumps(json.loads(MANIFEST)).encode(), honest_members()),
     "version leads above": archive(manifest_of({}, version="../../outside"), []),
     "version is no version": archive(manifest_of({}, version="latest"), []),
+    "version of a megabyte": archive(manifest_of({}, version="20260101T000000Z-0123abcd-" + "1" * 10**6), []),
+    "version of a megabyte, oldest format": archive(
+        manifest_of({}, version="x" * 10**6, format_version=1, compatibility=None), []
+    ),
     "sizes below zero": archive(
         manifest_of({}, files=(entry("a").model_copy(update={"size_bytes": -512}),)), [member("a", b"")]
     ),
@@ -181,6 +186,9 @@ HOSTILE: dict[str, bytes] = {
     ),
     "size of a hundred digits": archive(
         manifest_of({}, files=(entry("a").model_copy(update={"size_bytes": 10**100}),)), [header("a", 10**100)]
+    ),
+    "sizes whose sum cannot be written": archive(
+        manifest_of({}, files=tuple(entry(name).model_copy(update={"size_bytes": 10**4300 - 1}) for name in "ab")), []
     ),
 }  # fmt: skip
 
@@ -224,8 +232,6 @@ def test_every_hostile_archive_is_refused_by_its_bytes_alone(name: str, tmp_path
     stream = io.BytesIO(HOSTILE[name])
     with pytest.raises((IntegrityError, FormatError)):
         raw, manifest = read_manifest_member(stream)
-        if manifest.version != manifest_of({}).version:
-            raise IntegrityError("refused by the root, which makes paths of version names")
         unpack(stream, raw, manifest, folder)
     assert {name.partition("/")[0] for name in tree(tmp_path)} == {"folder"}
     assert not any(path.is_symlink() or path.is_fifo() for path in folder.rglob("*"))
@@ -317,6 +323,7 @@ def test_every_cut_is_found(tmp_path: Path, settings: Settings) -> None:
         shutil.rmtree(folder)
 
 
+@hypothesis.settings(deadline=None)
 @given(st.data())
 def test_no_edit_passes(data: st.DataObject) -> None:
     """Bytes taken out, put in, or moved, anywhere."""

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from codequarry.schemas.errors import FormatError, IntegrityError
+from codequarry.schemas.layout import is_version_name
 from codequarry.schemas.manifest import FILE_NAME, FileEntry, Manifest, from_json
 
 MAX_MANIFEST_BYTES = 16 << 20
@@ -85,6 +86,8 @@ def read_manifest_member(stream: BinaryIO) -> tuple[bytes, Manifest]:
     if len(data) < size:
         raise IntegrityError(f"the archive ends within {FILE_NAME}", suggestion=_REMEDY)
     manifest = from_json(data)
+    if not is_version_name(manifest.version):
+        raise IntegrityError("the manifest of the archive names no version", suggestion=_REMEDY)
     check_travels(manifest)
     expect(stream, padding(size), f"zeros behind {FILE_NAME}")
     return data, manifest

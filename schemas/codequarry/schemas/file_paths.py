@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 MAX_PATH_BYTES = 512
+MAX_DEPTH = 16
+"""Names in a path; of each of its folders something is remembered."""
 _MAX_NAME_BYTES = 255
 
 
@@ -38,5 +40,7 @@ def _check(path: str) -> None:
         raise ValueError(f"{path!r} is no path below a folder")
     if not path.isprintable():
         raise ValueError(f"{path!r} has characters that cannot be shown")
+    if len(names) > MAX_DEPTH:
+        raise ValueError(f"{path[:80]!r}… has more than {MAX_DEPTH} names")
     if len(path.encode()) > MAX_PATH_BYTES or any(len(name.encode()) > _MAX_NAME_BYTES for name in names):
         raise ValueError(f"{path[:80]!r}… is too long")

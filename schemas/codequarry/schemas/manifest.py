@@ -29,6 +29,9 @@ FORMAT_VERSION = 2
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
+_MAX_SIZE = (1 << 63) - 1
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +40,7 @@ class FileEntry(_Record):
     """One file of the version."""
 
     path: str = Field(description="Path below the version folder, '/' separated.")
-    size_bytes: int = Field(ge=0, description="Size in bytes.")
+    size_bytes: int = Field(ge=0, le=_MAX_SIZE, description="Size in bytes.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="sha256 of the bytes, lower-case hex.")
     content_sha256: str | None = Field(default=None, description="Reproducible digest where the bytes are not.")
     rows: int | None = Field(default=None, description="Rows, for tables.")
