@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.moving import Moving, build_moving
 from tests.faults.project import Project, build_project
 from tests.faults.scene import Scene, build_scene
 
@@ -53,3 +54,12 @@ def changed_digest(project_template: Project, tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def project(project_template: Project, tmp_path: Path) -> Project:
     return project_template.copy(tmp_path / "project")
+
+
+def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
+
+
+@pytest.fixture
+def moving(moving_template: Moving, tmp_path: Path) -> Moving:
+    return moving_template.copy(tmp_path / "base")

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.publisher import Published, publish_verified
+from codequarry.pipelines.publication import Published
+from codequarry.pipelines.publisher import publish_verified
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.integrity import file_sha256, is_whole, read_manifest, verify
 from codequarry.schemas.layout import BundleRoot

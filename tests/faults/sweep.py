@@ -2,8 +2,10 @@
 
 Each victim is a fork of this process, which imported everything once and holds no thread.
 
-    python -m tests.faults.sweep TEMPLATE SCRATCH kill STEP       before every STEP-th call
-    python -m tests.faults.sweep TEMPLATE SCRATCH random LOOPS    at random times, a reader running
+    python -m tests.faults.sweep WHAT TEMPLATE SCRATCH kill STEP       before every STEP-th call
+    python -m tests.faults.sweep WHAT TEMPLATE SCRATCH random LOOPS    at random times, a reader running
+
+WHAT is publish, import, or add: an import that keeps the current version.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.pipelines.publisher import publish_verified, publishing
+from codequarry.pipelines.publication import publishing
 from codequarry.pipelines.retention import prune
-from codequarry.schemas.errors import CodequarryError, PublishError
+from codequarry.schemas.errors import CodequarryError
 from tests.faults.calls import Killer, Recorder, intercepted
-from tests.faults.scene import NEW, OLD, Scene
+from tests.faults.moving import Adding, Moving
+from tests.faults.scene import NEW, OLD, STAGED, Scene
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -39,23 +42,27 @@ def forked(work: Callable[[], object]) -> int:
 
 
 def judge(scene: Scene, acknowledged: bool) -> str:
-    """Check what a dead publisher left, then let the next run clean up and publish. Returns what was current."""
-    found = scene.check(allowed=(NEW,) if acknowledged else (OLD, NEW))
+    """Check what a dead publisher left, and that the next run puts it right. Returns NEW where it stayed, else OLD."""
+    adding = isinstance(scene, Adding)
+    found = scene.check(allowed=(OLD,) if adding else (NEW,) if acknowledged else (OLD, NEW))
     with publishing(scene.root):
         prune(scene.root, scene.settings.bundle)
     assert scene.check(allowed=(found,)) == found
     listed = scene.root.version_names()
     assert OLD in listed, "the version to roll back to is gone"
-    assert (NEW in listed) == (found == NEW), "a version nobody was told of stayed"
-    left = [name for name in scene.litter() if not name.startswith(".staging-scene")]
+    assert adding or (NEW in listed) == (found == NEW), "a version nobody was told of stayed"
+    assert NEW in listed or not acknowledged, "an acknowledged version is gone"
+    left = [name for name in scene.litter() if not name.startswith(STAGED)]
     assert left == [], f"left behind: {left}"
+    stayed = NEW if NEW in listed else OLD
     try:
-        publish_verified(scene.settings, force=True)
-    except (PublishError, CodequarryError):
-        return found  # its folder is gone: already published, or thrown away; the next run stages again
-    assert scene.check(allowed=(NEW,)) == NEW
+        scene.publish()
+    except CodequarryError:
+        return stayed  # its folder is gone: already published, or thrown away; the next run stages again
+    assert scene.check(allowed=(OLD,) if adding else (NEW,))
+    assert NEW in scene.root.version_names()
     assert not any(name.startswith(".staging") for name in scene.litter())
-    return found
+    return stayed
 
 
 def kill_at_every_call(template: Scene, scratch: Path, step: int) -> dict[str, int]:
@@ -112,5 +119,7 @@ def kill_at_random(template: Scene, scratch: Path, loops: int) -> dict[str, int]
 
 
 if __name__ == "__main__":
+    what, template, scratch, kind, number = sys.argv[1:]
     sweeps = {"kill": kill_at_every_call, "random": kill_at_random}
-    sys.stdout.write(json.dumps(sweeps[sys.argv[3]](Scene(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[4]))))
+    scenes = {"publish": Scene, "import": Moving, "add": Adding}
+    sys.stdout.write(json.dumps(sweeps[kind](scenes[what](Path(template)), Path(scratch), int(number))))

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.moving import Moving
 from tests.faults.scene import NEW, OLD, Scene
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def sweep(template: Scene, scratch: Path, kind: str, number: int) -> dict[str, int]:
+def sweep(template: Scene, scratch: Path, kind: str, number: int, what: str = "publish") -> dict[str, int]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.sweep", str(template.base), str(scratch), kind, str(number)],
+        [sys.executable, "-m", "tests.faults.sweep", what, str(template.base), str(scratch), kind, str(number)],
         cwd=PROJECT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -47,3 +48,23 @@ def test_killed_at_200_random_times_under_a_reader(template: Scene, tmp_path: Pa
     outcome = sweep(template, tmp_path, "random", 200)
     assert outcome["reads"] > 200
     assert outcome[OLD] > 0 and outcome[NEW] > 0
+
+
+@pytest.mark.parametrize("what", ["import", "add"])
+def test_an_import_killed_at_some_calls(moving_template: Moving, tmp_path: Path, what: str) -> None:
+    outcome = sweep(moving_template, tmp_path, "kill", 9, what)
+    assert outcome["calls"] > 100
+    assert outcome[OLD] > 5 and outcome[NEW] > 0
+
+
+@pytest.mark.faults_long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("what", ["import", "add"])
+def test_an_import_killed_at_every_call(moving_template: Moving, tmp_path: Path, what: str) -> None:
+    outcome = sweep(moving_template, tmp_path, "kill", 1, what)
+    assert outcome[OLD] + outcome[NEW] == outcome["calls"]
+
+
+def test_an_import_killed_at_some_random_times_under_a_reader(moving_template: Moving, tmp_path: Path) -> None:
+    outcome = sweep(moving_template, tmp_path, "random", 10, "import")
+    assert outcome["reads"] >= 10

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines import hard_links, retention
 from codequarry.pipelines.disk_space import require_space, require_space_for_run
-from codequarry.pipelines.publisher import acknowledge_current, publish_verified, publishing
+from codequarry.pipelines.publication import acknowledge_current, publishing
+from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import created, prune, superfluous
 from codequarry.pipelines.rollback import roll_back
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned, using
 from codequarry.schemas import disk
-from codequarry.schemas.errors import BusyError, IntegrityError, NotFoundError, PublishError
+from codequarry.schemas.errors import BusyError, IntegrityError, NoBundleError, NotFoundError, PublishError
 from codequarry.schemas.holds import hold_version
 from codequarry.schemas.integrity import is_whole, unique_bytes
 from codequarry.schemas.layout import BundleRoot
@@ -156,6 +157,14 @@ def test_rollback_repairs_a_damaged_current_with_the_newest_whole_version(scene:
     (scene.root.version(OLD).path / "faiss.index").write_bytes(b"")
     done = roll_back(scene.root)
     assert (done.manifest.version, done.before, scene.current()) == (OLDEST, "", OLDEST)
+
+
+def test_rollback_finds_the_newest_whole_version_where_current_is_gone(scene: Scene) -> None:
+    scene.root.current.unlink()
+    done = roll_back(scene.root)
+    assert (done.manifest.version, done.before, scene.current()) == (OLD, "", OLD)
+    with pytest.raises(NoBundleError):
+        roll_back(BundleRoot(scene.base / "nowhere"))
 
 
 def test_a_rolled_back_version_is_not_taken_for_a_publish_that_was_cut_off(scene: Scene) -> None:

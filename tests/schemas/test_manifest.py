@@ -24,8 +24,9 @@ from codequarry.schemas.manifest import (
 
 sha256s = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.text("abcdefghij/._-", min_size=1, max_size=20)
+paths = st.lists(st.text("abcdefghij._-ü", min_size=3, max_size=20), min_size=1, max_size=5).map("/".join)
 files = st.builds(
-    FileEntry, path=names, size_bytes=st.integers(0, 1 << 50), sha256=sha256s,
+    FileEntry, path=paths, size_bytes=st.integers(0, 1 << 50), sha256=sha256s,
     content_sha256=st.none() | sha256s, rows=st.none() | st.integers(0, 1 << 40), schema_sha256=st.none() | sha256s,
 )  # fmt: skip
 sources = st.builds(
@@ -39,7 +40,7 @@ manifests = st.builds(
     encoder=st.builds(EncoderEntry, name=names, fingerprint=sha256s, dim=st.integers(1, 4096)),
     faiss=st.builds(FaissEntry, factory=names, exact=st.booleans()),
     counts=st.builds(Counts, files=st.integers(0), skipped_files=st.integers(0), chunks=st.integers(0)),
-    files=st.lists(files, max_size=4).map(tuple),
+    files=st.lists(files, max_size=4, unique_by=lambda entry: entry.path.partition("/")[0]).map(tuple),
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def test_a_newer_format_is_refused_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b"\xff\xfe", b'{"format_version": 1}', b'{"format_version": 1, "x"']
+    "data", [b"", b"[]", b"{}", b"\xff\xfe", b'{"format_version": 1}', b'{"format_version": 1, "x"', b"[" * 10**5]
 )
 def test_anything_else_is_no_manifest(data: bytes) -> None:
     with pytest.raises(IntegrityError, match=r"manifest\.json"):

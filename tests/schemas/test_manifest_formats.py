@@ -104,6 +104,14 @@ def test_a_forged_value_does_not_fit_the_checksum(manifest: Manifest) -> None:
         from_json((json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
 
+@pytest.mark.parametrize("path", ["../../CURRENT", "/etc/passwd", "manifest.json", "faiss.index", "faiss.index/x"])
+def test_a_path_that_is_no_place_of_its_own_in_the_version_is_refused(manifest: Manifest, path: str) -> None:
+    entry = FileEntry(path=path, size_bytes=1, sha256="0" * 64)
+    forged = Manifest.model_construct(**{**dict(manifest), "files": (*manifest.files, entry)})
+    with pytest.raises(IntegrityError, match="does not follow the format"):
+        from_json(to_json(forged))
+
+
 def test_the_compatibility_hash_follows_each_of_its_parts(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(manifest) == []
     assert compatibility("e" * 64).sha256 != compatibility("f" * 64).sha256

@@ -161,7 +161,8 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
 
 @pytest.mark.parametrize(
     "command",
-    "index search grep fetch definition references serve tools versions verify doctor rollback prune settings".split(),
+    "index search grep fetch definition references serve tools versions verify doctor".split()
+    + "rollback prune export import settings".split(),
 )
 def test_help_teaches_by_example(run, command) -> None:
     code, out, _ = run(command, "--help")

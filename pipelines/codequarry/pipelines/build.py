@@ -12,7 +12,8 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.modules import ModuleReport, module_repository
-from codequarry.pipelines.publisher import acknowledge_current, publish_verified
+from codequarry.pipelines.publication import acknowledge_current
+from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.scip_given import given_files, given_identity

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codequarry.pipelines.cli_archive import export, import_archive
 from codequarry.pipelines.cli_bundle import prune, rollback
 from codequarry.pipelines.cli_census import census
 from codequarry.pipelines.cli_progress import Bars, console
@@ -26,6 +27,8 @@ def register(app: typer.Typer) -> None:
     app.command("rollback")(rollback)
     app.command("prune")(prune)
     app.add_typer(store_app, name="store")
+    app.command("export")(export)
+    app.command("import")(import_archive)
 
 
 def index(

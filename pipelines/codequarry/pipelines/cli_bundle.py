@@ -10,7 +10,6 @@ import typer
 from codequarry.pipelines.cli_progress import console
 from codequarry.pipelines.cli_repositories import SettingsOption
 from codequarry.schemas.errors import NoBundleError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import load_settings
 
@@ -37,13 +36,11 @@ def rollback(
 
       codequarry rollback 20261121T120000Z-0123abcd
     """
-    bundle_root = _bundle_root(load_settings(settings_file, bundle_root=root).bundle.root)
-    try:
-        from codequarry.pipelines.rollback import roll_back
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry rollback", "build", missing=error.name) from None
+    bundle_root = existing_root(load_settings(settings_file, bundle_root=root).bundle.root)
+    from codequarry.pipelines.rollback import roll_back
+
     done = roll_back(bundle_root, version)
-    was = f", was {done.before}" if done.before else ", was damaged"
+    was = f", was {done.before}" if done.before else ", was damaged or gone"
     console.print(f"[green]current is[/green] {done.manifest.version}{was}", highlight=False)
     typer.echo(bundle_root.version(done.manifest.version).path)
 
@@ -68,12 +65,10 @@ def prune(
       codequarry prune --keep 2
     """
     settings = load_settings(settings_file, bundle_root=root).bundle
-    bundle_root = _bundle_root(settings.root)
-    try:
-        from codequarry.pipelines.publisher import publishing
-        from codequarry.pipelines.retention import prune as run
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry prune", "build", missing=error.name) from None
+    bundle_root = existing_root(settings.root)
+    from codequarry.pipelines.publication import publishing
+    from codequarry.pipelines.retention import prune as run
+
     if keep is not None:
         settings = settings.model_copy(update={"keep_versions": keep})
     with publishing(bundle_root):
@@ -89,7 +84,7 @@ def prune(
     console.print(f"{len(done.removed)} versions, {done.freed_bytes / 1e6:.1f} MB", highlight=False)
 
 
-def _bundle_root(path: Path) -> BundleRoot:
+def existing_root(path: Path) -> BundleRoot:
     """The root, when something was ever published there: a lock file is no business of an empty folder."""
     root = BundleRoot(path)
     if not root.versions.is_dir():

@@ -15,6 +15,11 @@ def require_space(root: BundleRoot) -> None:
     _require(room_for_version(root), "the next version", "[bundle] root")
 
 
+def require_space_for_files(root: BundleRoot, size: int) -> None:
+    """Raises PublishError: the bundle root has no room for a version of so many bytes."""
+    _require(Space(root.path, free_bytes(root.path), size + RESERVE_BYTES), "the version", "[bundle] root")
+
+
 def require_space_for_run(settings: Settings) -> None:
     """Room for a whole run: stage outputs in the work folder, a version under the bundle root.
 

@@ -1,9 +1,12 @@
-"""What has to survive power loss: files and folders are synced, single lines replaced whole."""
+"""What has to survive power loss: files and folders are synced, lines and single files replaced whole."""
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from codequarry.schemas.layout import BundleRoot, Current
@@ -42,6 +45,45 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[int]:
+    """A descriptor to write a file with, which takes its name, whole and synced, when the block ends without an error.
+
+    After one nothing of it is left. Writers do not meet: each has a file of its own until the rename.
+
+    Raises OSError: the disk refuses.
+    """
+    aside = target.with_name(f".codequarry-{secrets.token_hex(4)}{ASIDE}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            yield descriptor
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(aside, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+    try:
+        sync(target.parent)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(target)
+        raise
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, in as many calls as it takes. Raises OSError: the disk refuses, or takes nothing."""
+    rest = memoryview(data)
+    while rest:
+        taken = os.write(descriptor, rest)
+        if not taken:
+            raise OSError(errno.EIO, f"the disk took {len(data) - len(rest)} of {len(data)} bytes")
+        rest = rest[taken:]
 
 
 def sync_way_to(root: BundleRoot) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from codequarry.pipelines.durable import write_line
-from codequarry.pipelines.publisher import publishing
+from codequarry.pipelines.publication import make_current, publishing
 from codequarry.pipelines.retention import settle
-from codequarry.schemas.errors import CodequarryError, IntegrityError, NotFoundError, PublishError
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
-from codequarry.schemas.layout import BundleRoot, Current
+from codequarry.schemas.errors import CodequarryError, IntegrityError, NoBundleError, NotFoundError, PublishError
+from codequarry.schemas.integrity import read_manifest, verify
+from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import Manifest
 
 
@@ -20,13 +19,13 @@ class RolledBack:
 
     manifest: Manifest
     before: str
-    """The version it named before; empty when it was damaged."""
+    """The version it named before; empty when it was damaged or gone."""
 
 
 def roll_back(root: BundleRoot, version: str = "") -> RolledBack:
     """Point CURRENT at another published version, after reading every byte of it.
 
-    version: empty for the one before CURRENT; where CURRENT is damaged, for the newest whole one.
+    version: empty for the one before CURRENT; where CURRENT is damaged or gone, for the newest whole one.
 
     Raises NotFoundError: there is no such version. IntegrityError: it is damaged. NoBundleError: nothing was ever
     published. BusyError: another process is publishing. PublishError: the disk refuses. CURRENT is as it was then.
@@ -37,7 +36,7 @@ def roll_back(root: BundleRoot, version: str = "") -> RolledBack:
             if before:
                 settle(root)
             manifest = _whole(root, version) if version else _previous(root, before)
-            write_line(root.current, Current(manifest.version, file_sha256(root.version(manifest.version).manifest)))
+            make_current(root, manifest.version)
         except OSError as error:
             raise PublishError(
                 f"rolling back failed: {error}", suggestion="fix the disk; see `codequarry versions` for CURRENT"
@@ -46,9 +45,14 @@ def roll_back(root: BundleRoot, version: str = "") -> RolledBack:
 
 
 def _current(root: BundleRoot) -> str:
-    with suppress(IntegrityError):
+    try:
         return root.read_current().version
-    return ""
+    except IntegrityError:
+        return ""
+    except NoBundleError:
+        if not root.version_names():
+            raise
+        return ""
 
 
 def _previous(root: BundleRoot, before: str) -> Manifest:

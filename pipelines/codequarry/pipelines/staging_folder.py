@@ -1,7 +1,8 @@
 """The hidden folder a version is written into: locked while somebody works on it, removed when nobody will again.
 
-A folder without a manifest is of use to its writer alone, who holds its lock: unlocked, it was abandoned. One with a
-manifest waits for verification or publication by a later process, and is given a day.
+A folder without a manifest is of use to its writer alone, who holds its lock: unlocked, it was abandoned. So was that
+of an import, which publishes what it unpacks. One with a manifest waits for verification or publication by a later
+process, and is given a day.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from pathlib import Path
 
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.holds import sole_user
-from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths, BundleRoot
+from codequarry.schemas.layout import IMPORT_PREFIX, STAGING_PREFIX, BundlePaths, BundleRoot
 
 _ABANDONED_AFTER_S = 24 * 3600
 _ATTEMPTS = 3
 
 
 @contextmanager
-def new_staging_folder(root: BundleRoot) -> Iterator[Path]:
-    """An empty folder, locked for the block. Raises OSError: it cannot be made."""
+def new_staging_folder(root: BundleRoot, prefix: str = STAGING_PREFIX) -> Iterator[Path]:
+    """An empty folder, locked for the block. prefix: or IMPORT_PREFIX. Raises OSError: it cannot be made."""
     root.versions.mkdir(parents=True, exist_ok=True)
     for attempt in range(_ATTEMPTS):
-        folder = Path(tempfile.mkdtemp(prefix=STAGING_PREFIX, dir=root.versions))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root.versions))
         with sole_user(folder) as alone:
             # Between its making and its lock a cleaner may have taken it for abandoned. Where locks do not work nobody
             # is ever alone, and a cleaner never removes.
@@ -88,9 +89,9 @@ def staging_name(path: Path) -> str:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether nobody will publish an unlocked folder: it is incomplete, or a day old."""
-    complete = BundlePaths(folder).manifest.is_file()
-    return not complete or time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S
+    """Whether nobody will publish an unlocked folder: it is incomplete, of an import, or a day old."""
+    waits = BundlePaths(folder).manifest.is_file() and not folder.name.startswith(IMPORT_PREFIX)
+    return not waits or time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_S
 
 
 def _remove(path: Path) -> None:

@@ -6,14 +6,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from codequarry.pipelines.contents import check_contents
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
-from codequarry.schemas.checks import Check, check_version
-from codequarry.schemas.errors import CodequarryError, PublishError
+from codequarry.schemas.checks import Check
+from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
 
@@ -24,10 +24,6 @@ class Verification:
     version: str
     path: Path
     checks: tuple[Check, ...]
-
-    @property
-    def failed(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if not check.passed)
 
 
 def verified_pointer(settings: Settings) -> Path:
@@ -60,26 +56,4 @@ def _verified(paths: BundlePaths, settings: Settings) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     files = Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256")
-    checks = (files, *check_version(paths, manifest), *_plausible(manifest, settings))
-    result = Verification(manifest.version, paths.path, checks)
-    if result.failed:
-        reasons = "; ".join(f"{check.name}: {check.found}, expected {check.expected}" for check in result.failed)
-        raise PublishError(
-            f"the staged version {manifest.version} is not fit to publish: {reasons}",
-            suggestion="CURRENT is unchanged; fix the cause or change [checks], then index again",
-        )
-    return result
-
-
-def _plausible(manifest: Manifest, settings: Settings) -> list[Check]:
-    counts, limits = manifest.counts, settings.checks
-    share = counts.files / max(1, counts.files + counts.skipped_files)
-    return [
-        Check("chunks", counts.chunks >= limits.min_chunks, str(counts.chunks), f"at least {limits.min_chunks}"),
-        Check(
-            "share of files indexed",
-            share >= limits.min_indexed_share,
-            f"{share:.3f}",
-            f"at least {limits.min_indexed_share}",
-        ),
-    ]
+    return Verification(manifest.version, paths.path, (files, *check_contents(paths, manifest, settings)))

@@ -64,8 +64,13 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
 
     expected_sha256: what CURRENT promises; None skips the comparison.
 
-    Raises IntegrityError: it is missing, is not the promised one, or names another version.
+    Raises IntegrityError: it is missing, is not the promised one, or names another version. FormatError: a newer one.
     """
+    return read_manifest_bytes(paths, expected_sha256=expected_sha256)[1]
+
+
+def read_manifest_bytes(paths: BundlePaths, *, expected_sha256: str | None = None) -> tuple[bytes, Manifest]:
+    """The bytes of a version's manifest, and what they say; arguments and errors as of `read_manifest`."""
     try:
         data = paths.manifest.read_bytes()
     except OSError as error:
@@ -85,7 +90,7 @@ def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> 
             f"the manifest of {paths.path.name} names another version",
             suggestion="the version was changed after it was published; roll back, or publish again",
         )
-    return manifest
+    return data, manifest
 
 
 def differences(

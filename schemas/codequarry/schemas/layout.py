@@ -5,6 +5,7 @@
     <root>/CURRENT                        "<version> <sha256 of its manifest.json>\\n"
     <root>/versions/<version>/            one immutable version
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
+    <root>/versions/.staging-import-<...>/  one that the process which writes it publishes, or nobody
     <root>/versions/.removed-<version>/   a version being removed; never opened by readers
     <root>/.publishing                    as CURRENT: the version whose publish has begun and not ended
     <root>/.publish.lock                  held by the one publisher
@@ -21,11 +22,21 @@ from pathlib import Path
 
 from codequarry.schemas.errors import IntegrityError, NoBundleError, NotFoundError
 
-_VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]+)?")
+_VERSION = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}(-[0-9]{1,9})?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 STAGING_PREFIX = ".staging-"
+IMPORT_PREFIX = f"{STAGING_PREFIX}import-"
 REMOVED_PREFIX = ".removed-"
 _MAX_CURRENT_BYTES = 256
+
+
+def is_version_name(name: str) -> bool:
+    """Whether a version may be called that.
+
+    >>> is_version_name("20261121T120000Z-0123abcd"), is_version_name("../20261121T120000Z-0123abcd")
+    (True, False)
+    """
+    return _VERSION.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Current:
         """The content of such a file; None when it is anything but that one line."""
         version, _, digest = raw.decode("ascii", "replace").removesuffix("\n").partition(" ")
         found = cls(version, digest)
-        whole = _VERSION.fullmatch(version) and _SHA256.fullmatch(digest) and found.line().encode() == raw
+        whole = is_version_name(version) and _SHA256.fullmatch(digest) and found.line().encode() == raw
         return found if whole else None
 
 
@@ -72,7 +83,7 @@ class BundleRoot:
 
     def version(self, name: str) -> BundlePaths:
         """Paths of one version. Raises IntegrityError: the name is not a version name."""
-        if not _VERSION.fullmatch(name):
+        if not is_version_name(name):
             raise IntegrityError(
                 f"{name!r} is not a version name", suggestion="run `codequarry versions` for the published ones"
             )
@@ -91,7 +102,7 @@ class BundleRoot:
         """Published versions, oldest first."""
         if not self.versions.is_dir():
             return []
-        return sorted(entry.name for entry in self.versions.iterdir() if _VERSION.fullmatch(entry.name))
+        return sorted(entry.name for entry in self.versions.iterdir() if is_version_name(entry.name))
 
     def read_current(self) -> Current:
         """The version readers open.

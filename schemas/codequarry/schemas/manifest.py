@@ -1,7 +1,8 @@
 """``manifest.json``: the only truth about what a version holds.
 
 Invariants
-1. ``files`` lists every regular file of the version except the manifest itself, sorted by path.
+1. ``files`` lists every regular file of the version except the manifest itself, sorted by path; each path lies below
+   the version's folder and can stand there beside all others (`file_paths`).
 2. ``sha256`` and ``size_bytes`` are those of the bytes on disk.
 3. ``content_sha256`` is present exactly where a library cannot write reproducible bytes (DuckDB, and before format 3
    tantivy); it digests what the file was made from instead.
@@ -19,12 +20,17 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from codequarry.schemas.errors import FormatError, IntegrityError
+from codequarry.schemas.file_paths import check_file_paths
 
+FILE_NAME = "manifest.json"
 FORMAT_VERSION = 3
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
+
+
+_MAX_SIZE = (1 << 63) - 1
 
 
 class _Record(BaseModel):
@@ -35,7 +41,7 @@ class FileEntry(_Record):
     """One file of the version."""
 
     path: str = Field(description="Path below the version folder, '/' separated.")
-    size_bytes: int = Field(ge=0, description="Size in bytes.")
+    size_bytes: int = Field(ge=0, le=_MAX_SIZE, description="Size in bytes.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="sha256 of the bytes, lower-case hex.")
     content_sha256: str | None = Field(default=None, description="Reproducible digest where the bytes are not.")
     rows: int | None = Field(default=None, description="Rows, for tables.")
@@ -152,6 +158,17 @@ class Manifest(_Record):
     shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
     files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
+
+    @field_validator("files")
+    @classmethod
+    def _can_all_be_made(cls, files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
+        check_file_paths((entry.path for entry in files), taken=FILE_NAME)
+        return files
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, the manifest apart."""
+        return sum(entry.size_bytes for entry in self.files)
 
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""

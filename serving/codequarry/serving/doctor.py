@@ -16,7 +16,7 @@ from codequarry.schemas.disk import room_for_version
 from codequarry.schemas.errors import CodequarryError, NoBundleError
 from codequarry.schemas.holds import sole_user
 from codequarry.schemas.integrity import read_manifest, verify
-from codequarry.schemas.layout import REMOVED_PREFIX, STAGING_PREFIX, BundleRoot, Current
+from codequarry.schemas.layout import IMPORT_PREFIX, REMOVED_PREFIX, STAGING_PREFIX, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
@@ -126,7 +126,7 @@ def _leftovers(root: BundleRoot, current: Current | None) -> Iterator[Finding]:
         found = True
         if _in_use(folder):
             yield Finding("leftovers", "versions/", "ok", f"{folder.name} is being written")
-        elif (folder / "manifest.json").is_file():
+        elif (folder / "manifest.json").is_file() and not folder.name.startswith(IMPORT_PREFIX):
             yield Finding("leftovers", "versions/", "note", f"{folder.name} waits to be published, for a day at most")
         else:
             yield _leftover(f"{folder.name}, left by a killed run")
