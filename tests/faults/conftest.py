@@ -56,6 +56,7 @@ def project(project_template: Project, tmp_path: Path) -> Project:
     return project_template.copy(tmp_path / "project")
 
 
+@pytest.fixture(scope="session")
 def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
     return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
 

@@ -28,16 +28,20 @@ def random_sources(seed: int) -> list[Source]:
         lines = [" ".join(pick.choices(NAMES, k=pick.randint(0, 4))) for _ in range(pick.randint(3, 30))]
         source = Source(f"d{number % 3}/f{number}.py", "\n".join(lines) + "\nend\n", cut=pick.choice(NAMES))
         indexed = number % 2 == 0
+        bodies: list[tuple[int, int]] = []
         ends = [at for at, character in enumerate(source.text) if character == "\n"]
         for name in NAMES:
             for nth in range(source.text.split().count(name)):
                 start = source.span(name, nth)[0]
                 kind = pick.choice(("definition", "reference", "none", "none"))
                 if kind == "definition":
-                    end = pick.choice(ends)
                     first = len(source.text.encode()[:start].decode())
-                    body = source.text[first : max(end, first + len(name))]
-                    if source.text.index(body) == first:
+                    end = max(pick.choice(ends), first + len(name))
+                    body = source.text[first:end]
+                    # As those of a syntax tree, bodies are nested or apart.
+                    crosses = any(first < b < end < d or b < first < d < end for b, d in bodies)
+                    if source.text.index(body) == first and not crosses:
+                        bodies.append((first, end))
                         source.define(f"a.{name}", pick.choice(("class", "method")), nth=nth, body=body)
                 elif kind == "reference":
                     source.refer(name, pick.choice(list(SYNTAX_BITS)), nth=nth)

@@ -48,7 +48,8 @@ _MODULE_END = "(/__init__[.]pyi?|/index[.][cm]?[jt]sx?|/mod[.]rs|[.][^/.]*)$"
 
 def _at(byte: str) -> str:
     """A byte of any file as one number, so that joins over ranges sort once; no file has 2^33 bytes."""
-    return f"(file::BIGINT * 8589934592 + {byte})"
+    table = byte.rpartition(".")[0]
+    return f"({table + '.' if table else ''}file::BIGINT * 8589934592 + {byte})"
 
 
 _DATA = "lang IN ({})".format(", ".join(f"'{name}'" for name in sorted(DATA_LANGUAGES)))
@@ -164,16 +165,26 @@ named AS (
     SELECT symbol_id, file, false, {DEFINITION}, start_byte, start_line, start_column, end_line, end_column
     FROM symbols_mat WHERE NOT precise
 ),
-body AS (
-    SELECT qualified_name, {_at("body_start_byte")} AS first_place, {_at("body_end_byte")} AS end_place
-    FROM symbols_mat WHERE body_start_byte >= 0
+-- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
+edge AS (
+    SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name
+    FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
+    UNION ALL
+    SELECT file, body_end_byte, -1, 0, '' FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
 ),
--- Between two ends of bodies the innermost body is the same everywhere.
+opened AS (
+    SELECT *, sum(step) OVER (
+        PARTITION BY file ORDER BY start_byte, step, body_end_byte DESC, qualified_name DESC ROWS UNBOUNDED PRECEDING
+    ) AS depth
+    FROM edge
+    QUALIFY step = 1
+),
 segment AS (
-    SELECT place, coalesce(arg_max(qualified_name, (first_place, -end_place)), '') AS enclosing
-    FROM (SELECT first_place AS place FROM body UNION SELECT end_place FROM body)
-    LEFT JOIN body ON first_place <= place AND place < end_place
-    GROUP BY place
+    SELECT {_at("edge.start_byte")} AS place, coalesce(qualified_name, '') AS enclosing
+    FROM (SELECT DISTINCT file, start_byte, sum(step) OVER (PARTITION BY file ORDER BY start_byte) AS depth FROM edge)
+        AS edge
+    ASOF LEFT JOIN opened
+    ON edge.file = opened.file AND edge.depth = opened.depth AND edge.start_byte >= opened.start_byte
 )
 SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
        end_column, coalesce(enclosing, '') AS enclosing, chunk
