@@ -166,11 +166,14 @@ named AS (
     FROM symbols_mat WHERE NOT precise
 ),
 -- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
-edge AS (
-    SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name
+body AS (
+    SELECT file, body_start_byte, body_end_byte, qualified_name
     FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
+),
+edge AS (
+    SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name FROM body
     UNION ALL
-    SELECT file, body_end_byte, -1, 0, '' FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
+    SELECT file, body_end_byte, -1, 0, '' FROM body
 ),
 opened AS (
     SELECT *, sum(step) OVER (
