@@ -36,15 +36,16 @@ def index(home: Path, *, fresh: bool = False) -> tuple[Path, float, str]:
         "CODEQUARRY__PATHS__STORE": str(home / "store"),
         "CODEQUARRY__PATHS__WORK": str(home / "work"),
     }
-    before = _children_cpu()
+    before = children_cpu()
     sources = [f"{name}={package_folder(name)}" for name in PACKAGES]
     done = subprocess.run(
         [*CODEQUARRY, "index", *sources, "--root", str(home / "bundles")],
         cwd=home, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    return home / "bundles", _children_cpu() - before, done.stderr
+    return home / "bundles", children_cpu() - before, done.stderr
 
 
-def _children_cpu() -> float:
+def children_cpu() -> float:
+    """CPU seconds of the processes that were started and have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunks import chunk_repository
@@ -40,7 +41,7 @@ def coverage(repository: RepositorySettings, settings: Settings) -> Coverage:
     chunk_repository(repository.name, settings)
     scip_repository(repository.name, settings)
     work = repository_work(settings.paths.work, repository.name)
-    rows = {name: pq.read_table(work.table(name)).to_pylist() for name in _TABLES}
+    rows = {name: pa.concat_tables(map(pq.read_table, work.tables(name))).to_pylist() for name in _TABLES}
     chunks: dict[str, list[dict[str, Any]]] = {}
     for row in rows["chunks"]:
         chunks.setdefault(row["path"], []).append(row)

@@ -20,6 +20,7 @@ from benchmarks.corpus import package_folder
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.modules import module_repository
+from codequarry.pipelines.shards import write_texts
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.workspace import RepositoryWork, repository_work
 from codequarry.schemas.integrity import file_sha256, list_files
@@ -73,8 +74,9 @@ def build(home: Path) -> tuple[BundlePaths, float]:
     for name, schema in SCHEMAS.items():
         if name not in _SYNTHETIC:
             with TableWriter(paths.table(name), schema) as writer:
-                for work in works:
-                    writer.write(pq.read_table(work.table(name)))
+                for file in (file for work in works for file in work.tables(name)):
+                    writer.write(pq.read_table(file))
+    write_texts(paths.path / "texts.bin", pq.read_table(paths.table("chunks")))
     _synthesize(paths)
     write_table(paths.table("embeddings"), embeddings_schema(_DIM).empty_table(), embeddings_schema(_DIM))
     write_table(paths.faiss_idmap, FAISS_IDMAP.empty_table(), FAISS_IDMAP)

@@ -27,7 +27,7 @@ SUMMARY = {
     "files": r"files indexed +([\d,]+)",
     "skipped": r"files skipped +([\d,]+)",
     "chunks": r"chunks +([\d,]+)",
-    "parsed": r"([\d,]+) files parsed",
+    "parsed": r"([\d,]+) of [\d,]+ files by syntax tree",
     "errors": r"([\d,]+) with errors",
     "definitions": r"([\d,]+) definitions",
     "references": r"([\d,]+) references",

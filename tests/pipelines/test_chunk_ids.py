@@ -104,7 +104,7 @@ def test_neither_the_order_of_files_nor_the_number_of_workers_changes_a_chunk(
 ) -> None:
     files = [(file.name, language_of(file.name) or "text", file.read_bytes()) for file in order]
     made = chunk_files(files, ChunkingSettings(max_chars=MAX, merge_chars=MERGE), workers=workers)
-    for (_, lang, content), found in made:
+    for (_, lang, content), found, _ in made:
         assert found == chunk_source(content, lang, max_chars=MAX, merge_chars=MERGE)
 
 
@@ -122,7 +122,11 @@ def test_neither_the_order_on_disk_nor_the_number_of_cores_changes_a_table(
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         chunk_repository("demo", made)
         work = repository_work(made.paths.work, "demo")
-        return {name: work.table(name).read_bytes() for name in SCHEMAS if work.table(name).is_file()}
+        return {
+            name: b"".join(map(Path.read_bytes, work.tables(name)))
+            for name in SCHEMAS
+            if work.tables(name)[0].is_file()
+        }
 
     shuffled = random.Random(7).sample(SOURCES, len(SOURCES))
     first = tables("one", SOURCES, 1)

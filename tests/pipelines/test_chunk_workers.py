@@ -27,8 +27,8 @@ def fixtures() -> list[SourceFile]:
 def test_workers_give_the_same_chunks_in_the_same_order(workers: int) -> None:
     files = fixtures()
     results = list(chunk_files(iter(files), SETTINGS, workers=workers))
-    assert [file for file, _ in results] == files
-    for (_, lang, content), made in results:
+    assert [file for file, *_ in results] == files
+    for (_, lang, content), made, _ in results:
         assert made == chunk_source(content, lang, max_chars=400, merge_chars=150)
 
 
@@ -37,9 +37,9 @@ def test_a_file_that_takes_all_memory_is_chunked_by_lines_and_the_others_by_synt
     bomb = b"a =>" * 5_000
     files: list[SourceFile] = [("bomb.java", "java", bomb), *fixtures()]
     results = list(chunk_files(files, SETTINGS, workers=1))
-    assert not results[0][1].parsed
-    assert b"".join(bomb[span.start_byte : span.end_byte] for span in results[0][1].spans) == bomb
-    assert [made.parsed for _, made in results[1:]] == [
+    assert not results[0].made.parsed
+    assert b"".join(bomb[span.start_byte : span.end_byte] for span in results[0].made.spans) == bomb
+    assert [each.made.parsed for each in results[1:]] == [
         chunk_source(content, lang).parsed for _, lang, content in fixtures()
     ]
 

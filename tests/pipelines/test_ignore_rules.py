@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from codequarry.pipelines.census import take_census
@@ -87,8 +87,9 @@ _LINE = st.sampled_from(["a", "*.x", "!*.x", "d/", "/d", "!d/", "d/*", "!d/k.x",
 _PLACES = ("a", "k.x", "d/a", "d/k.x", "d/d/a", "d/d/k.x", "e/a", "e/d/k.x")
 
 
+@example(["a"], ["!d/"])
 @given(st.lists(_LINE, max_size=4), st.lists(_LINE, max_size=3))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_verdicts_are_those_of_git(tmp_path_factory: pytest.TempPathFactory, top: list[str], below: list[str]) -> None:
     folder = tmp_path_factory.mktemp("ignore")
     write(folder, dict.fromkeys(_PLACES, "x"))

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codequarry.pipelines import bm25_index
-from codequarry.pipelines.bm25_index import build_bm25
-from codequarry.pipelines.faiss_index import build_faiss
+from codequarry.pipelines.bm25_index import write_meta, write_segments
+from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_faiss, write_idmap
 from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, field_tokens
+from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, field_tokens, open_searcher
 from codequarry.schemas.tables import CHUNKS
+from codequarry.serving.bm25 import Bm25Channel
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -39,8 +40,12 @@ def test_the_index_returns_chunk_ids_as_exact_search_does(
 ) -> None:
     paths = BundlePaths(tmp_path)
     vectors, ids = unit_vectors(700, 32), ids_for(700)
-    entry = build_faiss(paths, ids, vectors, factory)
-    assert (entry.factory, entry.exact) == (factory, exact)
+    assert is_exact(factory, 32) == exact
+    if exact:
+        write_faiss(paths.faiss_index, ids, vectors, factory)
+    else:
+        write_approximate(paths, ids, vectors, factory)
+    write_idmap(paths.faiss_idmap, [ids[:300], ids[300:]])
     index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
     queries = unit_vectors(50, 32, seed=1)
     _, found = index.search(queries, 10)
@@ -61,7 +66,7 @@ def test_the_same_vectors_give_the_same_bytes(tmp_path: Path, factory: str) -> N
     for name in ("one", "two"):
         paths = BundlePaths(tmp_path / name)
         paths.path.mkdir()
-        build_faiss(paths, ids_for(900), unit_vectors(900, 16), factory)
+        write_faiss(paths.faiss_index, ids_for(900), unit_vectors(900, 16), factory)
         built.append(paths.faiss_index.read_bytes())
     assert built[0] == built[1]
 
@@ -82,15 +87,25 @@ def chunk_table(texts: list[str]) -> pa.Table:
     return pa.table({name: rows[name] for name in CHUNKS.names}, schema=CHUNKS)
 
 
+def build_bm25(paths: BundlePaths, *shards: pa.Table) -> None:
+    """An index of one segment for each table."""
+    paths.bm25.mkdir(parents=True)
+    segments = [segment for chunks in shards for segment in write_segments(paths, chunks)]
+    assert [segment.documents for segment in segments] == [len(chunks) for chunks in shards]
+    write_meta(paths, segments)
+
+
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.text("abAB_ .0\n", max_size=40), min_size=1, max_size=12))
-def test_bm25_holds_exactly_the_analyzed_tokens(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+@given(st.lists(st.text("abAB_ .0\n", max_size=40), min_size=1, max_size=12), st.integers(1, 11))
+def test_bm25_holds_exactly_the_analyzed_tokens(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int
+) -> None:
     paths = BundlePaths(tmp_path_factory.mktemp("bundle"))
     chunks = chunk_table(texts)
-    report = build_bm25(paths, chunks)
-    index = tantivy.Index.open(str(paths.bm25))
-    searcher = index.searcher()
-    assert (report.documents, searcher.num_docs, searcher.num_segments) == (len(texts), len(texts), 1)
+    shards = [shard for shard in (chunks.slice(0, cut), chunks.slice(cut)) if len(shard)]
+    build_bm25(paths, *shards)
+    searcher, schema = open_searcher(paths.bm25)
+    assert (searcher.num_docs, searcher.num_segments) == (len(texts), len(shards))
     expected: dict[tuple[str, str], set[int]] = {}
     for row in chunks.to_pylist():
         tokens = field_tokens(
@@ -101,16 +116,35 @@ def test_bm25_holds_exactly_the_analyzed_tokens(tmp_path_factory: pytest.TempPat
             for term in terms:
                 expected.setdefault((field, term.text), set()).add(row["chunk_id"])
     for (field, term), ids in expected.items():
-        hits = searcher.search(tantivy.Query.term_query(index.schema, field, term), limit=100).hits
+        hits = searcher.search(tantivy.Query.term_query(schema, field, term), limit=100).hits
         assert set(searcher.fast_field_values(ID_FIELD, [address for _, address in hits])) == ids
 
 
-def test_the_content_digest_follows_the_tokens_not_the_files(tmp_path: Path) -> None:
-    digests = []
+def test_an_index_in_segments_scores_as_one(tmp_path: Path) -> None:
+    words = ["open", "file", "read", "index", "close", "write"]
+    dice = np.random.default_rng(5)
+    chunks = chunk_table([" ".join(dice.choice(words, dice.integers(3, 30))) for _ in range(60)])
+    answers = []
+    for name, cuts in {"one": [60], "many": [7, 1, 30, 22]}.items():
+        starts = np.cumsum([0, *cuts])
+        shards = [chunks.slice(start, size) for start, size in zip(starts.tolist(), cuts, strict=False)]
+        build_bm25(BundlePaths(tmp_path / name), *shards)
+        channel = Bm25Channel.open(tmp_path / name / "bm25")
+        answers.append([channel.search(word, 100, allowed=None, rerank=True) for word in [*words, "open the index"]])
+    for one, many in zip(*answers, strict=True):
+        assert one.chunk_ids.tolist() == many.chunk_ids.tolist()
+        assert one.scores.tolist() == many.scores.tolist()
+
+
+def test_the_same_chunks_give_the_same_bytes(tmp_path: Path) -> None:
+    written = []
     for name, texts in {"one": ["open file"], "two": ["open file"], "three": ["open files"]}.items():
-        (tmp_path / name).mkdir()
-        digests.append(build_bm25(BundlePaths(tmp_path / name), chunk_table(texts)).content_sha256)
-    assert digests[0] == digests[1] != digests[2]
+        build_bm25(BundlePaths(tmp_path / name), chunk_table(texts), chunk_table(["another"]))
+        folder = tmp_path / name / "bm25"
+        written.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert written[0] == written[1] != written[2]
+    assert {"meta.json", ".managed.json"} < written[0].keys()
+    assert len(written[0].keys() & written[2].keys()) > 2  # the other segment is the same
 
 
 def test_tantivy_writes_beside_the_version_and_leaves_nothing_there(

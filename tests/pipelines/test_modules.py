@@ -113,7 +113,7 @@ def test_the_module_of_a_class_is_documented_by_the_class(tmp_path: Path, make_s
 
 
 def test_the_stage_says_which_stage_is_missing(tmp_path: Path, make_settings: MakeSettings) -> None:
-    with pytest.raises(SourceError, match=r"module_facts\.parquet is missing"):
+    with pytest.raises(SourceError, match=r"census\.parquet is missing"):
         module_repository("nobody", make_settings(tmp_path))
 
 

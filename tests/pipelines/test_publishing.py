@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,11 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from codequarry.pipelines import faiss_index
+from codequarry.pipelines import staging
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.embeddings import embed_repository
+from codequarry.pipelines.embeddings import embed_repository, embedding_key, encoder_directory
 from codequarry.pipelines.modules import module_repository
+from codequarry.pipelines.parts import CHUNKED, EMBEDDED, plan_parts, put_seal
 from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.scip import scip_repository
 from codequarry.pipelines.snapshot import snapshot_repository
@@ -26,6 +28,7 @@ from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
 from codequarry.pipelines.verification import verify_staged
 from codequarry.pipelines.workspace import exclusive, repository_work
+from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import Settings
@@ -56,9 +59,20 @@ def state(settings: Settings) -> tuple[bytes, list[str]]:
     return root.current.read_bytes(), root.version_names()
 
 
-def edit_table(settings: Settings, name: str, edit: Callable[[pa.Table], pa.Table]) -> None:
-    path = repository_work(settings.paths.work, "shop").table(name)
-    write_table(path, edit(pq.read_table(path)), SCHEMAS[name])
+def edit_table(settings: Settings, name: str, edit: Callable[[pa.Table], pa.Table], seal: str = CHUNKED) -> None:
+    """Change what a stage wrote as a stage that is wrong would: sealed, so that only the checks can tell."""
+    work = repository_work(settings.paths.work, "shop")
+    (part,) = plan_parts(work, settings)
+    if work.table(name).is_file():
+        write_table(work.table(name), edit(pq.read_table(work.table(name))), SCHEMAS[name])
+        return
+    held = pq.read_table(part.table(name))
+    write_table(part.table(name), edit(held), held.schema)
+    record = json.loads((part.folder / f"{seal}.json").read_text())
+    put_seal(part.folder, seal, record["key"], list(record["files"]), record["facts"])
+    if seal == CHUNKED:
+        spec = EncoderSpec.load(encoder_directory(settings))
+        put_seal(part.folder, EMBEDDED, embedding_key(part, spec.fingerprint), ["embeddings.parquet"], {})
 
 
 def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
@@ -66,9 +80,7 @@ def edit_chunks(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> Non
 
 
 def edit_vectors(settings: Settings, edit: Callable[[pa.Table], pa.Table]) -> None:
-    work = repository_work(settings.paths.work, "shop")
-    table = edit(pq.read_table(work.table("embeddings")))
-    write_table(work.table("embeddings"), table, table.schema)
+    edit_table(settings, "embeddings", edit, EMBEDDED)
 
 
 def replaced(table: pa.Table, column: str, values: object) -> pa.Table:
@@ -192,8 +204,8 @@ def test_a_sabotaged_build_is_stopped_by_the_check_that_names_it(
 
 
 def test_an_id_map_of_another_order_is_found(published: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = faiss_index.write_idmap
-    monkeypatch.setattr(faiss_index, "write_idmap", lambda path, ids: honest(path, ids[::-1].copy()))
+    honest = staging.write_idmap
+    monkeypatch.setattr(staging, "write_idmap", lambda path, ids: honest(path, [each[::-1] for each in ids]))
     stage_bundle(["shop"], published)
     with pytest.raises(PublishError, match="ids in FAISS that differ from its id map"):
         verify_staged(published)
@@ -245,7 +257,7 @@ def test_a_stage_out_of_order_says_which_one_to_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [2_000, 40_000, 300_000, 2_000_000], ids=lambda limit: f"{limit}B")
+@pytest.mark.parametrize("limit", [2_000, 10_000, 40_000, 300_000], ids=lambda limit: f"{limit}B")
 def test_a_full_disk_leaves_current_and_no_litter(published: Settings, limit: int, tmp_path: Path) -> None:
     """A file-size limit refuses writes as a full disk does, at a different stage for each size."""
     before = state(published)
@@ -281,8 +293,10 @@ def test_the_bundle_root_that_cannot_be_made_is_named(published: Settings, tmp_p
     shutil.rmtree(published.bundle.root)
 
 
+@pytest.mark.slow
 def test_vectors_of_another_encoder_are_not_mixed_in(published: Settings) -> None:
     """As when one partition was embedded before [embedding] changed and the others after."""
-    edit_vectors(published, lambda table: table.replace_schema_metadata({"encoder": "0" * 64}))
-    with pytest.raises(SourceError, match="vectors are of encoder 000000000000, expected"):
-        stage_bundle(["shop"], published)
+    embedding = published.embedding.model_copy(update={"max_tokens": 64})
+    with pytest.raises(SourceError, match="of another state") as caught:
+        stage_bundle(["shop"], published.model_copy(update={"embedding": embedding}))
+    assert "run the embedding stage of shop" in caught.value.suggestion

@@ -86,12 +86,7 @@ def test_anything_else_is_no_manifest(data: bytes) -> None:
         from_json(data)
 
 
-def test_nesting_that_can_be_read_and_not_written_again_is_no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How deep that is depends on the caller's own depth; writing is the deeper of the two."""
-
-    def too_deep(_raw: object) -> bytes:
-        raise RecursionError
-
-    monkeypatch.setattr("codequarry.schemas.manifest._dumped", too_deep)
-    with pytest.raises(IntegrityError, match=r"manifest\.json is not a manifest \(RecursionError\)"):
-        from_json(b'{"format_version": 2, "a": [[[]]]}')
+@pytest.mark.parametrize("checksum", [b"null", b"1", b"[" * 900 + b"]" * 900, b'{"a": "b"}', b'"\\ud800"'])
+def test_a_checksum_that_is_none_fits_nothing(checksum: bytes) -> None:
+    with pytest.raises(IntegrityError, match="checksum does not fit"):
+        from_json(b'{\n "checksum": ' + checksum + b',\n "format_version": 2\n}\n')

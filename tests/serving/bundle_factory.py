@@ -78,11 +78,17 @@ def write_bundle(
     paths.bm25.mkdir()
     entry, vectors = _vectors(paths, chunks, encoder)
     _write_tables(paths, chunks, vectors, rows)
+    (paths.path / "texts.bin").write_bytes("".join(piece.text for piece in in_file_order(chunks)).encode())
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
     seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
     return paths
+
+
+def in_file_order(chunks: Iterable[Piece]) -> list[Piece]:
+    """The order in which the catalog holds chunks."""
+    return sorted(chunks, key=lambda piece: (piece.repo, piece.path, piece.start_byte))
 
 
 def write_catalog(paths: BundlePaths, dim: int) -> None:

@@ -39,12 +39,15 @@ def ready(encoder: object) -> Future:
     return future
 
 
-@pytest.fixture(scope="module", params=[*EXACT, *APPROXIMATE])
+@pytest.fixture(scope="module", params=[*EXACT, "Flat in shards", *APPROXIMATE])
 def channel(request) -> FaissChannel:
-    factory = request.param
-    index = mapped_index(IDS, VECTORS, factory)
+    factory, _, sharded = request.param.partition(" ")
+    # Shards of any size, ids anywhere: the first holds fewer rows than are asked for.
+    rows = np.random.default_rng(4).permutation(ROWS)
+    parts = np.split(rows, [3, 700, 701]) if sharded else [np.arange(ROWS)]
+    shards = [mapped_index(IDS[part], VECTORS[part], factory) for part in parts]
     stored = None if factory in EXACT else VECTORS
-    return FaissChannel(index, ready(Rows()), source=source_name(factory), vectors=stored)
+    return FaissChannel(shards, ready(Rows()), source=source_name(factory), vectors=stored)
 
 
 def exact(row: int, rows: np.ndarray, limit: int) -> tuple[list[int], np.ndarray]:
@@ -90,7 +93,7 @@ def test_beyond_the_exact_scan_the_index_filters_itself(channel, monkeypatch: py
 
 def test_an_encoder_that_cannot_be_opened_is_a_problem_and_not_a_crash() -> None:
     future: Future = Future()
-    channel = FaissChannel(mapped_index(IDS, VECTORS, "Flat"), future, source="faiss_flat")
+    channel = FaissChannel([mapped_index(IDS, VECTORS, "Flat")], future, source="faiss_flat")
     assert channel.problem() is None
     future.set_exception(IntegrityError("encoder/model.onnx is damaged"))
     assert channel.problem() == "encoder/model.onnx is damaged"
@@ -100,5 +103,5 @@ def test_an_encoder_that_cannot_be_opened_is_a_problem_and_not_a_crash() -> None
 
 def test_equal_vectors_come_in_the_order_of_their_ids() -> None:
     vectors = np.repeat(VECTORS[:1], 10, axis=0)
-    channel = FaissChannel(mapped_index(IDS[:10], vectors, "Flat"), ready(Rows()), source="faiss_flat")
+    channel = FaissChannel([mapped_index(IDS[:10], vectors, "Flat")], ready(Rows()), source="faiss_flat")
     assert channel.search("0", 10, allowed=None, rerank=True).chunk_ids.tolist() == IDS[:10].tolist()

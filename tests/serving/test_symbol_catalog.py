@@ -127,7 +127,8 @@ def test_every_place_has_its_meaning_chunk_and_surroundings(world) -> None:
     outside = {row["target_id"]: row["symbol"] for row in table(engine, "SELECT * FROM outside_mat")}
     meanings: dict[object, object] = {}
     found: Counter[tuple[object, ...]] = Counter()
-    for row in table(engine, "SELECT * FROM occurrences_mat JOIN files_mat USING (file)"):
+    sql = "SELECT place.*, held.path, held.chunk_id FROM occurrences_mat AS place JOIN files_mat USING (file)"
+    for row in table(engine, f"{sql} JOIN chunks_mat AS held ON held.rowid = chunk"):
         target, path = row["target_id"], row["path"]
         place = path, row["start_line"], row["start_column"]
         byte = starts[place]

@@ -33,7 +33,8 @@ def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
 
     staged = stage_bundle(list(named(settings.sources.repositories)), settings, progress)
     milliseconds = {part: round(1000 * seconds) for part, seconds in staged.seconds.items()}
-    return {**bundle_metadata(staged.manifest), "milliseconds": counts_table(milliseconds, "part")}
+    shards = {"shards": len(staged.manifest.shards), "reused_shards": staged.reused_shards}
+    return {**bundle_metadata(staged.manifest), **shards, "milliseconds": counts_table(milliseconds, "part")}
 
 
 @bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))

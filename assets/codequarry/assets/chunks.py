@@ -32,15 +32,18 @@ def _pass(repository: RepositorySettings, settings: Settings, progress: Progress
     ]
     return {
         "repository_chunks": {
-            **table_metadata(work.table("chunks"), ("path", "kind", "qualified_name", "start_line", "end_line")),
+            **table_metadata(work, "chunks", ("path", "kind", "qualified_name", "start_line", "end_line")),
             "files": report.files,
+            "reused_files": report.reused_files,
+            "parts": report.parts,
+            "reused_parts": report.reused_parts,
             "chunks": report.chunks,
             "chunks_by_language": counts_table(
                 {language: counts.chunks for language, counts in report.by_language.items()}, "language"
             ),
         },
         "repository_syntax": {
-            **table_metadata(work.table("ast_nodes"), ("path", "kind", "qualified_name", "signature")),
+            **table_metadata(work, "ast_nodes", ("path", "kind", "qualified_name", "signature")),
             "files": report.files,
             "parsed_files": report.parsed_files,
             "files_with_syntax_errors": report.files_with_syntax_errors,

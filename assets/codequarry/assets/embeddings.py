@@ -21,9 +21,8 @@ def _embeddings(repository: RepositorySettings, settings: Settings, progress: Pr
     from codequarry.pipelines.embeddings import embed_repository
 
     report = embed_repository(repository.name, settings, progress)
-    embeddings = repository_work(settings.paths.work, report.name).table("embeddings")
     return {
-        **table_metadata(embeddings, ("chunk_id", "vector")),
+        **table_metadata(repository_work(settings.paths.work, report.name), "embeddings", ("chunk_id", "vector")),
         "embedded": report.embedded,
         "reused": report.reused,
         "dimensions": report.dim,

@@ -1,11 +1,12 @@
 """Pipeline results as Dagster metadata: rows, bytes, digests and a glance at the rows themselves."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from codequarry.pipelines.workspace import RepositoryWork
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.manifest import Manifest
 
@@ -16,24 +17,31 @@ _PREVIEW_ROWS = 5
 _CELL_CHARS = 60
 
 
-def table_metadata(path: Path, columns: Sequence[str]) -> dict[str, Any]:
-    """Metadata of a Parquet table.
+def table_metadata(work: RepositoryWork, name: str, columns: Sequence[str]) -> dict[str, Any]:
+    """Metadata of a repository's rows of a table, over all its parts.
 
     columns: those the preview shows, in order.
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        rows = file.metadata.num_rows
-        schema = file.schema_arrow
-        head = next(file.iter_batches(_PREVIEW_ROWS, columns=list(columns)), None)
+    files = work.tables(name)
+    head: list[dict[str, Any]] = []
+    rows = 0
+    schema = pq.read_schema(files[0])
+    for path in files:
+        with pq.ParquetFile(path) as file:
+            rows += file.metadata.num_rows
+            if len(head) < _PREVIEW_ROWS:
+                batch = next(file.iter_batches(_PREVIEW_ROWS - len(head), columns=list(columns)), None)
+                head += [] if batch is None else batch.to_pylist()
+    digests = "\n".join(file_sha256(path) for path in files)
     return {
         "dagster/row_count": rows,
         "dagster/column_schema": _column_schema(schema),
-        "bytes": path.stat().st_size,
-        "sha256": file_sha256(path),
-        "path": dg.MetadataValue.path(path),
-        "preview": markdown_table([] if head is None else head.to_pylist(), columns),
+        "bytes": sum(path.stat().st_size for path in files),
+        "sha256": hashlib.sha256(digests.encode()).hexdigest(),
+        "path": dg.MetadataValue.path(files[0] if len(files) == 1 else work.parts),
+        "preview": markdown_table(head, columns),
     }
 
 

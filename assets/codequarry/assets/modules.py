@@ -21,9 +21,9 @@ def _modules(repository: RepositorySettings, settings: Settings, progress: Progr
     from codequarry.pipelines.modules import module_repository
 
     report = module_repository(repository.name, settings, progress)
-    modules = repository_work(settings.paths.work, report.name).table("modules")
+    work = repository_work(settings.paths.work, report.name)
     return {
-        **table_metadata(modules, ("path", "module", "tags", "branches", "fan_in", "fan_out")),
+        **table_metadata(work, "modules", ("path", "module", "tags", "branches", "fan_in", "fan_out")),
         "modules": report.modules,
         "imports": report.imports,
         "imports_resolved": report.resolved,

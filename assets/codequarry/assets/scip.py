@@ -21,10 +21,10 @@ def _scip(repository: RepositorySettings, settings: Settings, progress: Progress
     from codequarry.pipelines.scip import scip_repository
 
     report = scip_repository(repository.name, settings, progress)
-    occurrences = repository_work(settings.paths.work, report.name).table("scip_occurrences")
+    work = repository_work(settings.paths.work, report.name)
     indexers = [{**entry.model_dump(), "coverage": f"{entry.coverage:.3f}"} for entry in report.indexers]
     return {
-        **table_metadata(occurrences, ("path", "symbol", "start_line", "start_column", "is_definition")),
+        **table_metadata(work, "scip_occurrences", ("path", "symbol", "start_line", "start_column", "is_definition")),
         "indexers": markdown_table(indexers, ("indexer", "status", "coverage", "documents", "files", "reason")),
         "definitions": report.definitions,
         "symbols": report.symbols,

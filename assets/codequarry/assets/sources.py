@@ -21,9 +21,9 @@ def _snapshot(repository: RepositorySettings, settings: Settings, progress: Prog
     from codequarry.pipelines.snapshot import snapshot_repository
 
     snapshot = snapshot_repository(repository, settings, progress)
-    census = repository_work(settings.paths.work, snapshot.name).census
+    work = repository_work(settings.paths.work, snapshot.name)
     return {
-        **table_metadata(census, ("path", "lang", "path_class", "size_bytes", "encoding", "skip_reason")),
+        **table_metadata(work, "census", ("path", "lang", "path_class", "size_bytes", "encoding", "skip_reason")),
         "url": snapshot.url or "a local path",
         "ref": snapshot.ref or "none",
         "commit": snapshot.commit or "a directory without git",

@@ -1,35 +1,34 @@
-"""The lexical index: tantivy over pre-analyzed fields."""
+"""The lexical index: tantivy over pre-analyzed fields, one segment or more for each shard.
+
+tantivy takes a term's statistics over all segments of an index, so that scores are those of one big segment. It names
+the files of a segment by a random UUID and writes the same bytes whenever it is given the same documents: named by
+their contents instead, and listed in order, they make an index that is reproducible byte for byte.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import tantivy
 
-from codequarry.pipelines.workspace import Progress, silent
 from codequarry.schemas.analyzer import AnalyzedToken
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.lexical import ID_FIELD, field_tokens, remove_index_folder, tantivy_schema
+from codequarry.schemas.manifest import SegmentEntry
 
 _HEAP_BYTES = 256_000_000
+_META = "meta.json"
+_COLUMNS = ("chunk_id", "path", "symbols", "qualified_name", "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Bm25Report:
-    """What the index holds."""
+def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[SegmentEntry, ...]:
+    """Index chunks, in table order, into new segments of the version's index; `write_meta` makes them part of it.
 
-    documents: int
-    content_sha256: str
-    """Digest over ids and tokens: tantivy names its files by UUID, so their bytes cannot be compared."""
-
-
-def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent) -> Bm25Report:
-    """Index every chunk, in table order, into one segment.
-
-    chunks: the ``chunks`` table sorted by chunk_id.
+    chunks: at least one row of ``chunks``.
 
     tantivy's own reader watches the folder it writes to, and may put a lock file there long after the commit: the index
     is written beside the version, and its files are moved when they are complete.
@@ -37,14 +36,31 @@ def build_bm25(paths: BundlePaths, chunks: pa.Table, progress: Progress = silent
     scratch = scratch_folder(paths.path)
     scratch.mkdir()
     try:
-        report = _write(scratch, chunks, progress)
-        paths.bm25.mkdir()
-        for file in scratch.iterdir():
-            if file.suffix != ".lock":
-                file.rename(paths.bm25 / file.name)
+        _write(scratch, chunks)
+        found = json.loads((scratch / _META).read_bytes())["segments"]
+        segments = [_moved(scratch, each["segment_id"].replace("-", ""), each["max_doc"], paths.bm25) for each in found]
     finally:
         remove_index_folder(scratch)
-    return report
+    return tuple(sorted(segments, key=lambda segment: segment.id))
+
+
+def write_meta(paths: BundlePaths, segments: Iterable[SegmentEntry]) -> None:
+    """Make an index of the segments that lie in its folder, in this order."""
+    scratch = scratch_folder(paths.path)
+    scratch.mkdir()
+    try:
+        tantivy.Index(tantivy_schema(), path=str(scratch))
+        meta = json.loads((scratch / _META).read_bytes())
+    finally:
+        remove_index_folder(scratch)
+    listed = list(segments)
+    meta["segments"] = [
+        {"segment_id": _uuid(segment.id), "max_doc": segment.documents, "deletes": None} for segment in listed
+    ]
+    meta["opstamp"] = 0
+    names = [file.name for segment in listed for file in paths.bm25.glob(f"{segment.id}.*")]
+    (paths.bm25 / _META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    (paths.bm25 / ".managed.json").write_text(json.dumps(sorted([*names, _META])) + "\n", encoding="utf-8")
 
 
 def scratch_folder(version: Path) -> Path:
@@ -52,26 +68,35 @@ def scratch_folder(version: Path) -> Path:
     return version.with_name(f"{version.name}.bm25")
 
 
-def _write(folder: Path, chunks: pa.Table, progress: Progress) -> Bm25Report:
+def _write(folder: Path, chunks: pa.Table) -> None:
     index = tantivy.Index(tantivy_schema(), path=str(folder))
     writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
-    digest = hashlib.sha256()
-    columns = [chunks[name].to_pylist() for name in ("chunk_id", "path", "symbols", "qualified_name", "text")]
-    total = chunks.num_rows
-    for done, (chunk_id, path, symbols, qualified_name, text) in enumerate(zip(*columns, strict=True), start=1):
+    columns = [chunks[name].to_pylist() for name in _COLUMNS]
+    for chunk_id, path, symbols, qualified_name, text in zip(*columns, strict=True):
         document = tantivy.Document()
         document.add_unsigned(ID_FIELD, chunk_id)
-        digest.update(b"%d\n" % chunk_id)
         tokens = field_tokens(path=path, symbols=symbols, qualified_name=qualified_name, text=text)
         for field, terms in tokens.items():
             document.add_pre_tokenized_text(field, _pre_tokenized(terms))
-            digest.update("\x1f".join(f"{term.position}:{term.text}" for term in terms).encode() + b"\n")
         writer.add_document(document)
-        if done % 512 == 0 or done == total:
-            progress("bm25", done, total)
     writer.commit()
     writer.wait_merging_threads()
-    return Bm25Report(total, digest.hexdigest())
+
+
+def _moved(scratch: Path, found: str, documents: int, target: Path) -> SegmentEntry:
+    """Move the files of a segment, named by their contents."""
+    files = sorted(scratch.glob(f"{found}.*"))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.suffix}\0{file.stat().st_size}\0".encode() + file.read_bytes())
+    name = digest.hexdigest()[:32]
+    for file in files:
+        file.rename(target / (name + file.suffix))
+    return SegmentEntry(id=name, documents=documents)
+
+
+def _uuid(name: str) -> str:
+    return "-".join((name[:8], name[8:12], name[12:16], name[16:20], name[20:]))
 
 
 def _pre_tokenized(terms: list[AnalyzedToken]) -> tantivy.PreTokenizedString:

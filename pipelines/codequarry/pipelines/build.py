@@ -12,7 +12,6 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.modules import ModuleReport, module_repository
-from codequarry.pipelines.publication import current_manifest
 from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
@@ -24,6 +23,7 @@ from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.verification import verify_staged
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.integrity import current_manifest
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import Manifest, SourceEntry
 from codequarry.schemas.settings import Settings
@@ -51,6 +51,8 @@ class IndexReport:
     """Bytes of the version that are hard links to the one before."""
     pruned: Pruned | None = None
     """What retention removed after the publish."""
+    reused_shards: int = 0
+    """Shards of the version that are links to the one before."""
 
 
 def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
@@ -96,13 +98,13 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         embeddings = tuple(
             timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
         )
-        timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
+        staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
         published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,
         embeddings, seconds,
-        published.linked_bytes, published.pruned,
+        published.linked_bytes, published.pruned, staged.reused_shards,
     )  # fmt: skip
 
 

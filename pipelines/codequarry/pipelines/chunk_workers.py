@@ -1,7 +1,8 @@
 """Chunking in worker processes with a memory limit, so that a hostile file costs its own syntax tree and nothing else.
 
 A tree-sitter step cannot be interrupted: 20 kB of ambiguous syntax can take gigabytes before any time budget is asked.
-A worker that dies on a file, or does not answer in time, is replaced, and the file is chunked by lines.
+A worker that dies on a file, or does not answer in time, is replaced, and the file is chunked by lines; that answer is
+not kept, because another day may bring a better one.
 
 Protocol, one request at a time: a JSON line with language, sizes and byte count, then the bytes; a JSON line back.
 """
@@ -9,45 +10,96 @@ Protocol, one request at a time: a JSON line with language, sizes and byte count
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import resource
 import select
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
-from codequarry.schemas.settings import ChunkingSettings
+
+if TYPE_CHECKING:  # a worker starts in half the time without them
+    from codequarry.pipelines.syntax_store import SyntaxStore
+    from codequarry.schemas.settings import ChunkingSettings
 
 _MEMORY_BYTES = 1 << 30
 _ANSWER_S = 30.0
+_LOOK_AHEAD = 32
+"""Files that are looked up in the store together."""
 _EXIT_FAILED, _EXIT_NO_MEMORY = 1, 3
 SourceFile = tuple[str, str, bytes]
 """(path, language, content)"""
 
 
-def chunk_files(
-    files: Iterable[SourceFile], settings: ChunkingSettings, *, workers: int = 0
-) -> Iterator[tuple[SourceFile, FileChunks]]:
-    """Chunk files in worker processes; results come in the order of the files.
+class Chunked(NamedTuple):
+    """A file and what the chunker made of it."""
 
-    workers: number of processes; 0 = one per core.
+    file: SourceFile
+    made: FileChunks
+    known: bool
+    """True when the store had it, and nothing was parsed."""
+
+
+def chunk_files(
+    files: Iterable[SourceFile], settings: ChunkingSettings, *, store: SyntaxStore | None = None, workers: int = 0
+) -> Iterator[Chunked]:
+    """Chunk the files that the store does not know, in worker processes; results come in the order of the files.
+
+    store: asked first; new answers are put into it every few files.
+    workers: number of processes, started when they are needed; 0 = one per core.
     """
     with ExitStack() as stack:
-        pool = [stack.enter_context(_Worker(settings)) for _ in range(workers or os.cpu_count() or 1)]
+        pool = _Pool(settings, workers or os.cpu_count() or 1, stack)
         remaining = iter(files)
-        while batch := list(islice(remaining, len(pool))):
-            for worker, (_, language, content) in zip(pool, batch, strict=False):
+        while batch := list(islice(remaining, _LOOK_AHEAD)):
+            keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in batch]
+            known = store.get(keys) if store is not None else {}
+            answers = pool.answers([file for file, key in zip(batch, keys, strict=True) if key not in known])
+            new: list[tuple[bytes, bytes]] = []
+            for file, key in zip(batch, keys, strict=True):
+                answer = known[key] if key in known else next(answers)
+                if answer is not None and key not in known:
+                    new.append((key, answer))
+                yield Chunked(
+                    file, _by_lines(file[2], settings) if answer is None else _from_json(answer), key in known
+                )
+            if store is not None and new:
+                store.put(new)
+
+
+def syntax_key(language: str, content_sha256: str) -> bytes:
+    """Key of a file: what the chunker makes of it depends on its language and bytes alone."""
+    return hashlib.sha256(f"{language}\0{content_sha256}".encode()).digest()
+
+
+class _Pool:
+    """Workers, started as they are needed."""
+
+    def __init__(self, settings: ChunkingSettings, size: int, stack: ExitStack) -> None:
+        self._settings = settings
+        self._size = size
+        self._stack = stack
+        self._workers: list[_Worker] = []
+
+    def answers(self, files: Sequence[SourceFile]) -> Iterator[bytes | None]:
+        """The answer to each file, in order; None for one that no worker could answer."""
+        for start in range(0, len(files), self._size):
+            batch = files[start : start + self._size]
+            while len(self._workers) < len(batch):
+                self._workers.append(self._stack.enter_context(_Worker(self._settings)))
+            for worker, (_, language, content) in zip(self._workers, batch, strict=False):
                 worker.send(language, content)
-            for worker, file in zip(pool, batch, strict=False):
-                yield file, worker.receive() or _by_lines(file[2], settings)
+            for worker, _ in zip(self._workers, batch, strict=False):
+                yield worker.receive()
 
 
 def _by_lines(content: bytes, settings: ChunkingSettings) -> FileChunks:
@@ -78,8 +130,8 @@ class _Worker:
             self._process.stdin.write(header.encode() + b"\n" + content)
             self._process.stdin.flush()
 
-    def receive(self) -> FileChunks | None:
-        """The chunks of the file sent last; None when the worker was killed over it or did not answer in time.
+    def receive(self) -> bytes | None:
+        """The answer to the file sent last; None when the worker was killed over it or did not answer in time.
 
         Raises CodequarryError: the worker failed by itself, which is a bug; its traceback is on standard error.
         """
@@ -87,7 +139,7 @@ class _Worker:
         ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
         line = self._process.stdout.readline() if ready else b""
         if line.endswith(b"\n"):
-            return _from_json(line)
+            return line
         if ready and self._process.wait() == _EXIT_FAILED:
             raise CodequarryError(
                 "a chunk worker failed; its traceback is above", suggestion="report it, with the file that caused it"

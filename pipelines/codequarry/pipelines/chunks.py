@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunk_rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
-from codequarry.pipelines.chunk_workers import chunk_files
+from codequarry.pipelines.chunk_workers import Chunked, chunk_files
 from codequarry.pipelines.module_table import FACTS, fact_rows
-from codequarry.pipelines.snapshot import read_contents, read_snapshot
+from codequarry.pipelines.parts import (
+    CHUNKED,
+    MENTIONS,
+    MODULE_FACTS,
+    Part,
+    break_seal,
+    forget_parts,
+    plan_parts,
+    put_seal,
+    sealed,
+)
+from codequarry.pipelines.snapshot import read_contents
+from codequarry.pipelines.syntax_store import SyntaxStore, open_syntax_store
+from codequarry.pipelines.table_rows import row_groups, rows_among
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import AST_NODES, AST_REFERENCES, CHUNKS, CST_NODES, FILES, TableWriter, write_table
+
+_PARTS_AT_ONCE = 8
+"""Each has its tables open while the contents are read once; more would take memory, fewer more passes."""
+_PART_TABLES: dict[str, pa.Schema] = {
+    "chunks": CHUNKS,
+    "ast_nodes": AST_NODES,
+    MENTIONS: AST_REFERENCES,
+    "cst_nodes": CST_NODES,
+    MODULE_FACTS: FACTS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,67 +73,67 @@ class ChunkReport:
     files_with_syntax_errors: int
     by_language: dict[str, LanguageReport]
     """By name of the language."""
+    reused_files: int
+    """Files that did not have to be parsed, because their contents were before."""
+    parts: int
+    """Groups of files with tables of their own."""
+    reused_parts: int
+    """Those whose tables stayed as they were."""
 
 
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and keep what its syntax tree says.
 
-    Writes ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes``, completes ``files``, and keeps what the
-    module stage needs.
+    Writes ``chunks``, ``ast_nodes`` and ``cst_nodes`` in parts, and what the module stage needs; ``ast_references``;
+    completes ``files``. Parts whose files are those of the last run stay as they are, and no file's contents are parsed
+    twice, in whatever repository they lie.
 
     Raises SourceError: the snapshot stage has not run.
     """
     work = repository_work(settings.paths.work, name)
-    total = read_snapshot(work).files
-    outcomes: dict[str, _Outcome] = {}
-    counted: dict[str, Counter[str]] = {}
-    names: set[str] = set()
-    mentioned = work.path / ".mentioned.parquet"
-    with ExitStack() as stack:
-        chunks, nodes, references, leaves, facts = (
-            stack.enter_context(TableWriter(stack.enter_context(replacing(path)), schema))
-            for path, schema in (
-                (work.table("chunks"), CHUNKS),
-                (work.table("ast_nodes"), AST_NODES),
-                (mentioned, AST_REFERENCES),
-                (work.table("cst_nodes"), CST_NODES),
-                (work.facts, FACTS),
-            )
-        )
-        for (path, lang, content), made in chunk_files(read_contents(work), settings.chunking):
-            ids = chunk_ids(name, path, content, made)
-            chunks.extend(chunk_rows(name, path, lang, content, made, ids))
-            nodes.extend(node_rows(name, path, made, ids))
-            references.extend(reference_rows(name, path, made, ids))
-            leaves.extend(leaf_rows(name, path, made, ids))
-            outcomes[path] = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
-            facts.extend(fact_rows(path, lang, content, outcomes[path].lines, made))
-            outcome = outcomes[path]
-            counted.setdefault(lang, Counter()).update(
-                files=1,
-                parsed=outcome.parsed,
-                syntax_errors=outcome.syntax_errors,
-                chunks=len(ids),
-                definitions=len(made.ast_nodes),
-            )
-            names.update(node.name for node in made.ast_nodes)
-            if len(outcomes) % 64 == 0 or len(outcomes) == total:
-                progress(f"{name}: chunking", len(outcomes), total)
+    parts = plan_parts(work, settings)
+    total = sum(len(part.files) for part in parts)
+    records = [sealed(part.folder, CHUNKED, part.key) for part in parts]
+    todo = [part for part, record in zip(parts, records, strict=True) if record is None]
+    done = total - sum(len(part.files) for part in todo)
+    progress(f"{name}: chunking", done, total)
+    made: dict[int, dict[str, Any]] = {}
+    with open_syntax_store(settings.paths.store, settings.chunking) as store:
+        for start in range(0, len(todo), _PARTS_AT_ONCE):
+            some = todo[start : start + _PARTS_AT_ONCE]
+            before = done
+
+            def show(files: int, before: int = before) -> None:
+                progress(f"{name}: chunking", before + files, total)
+
+            made |= _chunk_parts(some, settings, store, show)
+            done += sum(len(part.files) for part in some)
+    forget_parts(work, parts)
+    facts = [(record or made[part.number])["facts"] for part, record in zip(parts, records, strict=True)]
     with replacing(work.table("ast_references")) as temporary:
-        kept = _naming(mentioned, names, temporary)
-    mentioned.unlink()
+        references = _naming(parts, temporary)
+    outcomes = {path: _Outcome(*values) for each in facts for path, values in each["outcomes"].items()}
     with replacing(work.table("files")) as temporary:
         write_table(temporary, _completed(pq.read_table(work.census), outcomes), FILES)
+    by_language: dict[str, Counter[str]] = {}
+    for each in facts:
+        for lang, counts in each["languages"].items():
+            by_language.setdefault(lang, Counter()).update(counts)
+    known = {part.number for part in parts} - made.keys()
     return ChunkReport(
         name=name,
-        files=len(outcomes),
-        chunks=chunks.rows,
-        definitions=nodes.rows,
-        references=kept,
-        leaf_kinds=leaves.rows,
+        files=total,
+        chunks=sum(counts["chunks"] for counts in by_language.values()),
+        definitions=sum(counts["definitions"] for counts in by_language.values()),
+        references=references,
+        leaf_kinds=sum(each["leaf_kinds"] for each in facts),
         parsed_files=sum(outcome.parsed for outcome in outcomes.values()),
         files_with_syntax_errors=sum(outcome.syntax_errors for outcome in outcomes.values()),
-        by_language={lang: LanguageReport(**counts) for lang, counts in sorted(counted.items())},
+        by_language={lang: LanguageReport(**counts) for lang, counts in sorted(by_language.items())},
+        reused_files=sum(len(part.files) for part in parts if part.number in known)
+        + sum(record["facts"]["known"] for record in made.values()),
+        parts=len(parts),
+        reused_parts=len(known),
     )
 
 
@@ -121,12 +145,78 @@ class _Outcome(NamedTuple):
     syntax_errors: bool
 
 
-def _naming(mentioned: Path, names: set[str], target: Path) -> int:
-    """Copy the references that name a definition of the repository; returns how many there are."""
-    with pq.ParquetFile(mentioned) as file, TableWriter(target, AST_REFERENCES) as writer:
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group)
-            writer.write(table.filter(pa.array([name in names for name in table["name"].to_pylist()], pa.bool_())))
+class _PartWriter:
+    """The tables of one part while its files are chunked."""
+
+    def __init__(self, part: Part, stack: ExitStack) -> None:
+        part.folder.mkdir(parents=True, exist_ok=True)
+        break_seal(part.folder, CHUNKED)
+        self._part = part
+        self._chunks, self._nodes, self._mentions, self._leaves, self._facts = (
+            stack.enter_context(TableWriter(stack.enter_context(replacing(part.table(table))), schema))
+            for table, schema in _PART_TABLES.items()
+        )
+        self._outcomes: dict[str, _Outcome] = {}
+        self._languages: dict[str, Counter[str]] = {}
+        self._known = 0
+
+    def add(self, chunked: Chunked) -> None:
+        """Add the rows of a file."""
+        (path, lang, content), made, known = chunked
+        repo = self._part.work.path.name
+        ids = chunk_ids(repo, path, content, made)
+        outcome = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
+        self._chunks.extend(chunk_rows(repo, path, lang, content, made, ids))
+        self._nodes.extend(node_rows(repo, path, made, ids))
+        self._mentions.extend(reference_rows(repo, path, made, ids))
+        self._leaves.extend(leaf_rows(repo, path, made, ids))
+        self._facts.extend(fact_rows(path, lang, content, outcome.lines, made))
+        self._outcomes[path] = outcome
+        self._languages.setdefault(lang, Counter()).update(
+            files=1,
+            parsed=outcome.parsed,
+            syntax_errors=outcome.syntax_errors,
+            chunks=len(ids),
+            definitions=len(made.ast_nodes),
+        )
+        self._known += known
+
+    def seal(self) -> dict[str, Any]:
+        """Seal the part, whose files are written. Returns the record."""
+        facts = {
+            "outcomes": self._outcomes,
+            "languages": self._languages,
+            "leaf_kinds": self._leaves.rows,
+            "known": self._known,
+        }
+        names = [self._part.table(table).name for table in _PART_TABLES]
+        return put_seal(self._part.folder, CHUNKED, self._part.key, names, facts)
+
+
+def _chunk_parts(
+    parts: Sequence[Part], settings: Settings, store: SyntaxStore, show: Callable[[int], None]
+) -> dict[int, dict[str, Any]]:
+    """Write and seal some parts in one pass over the contents; returns their records by number."""
+    part_of = {file.path: part.number for part in parts for file in part.files}
+    with ExitStack() as stack:
+        writers = {part.number: _PartWriter(part, stack) for part in parts}
+        contents = read_contents(parts[0].work, part_of.keys())
+        for done, chunked in enumerate(chunk_files(contents, settings.chunking, store=store), start=1):
+            writers[part_of[chunked.file[0]]].add(chunked)
+            if done % 64 == 0 or done == len(part_of):
+                show(done)
+    return {number: writer.seal() for number, writer in writers.items()}
+
+
+def _naming(parts: Sequence[Part], target: Path) -> int:
+    """Write the references that name a definition of the repository; returns how many there are."""
+    names = pa.chunked_array(
+        [pq.read_table(part.table("ast_nodes"), columns=["name"])["name"].unique() for part in parts], pa.string()
+    ).unique()
+    with TableWriter(target, AST_REFERENCES) as writer:
+        for part in parts:
+            for table in row_groups(part.table(MENTIONS)):
+                writer.write(rows_among(table, "name", names))
     return writer.rows
 
 

@@ -15,6 +15,7 @@ from codequarry.pipelines.cli_bundle import prune, rollback
 from codequarry.pipelines.cli_census import census
 from codequarry.pipelines.cli_progress import Bars, console
 from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over, with_indexes
+from codequarry.pipelines.cli_store import store_app
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("prune")(prune)
     app.command("export")(export)
     app.command("import")(import_archive)
+    app.add_typer(store_app, name="store")
 
 
 def index(
@@ -83,7 +85,10 @@ def index(
     if report.chunks:
         broken = sum(each.files_with_syntax_errors for each in report.chunks)
         parsed = sum(each.parsed_files for each in report.chunks)
-        table.add_row("syntax", f"{parsed:,} files parsed, {broken:,} with errors")
+        reused = sum(each.reused_files for each in report.chunks)
+        files = sum(each.files for each in report.chunks)
+        table.add_row("files chunked", f"{files - reused:,} chunked, {reused:,} reused")
+        table.add_row("syntax", f"{parsed:,} of {files:,} files by syntax tree, {broken:,} with errors")
         definitions = sum(each.definitions for each in report.chunks)
         references = sum(each.references for each in report.chunks)
         table.add_row("symbols", f"{definitions:,} definitions, {references:,} references")
@@ -98,6 +103,9 @@ def index(
             covered = f"{each.label} {each.status}, {each.documents:,} of {each.files:,} files{reason}"
             # As text: a file's name may look like markup.
             table.add_row("scip", Text(f"{source.name}: {covered}" if len(report.manifest.sources) > 1 else covered))
+    if shards := report.manifest.shards if report.chunks else ():
+        built = len(shards) - report.reused_shards
+        table.add_row("index shards", f"{built:,} built, {report.reused_shards:,} reused")
     table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
     size = sum(entry.size_bytes for entry in report.manifest.files)
     table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines import minilm
-from codequarry.pipelines.vector_store import Vector, open_vector_store, text_key
+from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.vector_store import Vector, VectorStore, open_vector_store, text_key
 from codequarry.pipelines.workspace import Progress, exclusive, replacing, repository_work, silent
-from codequarry.schemas.encoder import OnnxEncoder
+from codequarry.schemas.encoder import EncoderSpec, OnnxEncoder
 from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.lexical import dense_text
@@ -22,8 +24,8 @@ from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import embeddings_schema, write_table
 
 _SAVE_EVERY = 256
-ENCODER_KEY = "encoder"
-"""Key of the encoder's fingerprint in the metadata of ``embeddings.parquet``."""
+TEXT_COLUMNS = ("path", "qualified_name", "symbols", "signature", "text")
+"""What of a chunk the dense encoder reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +37,27 @@ class EmbeddingReport:
     embedded: int
     """Distinct texts that went through the encoder."""
     reused: int
-    """Vectors found in the store, or shared by chunks with the same text."""
+    """Vectors that were known, or are shared by chunks with the same text."""
     dim: int
     fingerprint: str
 
 
-def encoder_directory(settings: Settings) -> Path:
-    """The exported encoder of the settings, exported on first use and whenever the stored one is damaged."""
+def encoder_folder(settings: Settings) -> Path:
+    """Where the encoder of the settings lies, once it is exported."""
     embedding = settings.embedding
     # The exporter's own code names the folder: an export of older code is another encoder.
     exporter = file_sha256(Path(minilm.__file__))[:12]
-    folder = settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
+    return settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
+
+
+def encoder_directory(settings: Settings) -> Path:
+    """The exported encoder of the settings, exported on first use and whenever the stored one is damaged."""
+    folder = encoder_folder(settings)
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
-            OnnxEncoder.open(folder)
+            EncoderSpec.load(folder).verify(folder)
         except IntegrityError:
-            _export(folder, embedding.max_tokens)
+            _export(folder, settings.embedding.max_tokens)
     return folder
 
 
@@ -66,43 +73,75 @@ def _export(folder: Path, max_tokens: int) -> None:
 
 
 def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:
-    """Write ``embeddings.parquet``: one unit-norm float32 vector per chunk, in chunk-table order.
+    """Write ``embeddings`` of every part: one unit-norm float32 vector per chunk, in the order of its chunks.
 
-    Finished vectors are kept every few hundred texts, so that a killed run resumes where it stopped.
+    Parts whose chunks and encoder are those of the last run stay as they are. Finished vectors are kept every few
+    hundred texts, so that a killed run resumes where it stopped.
 
     Raises SourceError: the chunk stage has not run.
     """
     work = repository_work(settings.paths.work, name)
-    parts = ["path", "qualified_name", "symbols", "signature", "text"]
-    chunks = pq.read_table(work.require(work.table("chunks"), "chunk"), columns=["chunk_id", *parts])
-    texts = [dense_text(**row) for row in chunks.select(parts).to_pylist()]
-    encoder = OnnxEncoder.open(encoder_directory(settings), threads=settings.embedding.threads or os.cpu_count() or 1)
+    folder = encoder_directory(settings)
+    spec = EncoderSpec.load(folder)
+    parts = [(part, embedding_key(part, spec.fingerprint)) for part in plan_parts(work, settings)]
+    todo = [(part, key) for part, key in parts if sealed(part.folder, EMBEDDED, key) is None]
+    rows = {part.number: pq.read_metadata(part.table("chunks")).num_rows for part, _ in parts}
+    total = sum(rows.values())
+    done = total - sum(rows[part.number] for part, _ in todo)
+    encoding = _Encoding(folder, settings)
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        for part, key in todo:
+
+            def show(left: int, upto: int = done + rows[part.number]) -> None:
+                progress(f"{name}: embedding", upto - left, total)
+
+            _embed_part(part, key, store, encoding, spec, show)
+            done += rows[part.number]
+            show(0)
+    return EmbeddingReport(name, total, encoding.embedded, total - encoding.embedded, spec.dim, spec.fingerprint)
+
+
+def embedding_key(part: Part, fingerprint: str) -> str:
+    """Hash of what decides a part's vectors. Raises SourceError: its chunks are missing, or of another state."""
+    return hashed([part.chunked()["files"]["chunks.parquet"], fingerprint])
+
+
+def _embed_part(
+    part: Part, key: str, store: VectorStore, encoding: _Encoding, spec: EncoderSpec, show: Callable[[int], None]
+) -> None:
+    chunks = pq.read_table(part.table("chunks"), columns=["chunk_id", *TEXT_COLUMNS])
+    texts = [dense_text(**row) for row in chunks.select(TEXT_COLUMNS).to_pylist()]
     keys = [text_key(text) for text in texts]
-    with open_vector_store(settings.paths.store / "vectors", encoder.fingerprint, encoder.dim) as store:
-        known = store.get(list(dict.fromkeys(keys)))
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        for entries in _encoded(encoder, missing, name, progress):
-            store.put(entries)
-            known.update(entries)
-    vectors = np.stack([known[key] for key in keys])
-    schema = embeddings_schema(encoder.dim).with_metadata({ENCODER_KEY: encoder.fingerprint})
-    flat = pa.array(vectors.reshape(-1), pa.float32())
-    table = pa.table([chunks["chunk_id"], _fixed(flat, encoder.dim)], schema=schema)
-    with replacing(work.table("embeddings")) as temporary:
-        write_table(temporary, table, schema)
-    return EmbeddingReport(name, len(keys), len(missing), len(keys) - len(missing), encoder.dim, encoder.fingerprint)
+    known = store.get(list(dict.fromkeys(keys)))
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    for entries in encoding.of(missing):
+        store.put(entries)
+        known.update(entries)
+        show(len(keys) - sum(key in known for key in keys))
+    flat = pa.array(np.concatenate([known[key] for key in keys]), pa.float32())
+    schema = embeddings_schema(spec.dim)
+    vectors = pa.FixedSizeListArray.from_arrays(flat, spec.dim)
+    break_seal(part.folder, EMBEDDED)
+    with replacing(part.table("embeddings")) as temporary:
+        write_table(temporary, pa.table([chunks["chunk_id"], vectors], schema=schema), schema)
+    put_seal(part.folder, EMBEDDED, key, ["embeddings.parquet"], {})
 
 
-def _fixed(flat: pa.Array, dim: int) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(flat, dim)
+class _Encoding:
+    """The encoder of a run, opened when the first text needs it."""
 
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._open = partial(OnnxEncoder.open, folder, threads=settings.embedding.threads or os.cpu_count() or 1)
+        self._encoder: OnnxEncoder | None = None
+        self.embedded = 0
+        """Texts encoded so far."""
 
-def _encoded(
-    encoder: OnnxEncoder, missing: dict[bytes, str], name: str, progress: Progress
-) -> Iterator[list[tuple[bytes, Vector]]]:
-    items = list(missing.items())
-    for start in range(0, len(items), _SAVE_EVERY):
-        part = items[start : start + _SAVE_EVERY]
-        vectors = encoder.encode_documents([text for _, text in part])
-        yield [(key, vector) for (key, _), vector in zip(part, vectors, strict=True)]
-        progress(f"{name}: embedding", start + len(part), len(items))
+    def of(self, texts: dict[bytes, str]) -> Iterator[list[tuple[bytes, Vector]]]:
+        """Vectors by key, a few hundred at a time."""
+        items = list(texts.items())
+        for start in range(0, len(items), _SAVE_EVERY):
+            part = items[start : start + _SAVE_EVERY]
+            self._encoder = self._encoder or self._open()
+            vectors = self._encoder.encode_documents([text for _, text in part])
+            yield [(key, vector) for (key, _), vector in zip(part, vectors, strict=True)]
+            self.embedded += len(part)

@@ -47,6 +47,11 @@ class Fetched:
     commit: str
 
 
+def clone_folder(url: str, store: Path) -> Path:
+    """Where the repository of a URL without credentials lies."""
+    return store / "repositories" / hashlib.sha256(url.encode()).hexdigest()[:32]
+
+
 def fetch_commit(url: str, ref: str, store: Path) -> Fetched:
     """Bring the commit a ref leads to into the store.
 
@@ -57,7 +62,7 @@ def fetch_commit(url: str, ref: str, store: Path) -> Fetched:
     be written.
     """
     remote = _Remote(url, parse_git_url(url))
-    folder = store / "repositories" / hashlib.sha256(remote.url.public.encode()).hexdigest()[:32]
+    folder = clone_folder(remote.url.public, store)
     with exclusive(folder.with_suffix(".lock"), f"fetching {remote.url.public}", wait=True):
         advertised = remote.advertised(folder.parent)
         name, oid = _choose(remote.url.public, ref, advertised)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError
@@ -32,19 +33,36 @@ def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) ->
     )
 
 
+def link_all(base: BundlePaths, staged: BundlePaths, entries: list[FileEntry]) -> bool:
+    """Put files of a version into a staged one, where they are not yet, as links: all of them, or none.
+
+    Each is hashed first. Returns whether it was done. What was linked is never left to be written to: that would change
+    the published file.
+    """
+    done: list[Path] = []
+    for entry in entries:
+        if not _linked(base.path / entry.path, staged.path / entry.path, entry):
+            for path in done:
+                path.unlink()
+            return False
+        done.append(staged.path / entry.path)
+    return True
+
+
 def _same(entry: FileEntry, other: FileEntry | None) -> bool:
     return other is not None and (entry.size_bytes, entry.sha256) == (other.size_bytes, other.sha256)
 
 
 def _linked(source: Path, target: Path, entry: FileEntry) -> bool:
+    with suppress(OSError):
+        if source.samefile(target):
+            return True
     # The link is made under a staging name beside the version, so that what a kill leaves is no file of the version.
     aside = _version_folder(target, entry).with_suffix(".link")
     try:
         aside.unlink(missing_ok=True)
         if source.is_symlink() or not source.is_file() or file_sha256(source) != entry.sha256:
             return False
-        if source.samefile(target):
-            return True
         os.link(source, aside, follow_symlinks=False)
     except OSError:
         return False

@@ -13,6 +13,8 @@ import pathspec
 from codequarry.schemas.errors import SettingsError
 
 OWN_IGNORE_FILE = ".codequarryignore"
+_FOLDER_SLASH = "ps_d"
+"""Group of pathspec's regular expressions: the slash behind the folder that a pattern matched."""
 Read = Callable[[str], bytes | None]
 """The bytes of a file by its path, relative to the root; None when there is none, or it is not a plain file."""
 
@@ -49,7 +51,7 @@ class IgnoreFiles:
         while True:
             spec = self._spec(folder)
             if spec is not None:
-                included = spec.check_file(path[len(folder) + 1 :] if folder else path).include
+                included = _verdict(spec, path[len(folder) + 1 :] if folder else path)
                 if included is not None:
                     return included
             if not folder:
@@ -64,6 +66,23 @@ class IgnoreFiles:
             # git, too, passes over what is no pattern
             self._specs[folder] = pathspec.GitIgnoreSpec.from_lines(lines) if lines else None
         return self._specs[folder]
+
+
+def _verdict(spec: pathspec.GitIgnoreSpec, path: str) -> bool | None:
+    """What the last pattern says that matches the path itself; None when none does.
+
+    path: of a folder with a '/' behind it.
+
+    pathspec lets a pattern that matches a folder speak for all below it, so that ``!d/`` would take back files that
+    other patterns ignore. Here folders are asked one by one.
+    """
+    for pattern in reversed(spec.patterns):
+        found = pattern.match_file(path) if pattern.include is not None else None
+        if found is not None:
+            slash = found.match.groupdict().get(_FOLDER_SLASH)
+            if slash is None or found.match.end(_FOLDER_SLASH) == len(path):
+                return pattern.include
+    return None
 
 
 def settings_patterns(lines: tuple[str, ...]) -> pathspec.GitIgnoreSpec:

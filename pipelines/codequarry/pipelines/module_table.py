@@ -83,7 +83,7 @@ def fact_rows(path: str, lang: str, content: bytes, lines: int, made: FileChunks
 
 
 def read_modules(table: Path) -> list[SourceModule]:
-    """Every source file of a repository, in path order."""
+    """Every source file that a table describes."""
     with pq.ParquetFile(table) as file:
         return [_module(row) for group in range(file.num_row_groups) for row in file.read_row_group(group).to_pylist()]
 

@@ -16,6 +16,7 @@ from codequarry.pipelines.module_families import Family, Repository
 from codequarry.pipelines.module_table import SourceModule, read_modules
 from codequarry.pipelines.module_tags import module_tags
 from codequarry.pipelines.package_modules import PackageModules
+from codequarry.pipelines.parts import MODULE_FACTS, Part, plan_parts
 from codequarry.pipelines.path_classes import SOURCE
 from codequarry.pipelines.path_modules import CModules, PathModules, RubyModules, ShellModules
 from codequarry.pipelines.python_modules import PythonModules
@@ -79,7 +80,7 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
     """
     work = repository_work(settings.paths.work, name)
     progress(f"{name}: modules", 0, 1)
-    modules = read_modules(work.require(work.facts, "chunk"))
+    modules = [module for part in plan_parts(work, settings) for module in _part_modules(part)]
     files = pq.read_table(work.require(work.table("files"), "chunk"), columns=["path", "path_class"])
     classes = dict(zip(files["path"].to_pylist(), files["path_class"].to_pylist(), strict=True))
     by_package = {language for languages in _BY_PACKAGE for language in languages}
@@ -104,6 +105,11 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
         tags=dict(sorted(Counter(tag for row in rows for tag in row.tags).items())),
         most_imported=tuple(imported[:_MOST_IMPORTED]),
     )
+
+
+def _part_modules(part: Part) -> list[SourceModule]:
+    part.chunked()
+    return read_modules(part.table(MODULE_FACTS))
 
 
 def module_rows(name: str, repository: Repository, classes: Mapping[str, str]) -> list[ModuleRow]:

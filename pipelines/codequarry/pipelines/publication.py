@@ -20,7 +20,7 @@ from codequarry.pipelines.hard_links import link_unchanged
 from codequarry.pipelines.retention import Pruned, prune, remove_version, settle
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.integrity import file_sha256, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
@@ -78,18 +78,6 @@ def make_current(root: BundleRoot, version: str) -> None:
             f"making {version} current failed: {error}",
             suggestion="fix the disk; " + ("CURRENT is unchanged" if unchanged else "see `codequarry versions`"),
         ) from error
-
-
-def current_manifest(root: BundleRoot) -> Manifest | None:
-    """The manifest of CURRENT; None when readers would find no version, or refuse the one they find."""
-    try:
-        current = root.read_current()
-        paths = root.version(current.version)
-        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        verify(paths, manifest, deep=False)
-    except CodequarryError:
-        return None
-    return manifest
 
 
 def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest, *, becomes_current: bool) -> tuple[Path, int]:

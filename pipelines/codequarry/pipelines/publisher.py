@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from codequarry.pipelines.publication import Published, current_manifest, publish_staged, publishing
+from codequarry.pipelines.publication import Published, publish_staged, publishing
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.verification import verified_pointer
 from codequarry.schemas.errors import PublishError
-from codequarry.schemas.integrity import file_sha256, read_manifest
+from codequarry.schemas.integrity import current_manifest, file_sha256, read_manifest
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.settings import Settings
 

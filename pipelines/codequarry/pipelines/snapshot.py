@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -110,11 +110,20 @@ def read_snapshot(work: RepositoryWork) -> Snapshot:
     return Snapshot(**json.loads(work.require(work.snapshot, "snapshot").read_text(encoding="utf-8")))
 
 
-def read_contents(work: RepositoryWork) -> Iterator[tuple[str, str, bytes]]:
-    """(path, language, bytes) of every indexed file, in path order, a few in memory at a time."""
+def read_contents(work: RepositoryWork, paths: Collection[str] | None = None) -> Iterator[tuple[str, str, bytes]]:
+    """(path, language, bytes) of indexed files, in path order, a few in memory at a time.
+
+    paths: only these; None for all. Row groups without any of them are not read.
+    """
     with pq.ParquetFile(work.require(work.contents, "snapshot")) as file:
-        for batch in file.iter_batches(_READ_FILES):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        groups: list[int] = list(range(file.num_row_groups))
+        if paths is not None:
+            held = [file.read_row_group(group, columns=["path"])["path"].to_pylist() for group in groups]
+            groups = [group for group in groups if any(path in paths for path in held[group])]
+        for batch in file.iter_batches(_READ_FILES, row_groups=groups):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if paths is None or row[0] in paths:
+                    yield row
 
 
 class Contents:

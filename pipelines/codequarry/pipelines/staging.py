@@ -1,4 +1,7 @@
-"""Stage 6: the outputs of all repositories become one staged version, complete with its manifest."""
+"""Stage 6: the outputs of all repositories become one staged version, complete with its manifest.
+
+Shards whose key CURRENT knows are linked to it; the tables and the catalog that look over all files are made anew.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,39 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.bm25_index import build_bm25
+from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.disk_space import require_space
-from codequarry.pipelines.embeddings import ENCODER_KEY, encoder_directory
-from codequarry.pipelines.faiss_index import build_faiss
-from codequarry.pipelines.scip import read_scip_entries
-from codequarry.pipelines.snapshot import Snapshot, read_snapshot
+from codequarry.pipelines.embeddings import encoder_directory
+from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
+from codequarry.pipelines.hard_links import link_all
+from codequarry.pipelines.parts import Part, plan_parts
+from codequarry.pipelines.shards import DenseIndex, Shard, arrays, files_of, link_shard, plan_shards, write_shard
+from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
-from codequarry.pipelines.tools import tools_in_use
+from codequarry.pipelines.table_rows import row_groups, rows_among
+from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
-from codequarry.schemas.compatibility import compatibility
-from codequarry.schemas.encoder import OnnxEncoder
-from codequarry.schemas.errors import CodequarryError, PublishError, SourceError
-from codequarry.schemas.integrity import file_sha256, list_files
+from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
+from codequarry.schemas.errors import CodequarryError, PublishError
+from codequarry.schemas.integrity import current_manifest, list_files
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
-    Counts,
     EncoderEntry,
-    FaissEntry,
-    FileEntry,
     Manifest,
-    ScipEntry,
-    SourceEntry,
-    content_digest,
+    ShardEntry,
     to_json,
 )
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import SCHEMAS, TableWriter, embeddings_schema, schema_hash, write_table
+from codequarry.schemas.shards import SHARDED_TABLES
+from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
@@ -64,6 +63,8 @@ class StagedVersion:
     manifest: Manifest
     seconds: dict[str, float]
     """Wall-clock seconds by index."""
+    reused_shards: int
+    """Those of ``manifest.shards`` that are links to the version before."""
 
     @property
     def size_bytes(self) -> int:
@@ -124,147 +125,121 @@ def _fill(
         return result
 
     works = [repository_work(settings.paths.work, name) for name in names]
-    snapshots = [read_snapshot(work) for work in works]
-    encoder = _copy_encoder(encoder_directory(settings), paths.encoder)
-    chunks, chunk_ids, vectors = timed("tables", lambda: _write_tables(paths, works, encoder))
-    scip = [read_scip_entries(work) for work in works]
-    faiss_entry = timed("faiss", lambda: build_faiss(paths, chunk_ids, vectors, settings.indexes.faiss_factory))
-    bm25 = timed("bm25", lambda: build_bm25(paths, chunks, progress))
+    parts = [plan_parts(work, settings) for work in works]
+    held = current_manifest(root)
+    encoder, linked = _put_encoder(encoder_directory(settings), paths, root, held)
+    factory = settings.indexes.faiss_factory
+    dense = DenseIndex(encoder.fingerprint, encoder.dim, factory, is_exact(factory, encoder.dim))
+    size_bytes = sum(read_snapshot(work).size_bytes for work in works)
+    plan = plan_shards([part for each in parts for part in each], size_bytes, dense, settings)
+    paths.tables.mkdir()
+    paths.bm25.mkdir()
+    shards, reused, reused_shards = timed("shards", lambda: _put_shards(plan, paths, root, held, dense, progress))
+    linked |= reused
+    timed("tables", lambda: _write_tables(paths, works, plan))
+    timed("faiss", lambda: _write_dense(paths, plan, dense))
+    write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
-    digests = {"catalog.duckdb": catalog, "bm25/": bm25.content_sha256}
-    manifest = timed(
-        "manifest",
-        lambda: _manifest(paths, root, snapshots, scip, chunks, encoder, faiss_entry, digests, settings),
-    )
+    files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))
+    sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
+    manifest = version_manifest(root, sources, encoder, dense, tuple(shards), files, settings)
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
-        (paths.path / name).chmod(0o644)  # tantivy writes some for its own user only; another may serve
-    return StagedVersion(paths.path, manifest, seconds)
+        if name not in linked:
+            (paths.path / name).chmod(0o644)  # tantivy writes some for its own user only; another may serve
+    return StagedVersion(paths.path, manifest, seconds, reused_shards)
 
 
-def _copy_encoder(source: Path, target: Path) -> EncoderEntry:
-    encoder = OnnxEncoder.open(source)
-    target.mkdir()
-    for file in sorted(source.iterdir()):
-        if file.is_file() and not file.name.startswith("."):
-            shutil.copyfile(file, target / file.name)
-    return EncoderEntry(name=encoder.spec.name, fingerprint=encoder.fingerprint, dim=encoder.dim)
+def _put_encoder(
+    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+) -> tuple[EncoderEntry, frozenset[str]]:
+    """The query encoder, its large files linked to CURRENT where that has them. Returns the paths that are links."""
+    spec = EncoderSpec.load(source)
+    paths.encoder.mkdir()
+    linked: set[str] = set()
+    if held is not None:
+        wanted = {f"encoder/{file}": sha256 for file, sha256 in spec.sha256.items()}
+        same = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
+        if link_all(root.version(held.version), paths, same):
+            linked = {entry.path for entry in same}
+    for name in (*spec.sha256, SPEC_FILE):
+        if f"encoder/{name}" not in linked:
+            shutil.copyfile(source / name, paths.encoder / name)
+    return EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim), frozenset(linked)
 
 
-def _write_tables(
-    paths: BundlePaths, works: list[RepositoryWork], encoder: EncoderEntry
-) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Merged tables on disk; returns chunks and vectors in ascending chunk_id order.
+def _put_shards(
+    plan: list[Shard],
+    paths: BundlePaths,
+    root: BundleRoot,
+    held: Manifest | None,
+    dense: DenseIndex,
+    progress: Progress,
+) -> tuple[list[ShardEntry], frozenset[str], int]:
+    """Every shard, linked to CURRENT where that has it.
+
+    Returns their entries, the paths that are links, and how many shards are.
+    """
+    entries: list[ShardEntry] = []
+    linked: set[str] = set()
+    reused = 0
+    for done, shard in enumerate(plan, start=1):
+        known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
+        if known is not None and held is not None:
+            linked.update(entry.path for entry in files_of(shard, known, held))
+            reused += 1
+        entries.append(known or write_shard(shard, paths, dense))
+        progress("shards", done, len(plan))
+    return entries, frozenset(linked), reused
+
+
+def _write_tables(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:
+    """Tables whose rows depend on more than their own file.
 
     works: in the order of their names; the rows of each are in the order of the merged table already.
     """
-    paths.tables.mkdir()
     for name, schema in SCHEMAS.items():
-        with TableWriter(paths.table(name), schema) as writer:
-            for work in works:
-                _append(writer, work.require(work.table(name), _STAGE_OF.get(name, "chunk")))
-    embeddings = pa.concat_tables(_vectors_of(work, encoder) for work in works)
-    embeddings = embeddings.sort_by("chunk_id").combine_chunks()
-    write_table(paths.table("embeddings"), embeddings, embeddings_schema(encoder.dim))
-    chunks = pq.read_table(paths.table("chunks")).sort_by("chunk_id")
-    if not chunks["chunk_id"].equals(embeddings["chunk_id"]):
-        raise PublishError(
-            "chunks and embeddings do not hold the same ids", suggestion="run the embedding stage after the chunk stage"
+        if name not in SHARDED_TABLES:
+            with TableWriter(paths.table(name), schema) as writer:
+                for work in works:
+                    for table in row_groups(work.require(work.table(name), _STAGE_OF.get(name, "chunk"))):
+                        writer.write(table)
+    _write_references(paths, works, plan)
+
+
+def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:
+    with ExitStack() as stack:
+        writers = [
+            (shard, stack.enter_context(TableWriter(paths.path / shard.table("ast_references"), AST_REFERENCES)))
+            for shard in plan
+        ]
+        for work in works:
+            wanted = {shard.number: _paths(shard, work) for shard in plan}
+            for table in row_groups(work.require(work.table("ast_references"), "chunk")):
+                for shard, writer in writers:
+                    writer.write(rows_among(table, "path", wanted[shard.number]))
+
+
+def _paths(shard: Shard, work: RepositoryWork) -> pa.Array:
+    own = (paths for part, paths in shard.sources if part.work == work)
+    return pa.array(sorted(frozenset().union(*own)), pa.string())
+
+
+def _write_dense(paths: BundlePaths, plan: list[Shard], dense: DenseIndex) -> None:
+    """The id map, and the index where it is one over all shards."""
+    tables = [paths.path / shard.table("embeddings") for shard in plan]
+    if dense.exact:
+        write_idmap(
+            paths.faiss_idmap, [pq.read_table(table, columns=["chunk_id"])["chunk_id"].to_numpy() for table in tables]
         )
-    vectors = embeddings["vector"].combine_chunks().flatten().to_numpy().reshape(-1, encoder.dim)
-    return chunks, chunks["chunk_id"].to_numpy(), vectors
+    else:
+        ids, vectors = arrays(pa.concat_tables(pq.read_table(table) for table in tables).combine_chunks(), dense.dim)
+        write_approximate(paths, ids, vectors, dense.factory)
+        write_idmap(paths.faiss_idmap, [ids])
 
 
-def _append(writer: TableWriter, source: Path) -> None:
-    with pq.ParquetFile(source) as file:
-        for group in range(file.num_row_groups):
-            writer.write(file.read_row_group(group))
-
-
-def _vectors_of(work: RepositoryWork, encoder: EncoderEntry) -> pa.Table:
-    """A repository's embeddings. Raises SourceError: another encoder made them, and they compare with no others."""
-    table = pq.read_table(work.require(work.table("embeddings"), "embedding"))
-    found = (table.schema.metadata or {}).get(ENCODER_KEY.encode(), b"").decode()
-    if found != encoder.fingerprint:
-        raise SourceError(
-            f"{work.path.name}: its vectors are of encoder {found[:12] or '?'}, expected {encoder.fingerprint[:12]}",
-            suggestion=f"run the embedding stage of {work.path.name} again: [embedding] or the exporter changed since",
-        )
-    return table
-
-
-def _manifest(
-    paths: BundlePaths,
-    root: BundleRoot,
-    snapshots: list[Snapshot],
-    scip: list[tuple[ScipEntry, ...]],
-    chunks: pa.Table,
-    encoder: EncoderEntry,
-    faiss_entry: FaissEntry,
-    digests: dict[str, str],
-    settings: Settings,
-) -> Manifest:
-    files = tuple(_file_entry(paths, name, digests) for name in list_files(paths.path))
-    counted = {row["values"]: row["counts"] for row in chunks["repo"].value_counts().to_pylist()}
-    sources = tuple(
-        SourceEntry(
-            name=snapshot.name,
-            url=snapshot.url,
-            ref=snapshot.ref,
-            commit=snapshot.commit,
-            dirty=snapshot.dirty,
-            tree_sha256=snapshot.tree_sha256,
-            files=snapshot.files,
-            chunks=counted.get(snapshot.name, 0),
-            classes=snapshot.classes,
-            skipped=snapshot.skipped,
-            scip=entries,
-        )
-        for snapshot, entries in zip(snapshots, scip, strict=True)
-    )
-    settings_sha256 = settings.index_hash()
-    digest = content_digest(sources=sources, settings_sha256=settings_sha256, encoder=encoder, files=files)
-    created = datetime.now(UTC).replace(microsecond=0)
-    return Manifest(
-        version=_free_name(root, f"{created:%Y%m%dT%H%M%SZ}-{digest[:8]}"),
-        created=created.isoformat().replace("+00:00", "Z"),
-        digest=digest,
-        settings_sha256=settings_sha256,
-        tools=tools_in_use(settings),
-        sources=sources,
-        encoder=encoder,
-        faiss=faiss_entry,
-        counts=Counts(
-            files=sum(snapshot.files for snapshot in snapshots),
-            skipped_files=sum(sum(snapshot.skipped.values()) for snapshot in snapshots),
-            chunks=chunks.num_rows,
-        ),
-        compatibility=compatibility(encoder.fingerprint),
-        files=files,
-    )
-
-
-def _free_name(root: BundleRoot, wanted: str) -> str:
-    taken = set(root.version_names())
-    return next(name for name in (wanted, *(f"{wanted}-{n}" for n in range(2, 10_000))) if name not in taken)
-
-
-def _file_entry(paths: BundlePaths, name: str, digests: dict[str, str]) -> FileEntry:
-    file = paths.path / name
-    folder = name.partition("/")[0] + "/"
-    content = digests.get(name) or digests.get(folder)
-    rows = schema = None
-    if name.endswith(".parquet"):
-        with pq.ParquetFile(file) as parquet:
-            rows, schema = parquet.metadata.num_rows, schema_hash(parquet.schema_arrow)
-    return FileEntry(
-        path=name,
-        size_bytes=file.stat().st_size,
-        sha256=file_sha256(file),
-        content_sha256=content,
-        rows=rows,
-        schema_sha256=schema,
-    )
+def _chunks_of(part: Part) -> int:
+    return sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
 
 
 def _claim(settings: Settings) -> Path:

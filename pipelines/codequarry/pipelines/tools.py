@@ -8,6 +8,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from codequarry.pipelines.grammars import GRAMMARS
 from codequarry.pipelines.scip_tools import indexer_versions
 from codequarry.schemas.settings import Settings
 
@@ -17,11 +18,7 @@ _LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "onnx", "onnxruntime", "pyarrow", 
 @lru_cache(maxsize=1)
 def tool_versions() -> dict[str, str]:
     """Version of every library that decides a bundle's bytes, and a hash of our own code."""
-    grammars = sorted(
-        name
-        for name in {distribution.metadata["Name"] for distribution in metadata.distributions()}
-        if name and name.lower().startswith("tree-sitter-")
-    )
+    grammars = sorted({source.module.replace("_", "-") for source in GRAMMARS.values()})
     versions = {name: metadata.version(name) for name in (*_LIBRARIES, *grammars)}
     return {"codequarry": f"{metadata.version('codequarry')}+code.{_own_code()[:12]}", **versions}
 

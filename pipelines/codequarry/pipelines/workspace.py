@@ -42,9 +42,9 @@ class RepositoryWork:
         return self.path / "contents.parquet"
 
     @property
-    def facts(self) -> Path:
-        """What the chunk stage learnt of every source file as a module."""
-        return self.path / "module_facts.parquet"
+    def parts(self) -> Path:
+        """Folders of the rows that follow from a few files alone; see ``parts``."""
+        return self.path / "parts"
 
     @property
     def scip(self) -> Path:
@@ -52,8 +52,12 @@ class RepositoryWork:
         return self.path / "scip.json"
 
     def table(self, name: str) -> Path:
-        """This repository's part of a table of the bundle."""
+        """This repository's rows of a table that is not kept in parts."""
         return self.path / f"{name}.parquet"
+
+    def tables(self, name: str) -> list[Path]:
+        """The files of this repository's rows of a table, whether it is kept in parts or not."""
+        return sorted(self.parts.glob(f"*/{name}.parquet")) or [self.table(name)]
 
     def require(self, path: Path, stage: str) -> Path:
         """The path, when its stage has run. Raises SourceError: it has not."""

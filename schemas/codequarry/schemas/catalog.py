@@ -3,7 +3,7 @@
 Views read the version's Parquet files through the session variable ``bundle`` (the version's folder), so the file
 opens read-only from any directory. What a request touches is materialized beside them: look-ups by id through a
 Parquet view cost about eight times as much as through a table with a unique index. Chunks lie there in the order of
-their files, because text search reads whole files.
+their files, because text search reads whole files, and say where in ``texts.*bin`` their text is.
 
 Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
 row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
@@ -15,21 +15,32 @@ row group lead to the rows as an index would. Django's references cost 1 ms inst
 from __future__ import annotations
 
 from codequarry.schemas import symbol_catalog
+from codequarry.schemas.shards import SHARDED_TABLES
 from codequarry.schemas.tables import SCHEMAS
 
+
+def _table(name: str, options: str = "") -> str:
+    """The file of a table, or its shards: ``chunks.parquet``, or ``chunks.00.parquet`` and so on."""
+    file = f"{name}.*parquet" if name in SHARDED_TABLES else f"{name}.parquet"
+    return f"read_parquet(getvariable('bundle') || '/tables/{file}'{options})"
+
+
 VIEWS: dict[str, str] = {
-    **{name: f"SELECT * FROM read_parquet(getvariable('bundle') || '/tables/{name}.parquet')" for name in SCHEMAS},
-    "embeddings": "SELECT chunk_id, vector::FLOAT[{dim}] AS vector "
-    "FROM read_parquet(getvariable('bundle') || '/tables/embeddings.parquet')",
+    **{name: f"SELECT * FROM {_table(name)}" for name in SCHEMAS},
+    "embeddings": f"SELECT chunk_id, vector::FLOAT[{{dim}}] AS vector FROM {_table('embeddings')}",
     "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",
 }
 
 TABLES: dict[str, str] = {
-    "chunks_mat": "SELECT chunks.*, coalesce(module, '') AS module, "
+    "chunks_mat": "SELECT chunks.* EXCLUDE (signature, doc, content_sha256, text, filename), "
+    "coalesce(try_cast(regexp_extract(filename, '[.]([0-9]+)[.]parquet$', 1) AS UTINYINT), 0) AS shard, "
+    "sum(strlen(text)) OVER (PARTITION BY filename ORDER BY repo, path, start_byte)::BIGINT - strlen(text) "
+    "AS text_start, strlen(text)::INTEGER AS text_bytes, coalesce(module, '') AS module, "
     "(repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
-    "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst FROM chunks "
+    "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst "
+    f"FROM {_table('chunks', ', filename = true')} AS chunks "
     "LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path) ORDER BY repo, path, start_byte",
     "files_mat": symbol_catalog.FILES,
     **symbol_catalog.TABLES,
@@ -38,6 +49,8 @@ TABLES: dict[str, str] = {
 INDEXES: tuple[str, ...] = ("CREATE UNIQUE INDEX chunks_mat_id ON chunks_mat (chunk_id)",)
 
 _ROW_GROUP = 2_048
+_BLOCK_BYTES = 65_536
+"""A quarter of DuckDB's own: a column of a small row group leaves the rest of its block empty."""
 
 
 def create_statements(path: str) -> list[str]:
@@ -45,7 +58,10 @@ def create_statements(path: str) -> list[str]:
 
     path: the file to be. Its name without suffix is the name by which DuckDB opens it later, and views hold that name.
     """
-    return [f"ATTACH '{_quoted(path)}' AS catalog (ROW_GROUP_SIZE {_ROW_GROUP})", "USE catalog"]
+    return [
+        f"ATTACH '{_quoted(path)}' AS catalog (ROW_GROUP_SIZE {_ROW_GROUP}, BLOCK_SIZE {_BLOCK_BYTES})",
+        "USE catalog",
+    ]
 
 
 def build_statements(dim: int) -> list[str]:

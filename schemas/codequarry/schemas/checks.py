@@ -10,13 +10,18 @@ read-only and only counted and compared. A version may come from anywhere, so no
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from codequarry.schemas.catalog import VIEWS, set_bundle
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, IntegrityError
+from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.lexical import open_searcher
@@ -24,7 +29,6 @@ from codequarry.schemas.manifest import Manifest
 
 if TYPE_CHECKING:
     import duckdb
-    import numpy as np
 
 _NORM_TOLERANCE = 1e-3
 _MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
@@ -85,8 +89,11 @@ _CATALOG_DIFFERS: dict[str, str] = {
     "FULL JOIN (SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal) AS ours "
     "USING (view_name) WHERE theirs.sql IS DISTINCT FROM ours.sql",
     "chunks that the catalog holds otherwise": "SELECT count(*) FROM chunks FULL JOIN published.chunks_mat AS held "
-    "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, chunks.text) "
-    "IS DISTINCT FROM (held.repo, held.path, held.start_byte, held.end_byte, held.text)",
+    "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, strlen(chunks.text)) "
+    "IS DISTINCT FROM (held.repo, held.path, held.start_byte, held.end_byte, held.text_bytes)",
+    "chunks whose text the catalog looks for elsewhere": "SELECT count(*) FROM ("
+    "SELECT text_start, lag(text_start + text_bytes, 1, 0) OVER (PARTITION BY shard ORDER BY repo, path, start_byte) "
+    "AS expected FROM published.chunks_mat) WHERE text_start <> expected",
     "files that the catalog holds otherwise": "SELECT count(*) FROM files FULL JOIN published.files_mat AS held "
     "USING (repo, path) WHERE files.sha256 IS DISTINCT FROM held.sha256",
     "definitions without a row in symbols_mat": "SELECT count(*) FROM ast_nodes ANTI JOIN published.symbols_mat AS row "
@@ -98,7 +105,7 @@ _CATALOG_DIFFERS: dict[str, str] = {
     "SCIP occurrences lost or doubled": "SELECT (SELECT count(*) FROM scip_occurrences) - "
     "(SELECT count(*) FROM published.occurrences_mat WHERE precise)",
     "places in the chunk of another file": "SELECT count(*) FROM published.occurrences_mat "
-    "JOIN published.files_mat AS place USING (file) JOIN published.chunks_mat AS chunk USING (chunk_id) "
+    "JOIN published.files_mat AS place USING (file) JOIN published.chunks_mat AS chunk ON chunk.rowid = chunk "
     "WHERE chunk.repo <> place.repo OR chunk.path <> place.path",
 }
 
@@ -131,11 +138,9 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
                 "faiss_idmap": _scalar(connection, "SELECT count(*) FROM faiss_idmap"),
                 "bm25": open_searcher(paths.bm25)[0].num_docs,
             }
-            for entry in manifest.files:
-                folder, _, name = entry.path.removesuffix(".parquet").rpartition("/")
-                if folder == "tables" and entry.rows is not None and name in VIEWS:
-                    found = _scalar(connection, f"SELECT count(*) FROM {name}")
-                    checks.append(_equal(f"rows of {entry.path}", found, entry.rows))
+            for name, expected in _promised_rows(manifest).items():
+                found = _scalar(connection, f"SELECT count(*) FROM {name}")
+                checks.append(_equal(f"rows of table {name}", found, expected))
             sidecar = connection.execute("SELECT chunk_id FROM faiss_idmap ORDER BY faiss_row").fetchnumpy()["chunk_id"]
     except duckdb.Error as error:
         raise IntegrityError(
@@ -143,10 +148,40 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             suggestion="roll back to another version, or index again",
         ) from error
     checks += [_equal(f"rows of {name}", count, manifest.counts.chunks) for name, count in rows.items()]
-    own, dim = _faiss_ids(paths)
+    checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
+    own, dims = _faiss_ids(paths)
     checks.append(_equal("ids in FAISS that differ from its id map", _differing(own, sidecar), 0))
-    checks.append(_equal("dimension of the FAISS index", dim, manifest.encoder.dim))
+    checks.append(
+        Check("dimension of the FAISS index", dims == {manifest.encoder.dim}, str(dims), f"{{{manifest.encoder.dim}}}")
+    )
     return checks + _encoder_checks(paths, manifest)
+
+
+def _strange_texts(paths: BundlePaths) -> int:
+    """Shards whose file of texts is not the texts of their table, one behind the other."""
+    import pyarrow.parquet as pq
+
+    texts, tables = paths.text_files(), paths.table_files("chunks")
+    strange = abs(len(texts) - len(tables))
+    for (_, file), table in zip(sorted(texts.items()), tables, strict=False):
+        digest = hashlib.sha256()
+        for chunk in pq.read_table(table, columns=["text"])["text"].chunks:
+            _, _, data = chunk.buffers()
+            offsets = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
+            digest.update(memoryview(data)[offsets[0] : offsets[-1]])
+        strange += digest.hexdigest() != file_sha256(file)
+    return strange
+
+
+def _promised_rows(manifest: Manifest) -> Counter[str]:
+    """Rows of each table by the manifest, over all its shards."""
+    promised: Counter[str] = Counter()
+    for entry in manifest.files:
+        folder, _, file = entry.path.rpartition("/")
+        name = file.partition(".")[0]
+        if folder == "tables" and entry.rows is not None and name in VIEWS:
+            promised[name] += entry.rows
+    return promised
 
 
 def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnection:
@@ -184,17 +219,25 @@ def _encoder_checks(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     ]
 
 
-def _faiss_ids(paths: BundlePaths) -> tuple[np.ndarray, int]:
-    """The index's own ids, (n,) int64, and its dimension. Raises IntegrityError: it is no index with an id map."""
+def _faiss_ids(paths: BundlePaths) -> tuple[np.ndarray, set[int]]:
+    """The index's own ids over all shards, (n,) int64, and their dimensions.
+
+    Raises IntegrityError: one is no index with an id map.
+    """
     import faiss
 
-    try:
-        index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError as error:
-        raise IntegrityError("FAISS cannot read faiss.index", suggestion="roll back, or index again") from error
-    if not isinstance(index, faiss.IndexIDMap2):
-        raise IntegrityError("faiss.index has no id map", suggestion="roll back, or index again")
-    return faiss.vector_to_array(index.id_map), index.d
+    ids: list[np.ndarray] = []
+    dims: set[int] = set()
+    for file in paths.faiss_indexes():
+        try:
+            index = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise IntegrityError(f"FAISS cannot read {file.name}", suggestion="roll back, or index again") from error
+        if not isinstance(index, faiss.IndexIDMap2):
+            raise IntegrityError(f"{file.name} has no id map", suggestion="roll back, or index again")
+        ids.append(faiss.vector_to_array(index.id_map))
+        dims.add(index.d)
+    return np.concatenate(ids or [np.empty(0, np.int64)]), dims
 
 
 def _differing(own: np.ndarray, sidecar: np.ndarray) -> int:

@@ -106,6 +106,19 @@ class EncoderSpec(BaseModel):
             where = ".".join(str(part) for part in first["loc"]) or "the document"
             raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
 
+    def verify(self, directory: Path) -> None:
+        """Raises `IntegrityError`: a file of the directory is missing, or is not the described one."""
+        for file, expected in self.sha256.items():
+            try:
+                found = file_sha256(directory / file)
+            except OSError as error:
+                raise IntegrityError(
+                    f"{directory / file}: cannot be read ({error.strerror}); {SPEC_FILE} promises it",
+                    suggestion=_REMEDY,
+                ) from error
+            if found != expected:
+                raise IntegrityError(f"{directory / file}: sha256 {found}, expected {expected}", suggestion=_REMEDY)
+
     @classmethod
     def seal(
         cls,
@@ -162,16 +175,7 @@ class OnnxEncoder:
                 f"threads: {threads}, expected at least 1", suggestion="leave it out for one thread"
             )
         spec = EncoderSpec.load(directory)
-        for file, expected in spec.sha256.items():
-            try:
-                found = file_sha256(directory / file)
-            except OSError as error:
-                raise IntegrityError(
-                    f"{directory / file}: cannot be read ({error.strerror}); {SPEC_FILE} promises it",
-                    suggestion=_REMEDY,
-                ) from error
-            if found != expected:
-                raise IntegrityError(f"{directory / file}: sha256 {found}, expected {expected}", suggestion=_REMEDY)
+        spec.verify(directory)
         tokenizer = _open_tokenizer(directory, spec.sha256[TOKENIZER_FILE], spec.max_tokens)
         return cls(spec, _open_session(directory / MODEL_FILE, spec.dim), tokenizer, threads)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError
-from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths
+from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths, BundleRoot
 from codequarry.schemas.manifest import Manifest, from_json
 
 _BLOCK = 1 << 20
@@ -31,26 +31,32 @@ def file_sha256(path: Path, *, after_block: Callable[[], None] | None = None) ->
 
 
 def list_files(folder: Path) -> list[str]:
-    """Paths of all entries below a folder that are not folders, sorted, '/' separated.
+    """Paths of all entries below a folder that are not folders, sorted, '/' separated; raises as `file_sizes`."""
+    return sorted(file_sizes(folder))
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Size in bytes of all entries below a folder that are not folders, by path, '/' separated.
 
     Raises IntegrityError: an entry is neither a regular file nor a folder (no links, no devices).
     """
-    found: list[str] = []
-    pending = [folder]
+    found: dict[str, int] = {}
+    pending = [os.fspath(folder)]
+    above = len(pending[0]) + 1
     while pending:
         with os.scandir(pending.pop()) as entries:
             for entry in entries:
-                mode = entry.stat(follow_symlinks=False).st_mode
-                if stat.S_ISDIR(mode):
-                    pending.append(Path(entry.path))
-                elif stat.S_ISREG(mode):
-                    found.append(Path(entry.path).relative_to(folder).as_posix())
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append(entry.path)
+                elif stat.S_ISREG(status.st_mode):
+                    found[entry.path[above:]] = status.st_size
                 else:
                     raise IntegrityError(
                         f"{entry.name} in version {folder.name} is not a regular file",
                         suggestion="do not serve this version; publish again",
                     )
-    return sorted(found)
+    return found
 
 
 def read_manifest(paths: BundlePaths, *, expected_sha256: str | None = None) -> Manifest:
@@ -98,15 +104,15 @@ def differences(
     Raises IntegrityError: an entry is neither a regular file nor a folder.
     """
     listed = {entry.path: entry for entry in manifest.files}
-    present = set(list_files(paths.path)) - {"manifest.json"}
-    found = dict.fromkeys(sorted(listed.keys() - present), "missing")
-    found |= dict.fromkeys(sorted(present - listed.keys()), "not in the manifest")
-    for name in sorted(listed.keys() & present):
-        entry, file = listed[name], paths.path / name
-        size = file.stat().st_size
+    sizes = file_sizes(paths.path)
+    sizes.pop(paths.manifest.name, None)
+    found = dict.fromkeys(sorted(listed.keys() - sizes), "missing")
+    found |= dict.fromkeys(sorted(sizes.keys() - listed), "not in the manifest")
+    for name in sorted(listed.keys() & sizes):
+        entry, size = listed[name], sizes[name]
         if size != entry.size_bytes:
             found[name] = f"{size} bytes, expected {entry.size_bytes}"
-        elif deep and (digest := file_sha256(file, after_block=after_block)) != entry.sha256:
+        elif deep and (digest := file_sha256(paths.path / name, after_block=after_block)) != entry.sha256:
             found[name] = f"sha256 {digest[:12]}…, expected {entry.sha256[:12]}…"
     return found
 
@@ -127,6 +133,18 @@ def verify(
             f"version {paths.path.name} differs from its manifest: {shown}",
             suggestion="do not serve this version; publish again",
         )
+
+
+def current_manifest(root: BundleRoot) -> Manifest | None:
+    """The manifest of CURRENT; None when readers would find no version, or refuse the one they find."""
+    try:
+        current = root.read_current()
+        paths = root.version(current.version)
+        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+        verify(paths, manifest, deep=False)
+    except CodequarryError:
+        return None
+    return manifest
 
 
 def is_whole(paths: BundlePaths) -> bool:

@@ -159,12 +159,26 @@ class BundlePaths:
         return self.path / "tables"
 
     def table(self, name: str) -> Path:
-        """File of a table of ``tables.SCHEMAS``, or of ``embeddings``."""
+        """File of a table that is not divided, or of the only shard of one."""
         return self.tables / f"{name}.parquet"
+
+    def table_files(self, name: str) -> list[Path]:
+        """The files of a table of ``tables.SCHEMAS``, or of ``embeddings``, by shard."""
+        return sorted(self.tables.glob(f"{name}.*parquet"))
+
+    def text_files(self) -> dict[int, Path]:
+        """The texts of the chunks, by number of the shard."""
+        files = [(file.name.split("."), file) for file in self.path.glob("texts.*bin")]
+        return {int(name[1]) if len(name) == 3 else 0: file for name, file in files}
 
     @property
     def faiss_index(self) -> Path:
+        """The dense index, or its only shard."""
         return self.path / "faiss.index"
+
+    def faiss_indexes(self) -> list[Path]:
+        """The shards of the dense index, in the order of the id map's rows."""
+        return sorted(self.path.glob("faiss.*index"))
 
     @property
     def faiss_idmap(self) -> Path:

@@ -4,12 +4,13 @@ Invariants
 1. ``files`` lists every regular file of the version except the manifest itself, sorted by path; each path lies below
    the version's folder and can stand there beside all others (`file_paths`).
 2. ``sha256`` and ``size_bytes`` are those of the bytes on disk.
-3. ``content_sha256`` is present exactly where a library cannot write reproducible bytes (tantivy, DuckDB); it
-   digests what the file was made from instead.
+3. ``content_sha256`` is present exactly where a library cannot write reproducible bytes (DuckDB, and before format 3
+   tantivy); it digests what the file was made from instead.
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map = documents in BM25.
-6. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
+6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
+7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
 """
 
@@ -25,7 +26,7 @@ from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.file_paths import check_file_paths
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
@@ -108,6 +109,23 @@ class FaissEntry(_Record):
     metric: str = Field(default="inner_product", description="Metric of the index.")
 
 
+class SegmentEntry(_Record):
+    """One tantivy segment."""
+
+    id: str = Field(pattern=r"^[0-9a-f]{32}$", description="Name of its files, by their contents.")
+    documents: int = Field(ge=1, description="Its chunks.")
+
+
+class ShardEntry(_Record):
+    """The files of the version that hold the same source files."""
+
+    number: int = Field(ge=0, description="Number in the names of its files; the only shard has none there.")
+    key: str = Field(pattern=r"^[0-9a-f]{64}$", description="Hash of all that decides its files: equal = same files.")
+    files: int = Field(ge=1, description="Source files.")
+    chunks: int = Field(ge=1, description="Their chunks.")
+    segments: tuple[SegmentEntry, ...] = Field(description="What it contributes to the BM25 index.")
+
+
 class CompatibilityEntry(_Record):
     """What a reader must have in common with the program that built the version."""
 
@@ -137,6 +155,7 @@ class Manifest(_Record):
     encoder: EncoderEntry = Field(description="The dense encoder.")
     faiss: FaissEntry = Field(description="The dense index.")
     counts: Counts = Field(description="Totals over all sources.")
+    shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
     files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
 
@@ -168,7 +187,6 @@ def content_digest(
         "settings": settings_sha256,
         "encoder": encoder.fingerprint,
         "sources": [source.model_dump() for source in sorted(sources, key=lambda source: source.name)],
-        # A library that names its files by UUID is represented by the folder's content digest alone.
         "files": sorted({(entry.content_sha256 or f"{entry.path}:{entry.sha256}") for entry in files}),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -177,6 +195,8 @@ def content_digest(
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
+    if manifest.format_version < 3:
+        del raw["shards"]
     if manifest.format_version == 1:
         del raw["compatibility"]
         return _dumped(raw)
@@ -189,17 +209,13 @@ def from_json(data: bytes) -> Manifest:
     Raises FormatError: written by a newer format. IntegrityError: not a manifest, or one that was changed.
     """
     try:
-        return _parsed(data)
-    except RecursionError as error:  # from reading, or from writing it again for its checksum
-        raise _no_manifest(error) from error
-
-
-def _parsed(data: bytes) -> Manifest:
-    try:
         raw = json.loads(data)
         found = raw["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _no_manifest(error) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise IntegrityError(
+            f"manifest.json is not a manifest ({type(error).__name__})",
+            suggestion="verify the version, or publish again",
+        ) from error
     if type(found) is not int or found < 1:
         raise IntegrityError(
             "manifest.json names no format version", suggestion="roll back to another version, or publish again"
@@ -210,8 +226,7 @@ def _parsed(data: bytes) -> Manifest:
             suggestion="upgrade codequarry, or build the bundle again with this version",
         )
     checksum = raw.pop("checksum", None)
-    changed = checksum is not None if found == 1 else checksum != _checksum(raw)
-    if changed or (found > 1 and _dumped({**raw, "checksum": checksum}) != data):
+    if checksum is not None if found == 1 else not _vouched_for(data, checksum):
         raise IntegrityError(
             "manifest.json was changed after it was written: its checksum does not fit",
             suggestion="roll back to another version, or publish again",
@@ -226,10 +241,13 @@ def _parsed(data: bytes) -> Manifest:
         ) from error
 
 
-def _no_manifest(error: Exception) -> IntegrityError:
-    return IntegrityError(
-        f"manifest.json is not a manifest ({type(error).__name__})", suggestion="verify the version, or publish again"
-    )
+def _vouched_for(data: bytes, checksum: object) -> bool:
+    """Whether a manifest, the line of its checksum taken out, has that checksum."""
+    if not isinstance(checksum, str):
+        return False
+    line = f'\n "checksum": "{checksum}",'.encode("utf-8", "replace")
+    before, found, after = data.partition(line)
+    return bool(found) and hashlib.sha256(before + after).hexdigest() == checksum
 
 
 def _dumped(raw: dict[str, Any]) -> bytes:

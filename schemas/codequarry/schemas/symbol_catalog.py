@@ -17,7 +17,7 @@
     - Where SCIP has none: syntax definitions, under their own ``symbol_id``, and identifiers, under their ``name_id``.
 
     ``roles`` are bits: SCIP's 1 definition, 2 import, 4 write, 8 read, and from the syntax 256 call, 512 type.
-    ``file`` is a row of ``files_mat``; ``enclosing`` the qualified name of the
+    ``file`` is a row of ``files_mat``, ``chunk`` one of ``chunks_mat``; ``enclosing`` the qualified name of the
     innermost definition around the place, or empty.
 
 ``places_mat``
@@ -176,9 +176,10 @@ segment AS (
     GROUP BY place
 )
 SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
-       end_column, coalesce(enclosing, '') AS enclosing, chunk_id
+       end_column, coalesce(enclosing, '') AS enclosing, chunk
 FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
-ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks JOIN files_mat USING (repo, path)) AS chunk
+ASOF JOIN (SELECT chunks_mat.rowid::INTEGER AS chunk, {_at("start_byte")} AS place
+           FROM chunks_mat JOIN files_mat USING (repo, path)) AS chunk
 ON named.place >= chunk.place
 ASOF LEFT JOIN segment ON named.place >= segment.place
 ORDER BY target_id, precise DESC, file, named.place, roles

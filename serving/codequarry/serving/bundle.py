@@ -107,7 +107,7 @@ class Bundle:
     @cached_property
     def symbols(self) -> SymbolTables:
         """Definitions and the places that name them."""
-        return SymbolTables(self.catalog)
+        return SymbolTables(self.catalog, self.directory.by_row if self.manifest.format_version >= 3 else None)
 
     @property
     def info(self) -> BundleInfo:

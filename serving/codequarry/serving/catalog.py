@@ -17,6 +17,7 @@ from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.symbol_catalog import CLASS_RANK
 from codequarry.serving.directory import ChunkDirectory
+from codequarry.serving.texts import MappedTexts, TableTexts, Texts
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +38,7 @@ FROM chunks_mat
 JOIN files_mat USING (repo, path)
 ORDER BY chunk_id
 """
-_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, text FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
+_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
 _SYMBOLS_NAMED = f"""
 SELECT name, qualified_name, module, kind, {CLASS_RANK}, chunk_id
@@ -46,10 +47,9 @@ WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?:
 ORDER BY symbol_id
 LIMIT ?
 """
-_HOLDING = "SELECT chunk_id FROM chunks_mat WHERE rowid BETWEEN ? AND ? AND contains({text}, ?)"
 # Chunks may begin inside of a line.
 _LINE = """
-SELECT split_part(text, chr(10), ? - start_line + 1) FROM chunks_mat
+SELECT start_line, {text} FROM chunks_mat
 WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
 """
 # A name matches when it is a whole qualified name, with or without the module, or the end of one at a dot. The symbols
@@ -80,13 +80,13 @@ class ChunkRow(NamedTuple):
     end_byte: int
     start_line: int
     end_line: int
-    text: str
     module: str
     """Dotted name of the file; "" when it has none."""
     scip: bool
     """Whether SCIP indexed the file."""
     cst: bool
     """Whether ``cst_nodes`` holds the chunk's leaf kinds."""
+    text: str
 
     @property
     def uri(self) -> str:
@@ -121,8 +121,9 @@ class ChunkText(NamedTuple):
 class Catalog:
     """The catalog of one version. Safe to share between threads."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: Texts) -> None:
         self._connection = connection
+        self._texts = texts
         self._parsed = lru_cache(maxsize=256)(lambda sql: connection.extract_statements(sql)[0])
 
     def parsed(self, sql: str) -> duckdb.Statement:
@@ -145,34 +146,42 @@ class Catalog:
                 f"catalog.duckdb of {paths.path.name} cannot be opened ({type(error).__name__})",
                 suggestion="do not serve this version; publish again",
             ) from error
-        return cls(connection)
+        try:
+            return cls(connection, MappedTexts.open(paths) if paths.text_files() else TableTexts())
+        except BaseException:
+            connection.close()
+            raise
 
     def rows(self, chunk_ids: Sequence[int]) -> dict[int, ChunkRow]:
         """Rows by chunk id, in one query; ids that are not there are left out."""
         if not chunk_ids:
             return {}
-        columns = ", ".join(ChunkRow._fields)
+        columns = ", ".join(ChunkRow._fields[:-1])
         with self.reading() as cursor:
             found = cursor.execute(
-                f"SELECT {columns} FROM chunks_mat WHERE chunk_id IN ({marks(chunk_ids)})",
+                f"SELECT {columns}, {self._texts.columns} FROM chunks_mat WHERE chunk_id IN ({marks(chunk_ids)})",
                 [int(one) for one in chunk_ids],
             ).fetchall()
-        return {row[0]: ChunkRow(*row) for row in found}
+        own = len(ChunkRow._fields) - 1
+        return {row[0]: ChunkRow._make((*row[:own], self._texts.of(row[own:]))) for row in found}
 
     def texts(self, chunk_ids: Iterable[int]) -> dict[int, tuple[int, str]]:
         """(first line, text) by chunk id; ids that are not there are left out."""
         ids = [int(one) for one in set(chunk_ids)]
         if not ids:
             return {}
-        sql = f"SELECT chunk_id, start_line, text FROM chunks_mat WHERE chunk_id IN ({marks(ids)})"
+        sql = f"SELECT chunk_id, start_line, {self._texts.columns} FROM chunks_mat WHERE chunk_id IN ({marks(ids)})"
         with self.reading() as cursor:
-            return {row[0]: (row[1], row[2]) for row in cursor.execute(self.parsed(sql), ids).fetchall()}
+            found = cursor.execute(self.parsed(sql), ids).fetchall()
+        return {row[0]: (row[1], self._texts.of(row[2:])) for row in found}
 
     def line(self, repo: str, path: str, line: int) -> bytes:
         """A line of a file, 0-based, in UTF-8; empty when the file ends before it."""
         with self.reading() as cursor:
-            parts = cursor.execute(_LINE, [line, repo, path, line]).fetchall()
-        return "".join(part for (part,) in parts).encode()
+            found = cursor.execute(_LINE.format(text=self._texts.columns), [repo, path, line]).fetchall()
+        # The last chunk of a file may end at its line break, behind which it has no line.
+        lines = ((self._texts.of(row[1:]).split("\n"), line - row[0]) for row in found)
+        return "".join(parts[at] for parts, at in lines if at < len(parts)).encode()
 
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
@@ -184,6 +193,8 @@ class Catalog:
         order = np.lexsort((columns["start_byte"], file_of))
         sorted_files = file_of[order]
         shares_line = columns["start_line"][order][1:] <= columns["end_line"][order][:-1]
+        by_row = np.empty(len(order), np.int64)
+        by_row[columns["place"]] = columns["chunk_id"]
         torn = np.zeros(len(files), np.bool_)
         torn[sorted_files[1:][shares_line & (sorted_files[1:] == sorted_files[:-1])]] = True
         return ChunkDirectory(
@@ -195,6 +206,7 @@ class Catalog:
             np.array(ranks, np.int8),
             rows=columns["place"][order].astype(np.int64),
             row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
+            by_row=by_row,
             torn=torn,
         )
 
@@ -216,17 +228,13 @@ class Catalog:
         dense = last - first < 2 * len(rows)
         sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
         with self.reading() as cursor:
-            found = cursor.execute(sql, values).fetchall()
-        return {row: ChunkText(*rest) for row, *rest in found}
+            found = cursor.execute(sql.format(text=self._texts.columns), values).fetchall()
+        return {row[0]: ChunkText._make((*row[1:4], self._texts.of(row[4:]))) for row in found}
 
     def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
-        """Ids of the chunks between two rows whose text holds the needle: (m,) int64.
-
-        first, last: rows of ``chunks_mat``, inclusive. folded: the needle is lower case and the text may be any.
-        """
-        sql = _HOLDING.format(text="lower(text)" if folded else "text")
+        """See `Texts.holding`."""
         with self.reading() as cursor:
-            return cursor.execute(sql, [first, last, needle]).fetchnumpy()["chunk_id"].astype(np.int64)
+            return self._texts.holding(cursor, needle, first, last, folded=folded)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Ids of chunks that define, are, or lie in one of these names: (m,) int64, sorted."""
@@ -250,8 +258,9 @@ class Catalog:
             ) from error
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the files back."""
         self._connection.close()
+        self._texts.close()
 
 
 def marks(values: Sequence[object]) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -35,20 +38,25 @@ class FaissChannel:
 
     def __init__(
         self,
-        index: faiss.IndexIDMap2,
+        shards: Sequence[faiss.IndexIDMap2],
         encoder: Future[QueryEncoder],
         *,
         source: str,
         vectors: np.ndarray | None = None,
     ) -> None:
-        """vectors: (n, d) float32 in the order of the index's rows, when it is not exact and they are there."""
+        """shards: at least one; their rows are numbered through.
+
+        vectors: (n, d) float32 in the order of the rows, when the index is not exact and they are there.
+        """
         import faiss
 
         self.source = source
         # Searched without its id map, so that filters are bitmaps over rows for every kind of index; the map owns it.
-        self._mapped = index
-        self._index = faiss.downcast_index(index.index)
-        self._chunk_ids = faiss.vector_to_array(index.id_map)
+        self._mapped = list(shards)
+        self._shards = [faiss.downcast_index(shard.index) for shard in shards]
+        ids = [faiss.vector_to_array(shard.id_map) for shard in shards]
+        self._chunk_ids = np.concatenate(ids)
+        self._starts = np.cumsum([0, *map(len, ids)]).tolist()
         self._encoder = encoder
         self._vectors = vectors
 
@@ -58,31 +66,22 @@ class FaissChannel:
 
         Raises UnavailableError: FAISS cannot read it, or it is not the index the manifest describes.
         """
-        import faiss
-
-        try:
-            outer = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
-            raise UnavailableError("FAISS cannot read the index") from error
-        if not isinstance(outer, faiss.IndexIDMap2) or outer.d != manifest.encoder.dim:
-            raise UnavailableError(
-                f"the index is {type(outer).__name__} of dimension {outer.d}, "
-                f"expected IndexIDMap2 of {manifest.encoder.dim}"
-            )
-        if outer.ntotal != manifest.counts.chunks:
-            raise UnavailableError(f"the index holds {outer.ntotal} vectors, expected {manifest.counts.chunks}")
+        shards = [_mapped(file, manifest.encoder.dim) for file in paths.faiss_indexes()]
+        count = sum(shard.ntotal for shard in shards)
+        if count != manifest.counts.chunks or not shards:
+            raise UnavailableError(f"the index holds {count} vectors, expected {manifest.counts.chunks}")
         return cls(
-            outer,
+            shards,
             encoder,
             source=source_name(manifest.faiss.factory),
-            vectors=None if manifest.faiss.exact else _stored_vectors(paths, outer.ntotal, outer.d),
+            vectors=None if manifest.faiss.exact else _stored_vectors(paths, count, manifest.encoder.dim),
         )
 
     def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
         vector = self._encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
-        if not self._index.ntotal or (rows is not None and not len(rows)):
+        if not len(self._chunk_ids) or (rows is not None and not len(rows)):
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
         if rows is not None and self._vectors is not None and len(rows) <= _SCAN:
             return ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
@@ -101,7 +100,7 @@ class FaissChannel:
     def close(self) -> None:
         """Wait for the encoder's opening and drop the maps."""
         self._encoder.exception()
-        del self._index, self._mapped, self._vectors
+        del self._shards, self._mapped, self._vectors
 
     def _encode(self, query: str) -> np.ndarray:
         # Not by catching what `result` raises: that one exception would collect the frames of every request, and with
@@ -112,20 +111,48 @@ class FaissChannel:
         return np.ascontiguousarray(self._encoder.result().encode_query(query), np.float32)
 
     def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, among ``rows`` when given."""
+        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors of each shard, among ``rows`` when given."""
         import faiss
 
         # One request, one core: OpenMP would start a team per worker thread. The setting belongs to the calling thread.
         faiss.omp_set_num_threads(1)
-        count = min(limit, self._index.ntotal if rows is None else len(rows))
-        if rows is None:
-            scores, found = self._index.search(vector[None, :], count)
-        else:
-            mask = np.zeros(self._index.ntotal, np.bool_)
-            mask[rows] = True
-            scores, found = self._index.search(vector[None, :], count, params=_parameters(self._index, _selector(mask)))
-        valid = found[0] >= 0
-        return found[0][valid], scores[0][valid]
+        found = [
+            _nearest(shard, vector, limit, None if rows is None else rows[(rows >= start) & (rows < end)] - start)
+            for shard, (start, end) in zip(self._shards, pairwise(self._starts), strict=True)
+        ]
+        own = [each[0] + start for each, start in zip(found, self._starts, strict=False)]
+        return np.concatenate(own), np.concatenate([each[1] for each in found])
+
+
+def _mapped(file: Path, dim: int) -> faiss.IndexIDMap2:
+    import faiss
+
+    try:
+        outer = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        raise UnavailableError("FAISS cannot read the index") from error
+    if not isinstance(outer, faiss.IndexIDMap2) or outer.d != dim:
+        raise UnavailableError(
+            f"the index is {type(outer).__name__} of dimension {outer.d}, expected IndexIDMap2 of {dim}"
+        )
+    return outer
+
+
+def _nearest(
+    index: faiss.Index, vector: np.ndarray, limit: int, rows: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `FaissChannel._neighbours`, of one shard."""
+    count = min(limit, index.ntotal if rows is None else len(rows))
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    if rows is None:
+        scores, found = index.search(vector[None, :], count)
+    else:
+        mask = np.zeros(index.ntotal, np.bool_)
+        mask[rows] = True
+        scores, found = index.search(vector[None, :], count, params=_parameters(index, _selector(mask)))
+    valid = found[0] >= 0
+    return found[0][valid], scores[0][valid]
 
 
 def _selector(mask: np.ndarray) -> faiss.IDSelector:

@@ -30,6 +30,8 @@ class ChunkDirectory:
     """(n,) int64: row of each chunk in ``chunks_mat``, by file and place in it."""
     row_starts: np.ndarray
     """(files + 1,) int64: the chunks of file f are ``rows[row_starts[f]:row_starts[f + 1]]``."""
+    by_row: np.ndarray
+    """(n,) int64: the chunk in each row of ``chunks_mat``."""
     torn: np.ndarray
     """(files,) bool: a chunk of the file starts inside a line."""
 

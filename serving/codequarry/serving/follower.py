@@ -243,8 +243,12 @@ class _Superseded(Exception):
 
 def _part(name: str) -> str:
     """Which part of the service a file of a version belongs to; "" when requests never read it."""
-    if name in ("faiss.index", "faiss.vectors.npy") or name.startswith("encoder/"):
+    if (
+        name == "faiss.vectors.npy"
+        or name.startswith("encoder/")
+        or (name.startswith("faiss.") and name.endswith("index"))
+    ):
         return "faiss"
     if name.startswith("bm25/"):
         return "bm25"
-    return "catalog" if name == "catalog.duckdb" else ""
+    return "catalog" if name == "catalog.duckdb" or name.startswith("texts.") else ""

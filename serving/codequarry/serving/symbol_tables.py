@@ -81,7 +81,7 @@ class Found(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Rows of ``occurrences_mat``, (m,) each."""
+    """Rows of ``occurrences_mat``, (m,) each, with the ids of their chunks."""
 
     target_id: np.ndarray
     file: np.ndarray
@@ -122,8 +122,10 @@ class Named(NamedTuple):
 class SymbolTables:
     """The symbol tables of one version. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray | None) -> None:
+        """chunk_ids: (n,) int64 by row of ``chunks_mat``; None when places name their chunk by id, before format 3."""
         self._catalog = catalog
+        self._chunk_ids = chunk_ids
 
     def called(self, name: str, kind: str, files: np.ndarray | None) -> Found:
         """Definitions whose full name is or ends with a dotted name; in any case of letters when none is exact.
@@ -199,9 +201,11 @@ class SymbolTables:
 
     def places(self, targets: Sequence[int]) -> Places:
         """Places that name or define one of these targets."""
-        columns = ", ".join(Places._fields)
+        chunk = "chunk_id" if self._chunk_ids is None else "chunk"
+        columns = ", ".join((*Places._fields[:-1], chunk))
         sql = f"SELECT {columns} FROM occurrences_mat WHERE target_id IN ({marks(targets)})"
-        return Places(*self._columns(sql, list(targets)))
+        *found, chunks = self._columns(sql, list(targets))
+        return Places(*found, chunk_id=chunks if self._chunk_ids is None else self._chunk_ids[chunks])
 
     def outside(self, targets: Sequence[int]) -> list[str]:
         """SCIP symbols of those targets that the bundle does not define."""

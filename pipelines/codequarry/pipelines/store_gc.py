@@ -1,0 +1,133 @@
+"""Cleaning the store: damaged entries go, and so does what nothing asked for in a long time.
+
+Nothing in the store is the only copy of anything, so that a mistake here costs time and nothing else. What the work
+folder holds now is live however long it was not asked for: stages that have nothing to do ask for nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from codequarry.pipelines.chunk_workers import syntax_key
+from codequarry.pipelines.content_store import open_content_store, remove_store
+from codequarry.pipelines.embeddings import TEXT_COLUMNS, encoder_directory, encoder_folder
+from codequarry.pipelines.git_remote import clone_folder
+from codequarry.pipelines.syntax_store import syntax_file
+from codequarry.pipelines.vector_store import text_key, vector_file
+from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
+from codequarry.schemas.encoder import EncoderSpec
+from codequarry.schemas.git_urls import parse_git_url
+from codequarry.schemas.lexical import dense_text
+from codequarry.schemas.settings import Settings
+
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """One kind of what the store holds, and what was done about it, or would be."""
+
+    what: str
+    kept: int
+    damaged: int
+    unused: int
+    freed_bytes: int
+
+
+def clean_store(
+    settings: Settings, *, unused_days: int, dry_run: bool = False, progress: Progress = silent
+) -> list[Cleaned]:
+    """Check every entry of the store; drop the damaged ones, and those not used in that many days.
+
+    Raises BusyError: a run uses the store. UnavailableError: the disk refuses.
+    """
+    store = settings.paths.store
+    works = [RepositoryWork(folder) for folder in sorted((settings.paths.work / "repositories").glob("*"))]
+    with working(settings):
+        vectors = vector_file(store, EncoderSpec.load(encoder_directory(settings)).fingerprint)
+        own = {vectors: _live_texts, syntax_file(store, settings.chunking): _live_blobs}
+        return [
+            _databases("vectors", vectors.parent, own, works, unused_days, dry_run, progress),
+            _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
+            _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
+            _old("encoders", store.glob("encoders/[!.]*"), {encoder_folder(settings)}, unused_days, dry_run),
+            _old("clones", filter(Path.is_dir, store.glob("repositories/*")), _clones(settings), unused_days, dry_run),
+        ]
+
+
+def _databases(
+    what: str,
+    folder: Path,
+    own: dict,
+    works: Sequence[RepositoryWork],
+    unused_days: int,
+    dry_run: bool,
+    progress: Progress,
+) -> Cleaned:
+    files = sorted(folder.glob("*.sqlite"))
+    kept = damaged = unused = freed = 0
+    for done, file in enumerate(files, start=1):
+        live = frozenset(key for work in works for key in own[file](work)) if file in own else frozenset()
+        with open_content_store(file) as store:
+            swept = store.sweep(live, unused_days, dry_run=dry_run)
+        if not swept.kept and file not in own and not dry_run:
+            remove_store(file)
+        kept, damaged, unused = kept + swept.kept, damaged + swept.damaged, unused + swept.unused
+        freed += swept.freed_bytes
+        progress(what, done, len(files))
+    return Cleaned(what, kept, damaged, unused, freed)
+
+
+def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
+    """Keys of the texts whose vectors a work folder holds."""
+    for file in sorted(work.parts.glob("*/chunks.parquet")):
+        for row in pq.read_table(file, columns=list(TEXT_COLUMNS)).to_pylist():
+            yield text_key(dense_text(**row))
+
+
+def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:
+    """Keys of the files that a work folder holds chunks of."""
+    if work.census.is_file():
+        for row in pq.read_table(work.census, columns=["lang", "sha256", "skip_reason"]).to_pylist():
+            if not row["skip_reason"]:
+                yield syntax_key(row["lang"], row["sha256"])
+
+
+def _newest_indexes(store: Path) -> set[Path]:
+    """The SCIP index used last of every repository and indexer."""
+    folders = {file.parent for file in store.glob("scip/*/*/*.scip.zst")}
+    return {max(folder.glob("*.scip.zst"), key=_used) for folder in folders}
+
+
+def _clones(settings: Settings) -> set[Path]:
+    urls = [parse_git_url(each.url).public for each in settings.sources.repositories if each.url]
+    return {clone_folder(url, settings.paths.store) for url in urls}
+
+
+def _old(what: str, paths: Iterator[Path], live: set[Path], unused_days: int, dry_run: bool) -> Cleaned:
+    """Files or folders that are not live and were not used in that many days."""
+    kept = unused = freed = 0
+    for path in sorted(paths):
+        if path in live or time.time() - _used(path) < unused_days * _DAY_S:
+            kept += 1
+            continue
+        unused += 1
+        freed += _bytes(path)
+        if not dry_run:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return Cleaned(what, kept, 0, unused, freed)
+
+
+def _used(path: Path) -> float:
+    """When something in a folder, or a file, was last written: seconds since the epoch."""
+    return max(each.stat().st_mtime for each in (path, *(path.iterdir() if path.is_dir() else ())))
+
+
+def _bytes(path: Path) -> int:
+    return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
