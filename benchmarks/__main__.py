@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "code_search", "symbols", "flips")
+ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "code_search", "symbols", "flips", "opening")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""One scene for all fault tests; every test works on copies."""
+"""One scene, and one project, for all fault tests; every test works on copies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.moving import Moving, build_moving
+from tests.faults.project import Project, build_project
 from tests.faults.scene import Scene, build_scene
 
 Copies = Callable[[], Scene]
@@ -37,6 +38,24 @@ def copies(template: Scene, tmp_path: Path) -> Copies:
 
 
 @pytest.fixture(scope="session")
+def project_template(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return build_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session")
+def changed_digest(project_template: Project, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the next version of the project will hold."""
+    project = project_template.copy(tmp_path_factory.mktemp("changed") / "project")
+    assert project.run("index")[0] == 0
+    assert project.digest() != project_template.digest()
+    return project.digest()
+
+
+@pytest.fixture
+def project(project_template: Project, tmp_path: Path) -> Project:
+    return project_template.copy(tmp_path / "project")
+
+
 def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
     return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
 

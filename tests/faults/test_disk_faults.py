@@ -82,6 +82,21 @@ def test_a_disk_that_stays_broken_leaves_the_old_version(copies: Copies) -> None
         assert scene.check(allowed=(OLD,)) == OLD
 
 
+def test_a_disk_that_refuses_what_comes_behind_the_acknowledgement_takes_nothing_back(copies: Copies) -> None:
+    """The exit code is 0 exactly when the version is current and durable."""
+    recorder, scene = Recorder(), copies()
+    with intercepted(scene.base, recorder):
+        scene.publish()
+    acknowledged = max(n for n, call in enumerate(recorder.calls) if call.path.endswith("/.publishing")) + 2
+    end = len(recorder.calls)
+    assert end > acknowledged + 10
+    for n in (*range(acknowledged, end, 9), end - 2, end - 1):
+        scene = copies()
+        with intercepted(scene.base, Refuser(n + 1, errno.EIO)):
+            assert scene.publish().manifest.version == NEW
+        assert scene.check(allowed=(NEW,)) == NEW
+
+
 @pytest.mark.parametrize("kept", [0, 1, 40])
 def test_a_write_that_takes_less_than_it_is_given_is_a_failed_publish(copies: Copies, kept: int) -> None:
     scene = copies()

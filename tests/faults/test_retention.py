@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import tempfile
 from collections import namedtuple
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines import hard_links, retention
 from codequarry.pipelines.disk_space import require_space, require_space_for_run
-from codequarry.pipelines.publication import publishing
+from codequarry.pipelines.publication import acknowledge_current, publishing
 from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import created, prune, superfluous
 from codequarry.pipelines.rollback import roll_back
@@ -25,6 +27,7 @@ from codequarry.schemas.holds import hold_version
 from codequarry.schemas.integrity import is_whole, unique_bytes
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import BundleSettings
+from tests.faults.calls import Recorder, Refuser, intercepted
 from tests.faults.scene import NEW, OLD, OLDEST, STAGED, Scene
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
@@ -170,6 +173,33 @@ def test_a_rolled_back_version_is_not_taken_for_a_publish_that_was_cut_off(scene
     with publishing(scene.root):
         prune(scene.root, scene.settings.bundle)
     assert scene.root.version_names() == [OLD, NEW]
+
+
+def test_a_flip_that_was_killed_is_on_the_disk_before_the_same_contents_are_acknowledged(scene: Scene) -> None:
+    """A run that finds nothing to publish says that the version is current, as does one that would publish it again."""
+    scene.publish()
+    removed = scene.root.versions / f".removed-{OLDEST}"
+    for finish in (acknowledge_current, lambda _root: publish_verified(scene.settings)):
+        scene.root.publishing.write_bytes(scene.root.current.read_bytes())
+        removed.mkdir()
+        recorder = Recorder()
+        with intercepted(scene.root.path, recorder):
+            finish(scene.root)
+        calls = [(call.name, Path(call.path)) for call in recorder.calls]
+        assert calls.index(("fsync", scene.root.path)) < calls.index(("unlink", scene.root.publishing))
+        assert scene.check(allowed=(NEW,)) == NEW
+        assert scene.litter() == []
+        shutil.copytree(scene.root.version(NEW).path, scene.root.versions / STAGED)
+        scene.point_at_staged()
+
+
+def test_a_disk_that_refuses_to_finish_a_killed_flip_is_no_acknowledgement(scene: Scene) -> None:
+    scene.publish()
+    scene.root.publishing.write_bytes(scene.root.current.read_bytes())
+    refuser = Refuser(1, errno.EIO, kinds=("fsync",))
+    with pytest.raises(PublishError, match="cleaning up"), intercepted(scene.root.path, refuser):
+        acknowledge_current(scene.root)
+    assert scene.root.publishing.exists()
 
 
 def test_staging_folders_go_by_their_lock_and_not_by_age_alone(scene: Scene) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.faults.calls import Recorder, intercepted
 from tests.faults.conftest import Copies
+from tests.faults.traced import strace_works
 
 PROJECT = Path(__file__).resolve().parents[2]
 PUBLISH = (
@@ -22,13 +22,6 @@ _TRACED = (
     "fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,rmdir,mkdir,mkdirat,write,pwrite64,"
     "truncate,ftruncate,symlink,symlinkat"
 )
-
-
-def strace_works() -> bool:
-    found = shutil.which("strace")
-    return (
-        found is not None and subprocess.run([found, "-qq", "true"], capture_output=True, check=False).returncode == 0
-    )
 
 
 @pytest.mark.skipif(not strace_works(), reason="strace is not installed, or may not trace here")

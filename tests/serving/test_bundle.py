@@ -204,6 +204,7 @@ def test_a_catalog_damaged_inside_is_a_typed_error(damaged: Path) -> None:
 def test_without_a_temporary_folder_only_the_lexical_channel_is_off(
     bundle_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr("codequarry.schemas.lexical._IN_MEMORY", str(tmp_path / "nowhere"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     bundle = Bundle.open_current(bundle_root)
     assert bundle.closed == {"bm25": "no temporary folder to open it through: No such file or directory"}

@@ -29,7 +29,7 @@ _AS_BEFORE = (
     "ALTER TABLE occurrences_mat ADD COLUMN chunk_id BIGINT",
     "UPDATE occurrences_mat SET chunk_id = held.chunk_id FROM chunks_mat AS held WHERE held.rowid = chunk",
     "ALTER TABLE occurrences_mat DROP COLUMN chunk",
-    *(f"ALTER TABLE chunks_mat DROP COLUMN {name}" for name in ("shard", "text_start", "text_bytes")),
+    *(f"ALTER TABLE chunks_mat DROP COLUMN {name}" for name in ("file", "shard", "text_start", "text_bytes")),
 )
 
 

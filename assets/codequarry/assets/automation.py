@@ -14,6 +14,9 @@ reindex = dg.define_asset_job(
     selection=dg.AssetSelection.all(),
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
     "By hand: Materialize all, All, Launch backfill; that is one run.",
+    # From the first step on: until the retry another run may have used the work folder, and what a killed publish had
+    # renamed is not there to be published.
+    tags={"dagster/retry_strategy": "ALL_STEPS"},
 )
 
 

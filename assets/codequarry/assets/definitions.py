@@ -5,6 +5,7 @@ import dagster as dg
 from codequarry.assets.automation import reindex, reindex_schedule
 from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
 from codequarry.assets.chunks import repository_pass
+from codequarry.assets.dead_runs import dead_run_sensor
 from codequarry.assets.embeddings import repository_embeddings
 from codequarry.assets.modules import repository_modules
 from codequarry.assets.partitions import repository_partitions
@@ -18,11 +19,12 @@ BUNDLE_ASSETS = [staged_bundle, verified_bundle, published_bundle]
 
 def build_definitions(project: Project) -> dg.Definitions:
     """Every definition of a project. Raises SettingsError: its settings are missing or not valid."""
+    assets = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS]
     return dg.Definitions(
-        assets=[*REPOSITORY_ASSETS, *BUNDLE_ASSETS],
+        assets=assets,
         jobs=[reindex],
         schedules=[reindex_schedule(project.settings().schedule)],
-        sensors=[repository_partitions],
+        sensors=[repository_partitions, dead_run_sensor({key for asset in assets for key in asset.keys})],
         resources={"project": project},
         # The steps follow each other, so one process loses nothing and loads the libraries once.
         executor=dg.in_process_executor,

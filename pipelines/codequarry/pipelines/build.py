@@ -12,6 +12,7 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.modules import ModuleReport, module_repository
+from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
 from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
@@ -85,6 +86,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         )
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
+            acknowledge_current(root)
             return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), (), (), seconds)
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories

@@ -26,9 +26,9 @@ def register(app: typer.Typer) -> None:
     app.command("index")(index)
     app.command("rollback")(rollback)
     app.command("prune")(prune)
+    app.add_typer(store_app, name="store")
     app.command("export")(export)
     app.command("import")(import_archive)
-    app.add_typer(store_app, name="store")
 
 
 def index(

@@ -157,10 +157,13 @@ def _short(name: str) -> str:
 
 
 def _make(folder: Path, oid: str) -> None:
-    """An empty bare repository of ours, there whole or not at all."""
+    """An empty bare repository of ours, there whole or not at all. The caller is the only one who makes this one."""
     if (folder / "HEAD").is_file():
         return
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    prefix = f".new-{folder.name}-"
+    for abandoned in folder.parent.glob(f"{prefix}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
         kind = "sha256" if len(oid) == 64 else "sha1"
         made = run_git(temporary, "init", "--quiet", "--bare", "--template=", f"--object-format={kind}")

@@ -80,6 +80,31 @@ def make_current(root: BundleRoot, version: str) -> None:
         ) from error
 
 
+def acknowledge_current(root: BundleRoot) -> None:
+    """Finish what a publish that was killed behind its flip left undone, for a run that would publish the same again.
+
+    Its flip may not be on the disk yet, and must be before anybody is told that the version is current.
+
+    Raises BusyError: another process is publishing. PublishError: the disk refuses.
+    """
+    with publishing(root):
+        settle_root(root)
+
+
+def settle_root(root: BundleRoot) -> None:
+    """Remove what killed publishes left, and make a flip durable that one of them died behind.
+
+    The caller holds the publish lock. Raises PublishError: the disk refuses.
+    """
+    try:
+        settle(root)
+    except OSError as error:
+        raise PublishError(
+            f"cleaning up under {root.path} failed: {error}",
+            suggestion="free disk space or fix the disk, then index again; CURRENT is unchanged",
+        ) from error
+
+
 def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest, *, becomes_current: bool) -> tuple[Path, int]:
     target = root.version(manifest.version)
     if target.path.exists():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
-from codequarry.pipelines.publication import Published, publish_staged, publishing
+from codequarry.pipelines.publication import Published, publish_staged, publishing, settle_root
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.verification import verified_pointer
@@ -37,9 +38,11 @@ def publish_verified(settings: Settings, *, force: bool = False) -> Published:
         if unchanged:
             assert current is not None
             shutil.rmtree(staged.path)
+            settle_root(root)
             published = Published(root.version(current.version).path, current, True, 0, None)
         else:
             published = publish_staged(settings, staged, manifest)
-    verified_pointer(settings).unlink()
-    staged_pointer(settings).unlink(missing_ok=True)
+    for pointer in (verified_pointer(settings), staged_pointer(settings)):
+        with suppress(OSError):  # it is published; what leads to a version that is staged no more harms nobody
+            pointer.unlink()
     return published

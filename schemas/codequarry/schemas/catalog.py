@@ -34,15 +34,16 @@ VIEWS: dict[str, str] = {
 }
 
 TABLES: dict[str, str] = {
-    "chunks_mat": "SELECT chunks.* EXCLUDE (signature, doc, content_sha256, text, filename), "
+    "files_mat": symbol_catalog.FILES,
+    "chunks_mat": "SELECT chunks.* EXCLUDE (signature, doc, content_sha256, text, filename), file, "
     "coalesce(try_cast(regexp_extract(filename, '[.]([0-9]+)[.]parquet$', 1) AS UTINYINT), 0) AS shard, "
     "sum(strlen(text)) OVER (PARTITION BY filename ORDER BY repo, path, start_byte)::BIGINT - strlen(text) "
     "AS text_start, strlen(text)::INTEGER AS text_bytes, coalesce(module, '') AS module, "
     "(repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
     "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst "
     f"FROM {_table('chunks', ', filename = true')} AS chunks "
+    "JOIN (SELECT repo, path, file FROM files_mat) USING (repo, path) "
     "LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path) ORDER BY repo, path, start_byte",
-    "files_mat": symbol_catalog.FILES,
     **symbol_catalog.TABLES,
 }
 

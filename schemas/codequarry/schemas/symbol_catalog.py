@@ -120,7 +120,7 @@ numbered AS (
                         repo, path, placed.start_byte, symbol, body_start_byte, body_end_byte
            ) - 1)::INTEGER AS symbol_id
     FROM (SELECT *, {_at("start_byte")} AS place FROM placed) AS placed
-    ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks JOIN files_mat USING (repo, path)) AS chunk
+    ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
     ON placed.place >= chunk.place
 )
 SELECT symbol_id,
@@ -178,8 +178,7 @@ segment AS (
 SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
        end_column, coalesce(enclosing, '') AS enclosing, chunk
 FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
-ASOF JOIN (SELECT chunks_mat.rowid::INTEGER AS chunk, {_at("start_byte")} AS place
-           FROM chunks_mat JOIN files_mat USING (repo, path)) AS chunk
+ASOF JOIN (SELECT rowid::INTEGER AS chunk, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
 ON named.place >= chunk.place
 ASOF LEFT JOIN segment ON named.place >= segment.place
 ORDER BY target_id, precise DESC, file, named.place, roles

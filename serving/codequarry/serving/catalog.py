@@ -32,11 +32,10 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY file"
-_DIRECTORY = """
-SELECT chunk_id, file, chunks_mat.rowid AS place, start_byte, start_line, end_line
-FROM chunks_mat
-JOIN files_mat USING (repo, path)
-ORDER BY chunk_id
+# In the order of the rows, which is that of the files and of the places in them.
+_DIRECTORY = "SELECT chunk_id, file, start_line, end_line FROM chunks_mat"
+_DIRECTORY_BEFORE_3 = """
+SELECT chunk_id, file, start_line, end_line FROM chunks_mat JOIN files_mat USING (repo, path) ORDER BY chunks_mat.rowid
 """
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
@@ -185,28 +184,26 @@ class Catalog:
 
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
+        sql = _DIRECTORY_BEFORE_3 if isinstance(self._texts, TableTexts) else _DIRECTORY
         with self.reading() as cursor:
             files = cursor.execute(_FILES).fetchall()
-            columns = cursor.execute(_DIRECTORY).fetchnumpy()
+            found = cursor.execute(sql).fetchnumpy()
         repos, paths, langs, ranks = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
-        file_of = np.ascontiguousarray(columns["file"], np.int32)
-        order = np.lexsort((columns["start_byte"], file_of))
-        sorted_files = file_of[order]
-        shares_line = columns["start_line"][order][1:] <= columns["end_line"][order][:-1]
-        by_row = np.empty(len(order), np.int64)
-        by_row[columns["place"]] = columns["chunk_id"]
+        by_row = np.ascontiguousarray(found["chunk_id"], np.int64)
+        file_by_row = np.ascontiguousarray(found["file"], np.int32)
+        by_id = np.argsort(by_row)
+        shares_line = found["start_line"][1:] <= found["end_line"][:-1]
         torn = np.zeros(len(files), np.bool_)
-        torn[sorted_files[1:][shares_line & (sorted_files[1:] == sorted_files[:-1])]] = True
+        torn[file_by_row[1:][shares_line & (file_by_row[1:] == file_by_row[:-1])]] = True
         return ChunkDirectory(
-            np.ascontiguousarray(columns["chunk_id"], np.int64),
-            file_of,
+            by_row[by_id],
+            file_by_row[by_id],
             repos,
             paths,
             langs,
             np.array(ranks, np.int8),
-            rows=columns["place"][order].astype(np.int64),
-            row_starts=np.searchsorted(sorted_files, np.arange(len(files) + 1)),
             by_row=by_row,
+            row_starts=np.searchsorted(file_by_row, np.arange(len(files) + 1)),
             torn=torn,
         )
 

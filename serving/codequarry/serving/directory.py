@@ -26,12 +26,10 @@ class ChunkDirectory:
     """Language of each file; "" when no rule knows it."""
     class_rank: np.ndarray
     """(files,) int8: what comes first where files compete, by path class; sources are 1."""
-    rows: np.ndarray
-    """(n,) int64: row of each chunk in ``chunks_mat``, by file and place in it."""
-    row_starts: np.ndarray
-    """(files + 1,) int64: the chunks of file f are ``rows[row_starts[f]:row_starts[f + 1]]``."""
     by_row: np.ndarray
-    """(n,) int64: the chunk in each row of ``chunks_mat``."""
+    """(n,) int64: the chunk in each row of ``chunks_mat``, which are ordered by file and place in it."""
+    row_starts: np.ndarray
+    """(files + 1,) int64: the chunks of file f are in the rows from ``row_starts[f]`` to ``row_starts[f + 1]``."""
     torn: np.ndarray
     """(files,) bool: a chunk of the file starts inside a line."""
 
@@ -70,16 +68,13 @@ class ChunkDirectory:
 
     def files_from(self, row: int) -> np.ndarray:
         """(files,) bool: the file has a chunk in this row of ``chunks_mat`` or a later one."""
-        files = np.repeat(np.arange(len(self.paths)), np.diff(self.row_starts))
-        found = np.zeros(len(self.paths), np.bool_)
-        found[files[self.rows >= row]] = True
-        return found
+        return (self.row_starts[1:] > row) & (np.diff(self.row_starts) > 0)
 
     def rows_of(self, files: np.ndarray) -> np.ndarray:
         """Rows of the chunks of some files, file by file. files: (m,) int64."""
-        return np.concatenate(
-            [self.rows[self.row_starts[file] : self.row_starts[file + 1]] for file in files] or [self.rows[:0]]
-        )
+        starts = self.row_starts.tolist()
+        rows = [np.arange(starts[file], starts[file + 1]) for file in files.tolist()]
+        return np.concatenate(rows or [np.empty(0, np.int64)])
 
     def find(self, repo: str, path: str) -> int | None:
         """Row of a file; None when there is none."""

@@ -31,7 +31,7 @@ def candidate_files(
         except UnavailableError as error:
             limits.append(f"every text is scanned, the lexical index is off: {error.message}")
     left = int(np.diff(directory.row_starts)[files].sum())
-    if required.needle and left * _SCAN_SHARE > len(directory.rows):
+    if required.needle and left * _SCAN_SHARE > len(directory.by_row):
         files = files & (_by_scan(required, bundle, deadline.half()) | directory.torn)
     return files
 
@@ -49,7 +49,7 @@ def _by_terms(terms: tuple[str, ...], bundle: Bundle) -> np.ndarray:
 def _by_scan(required: Required, bundle: Bundle, deadline: Deadline) -> np.ndarray:
     directory = bundle.directory
     found = np.zeros(len(directory.paths), np.bool_)
-    for first in range(0, len(directory.rows), _SCAN_ROWS):
+    for first in range(0, len(directory.by_row), _SCAN_ROWS):
         if deadline.passed:
             return found | directory.files_from(first)
         last = first + _SCAN_ROWS - 1

@@ -1,0 +1,127 @@
+"""Opening, verifying and following a bundle of 1 GB: the corpus many times over, under other names and ids."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.corpus import HOME, index
+from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
+from codequarry.pipelines.bm25_index import write_meta, write_segments
+from codequarry.pipelines.catalog import build_catalog
+from codequarry.pipelines.faiss_index import write_faiss, write_idmap
+from codequarry.pipelines.shards import arrays, write_texts
+from codequarry.pipelines.version_manifest import file_entries
+from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.manifest import Manifest, SegmentEntry, to_json
+from codequarry.schemas.tables import SCHEMAS, TableWriter, write_table
+from codequarry.serving.bundle import Bundle
+
+GIGABYTE = 1_000_000_000
+OPENINGS = 15
+_ID_STEP = 1 << 40
+"""Between the ids of a chunk and of its next copy; ids are spread over 63 bits."""
+
+
+def run() -> None:
+    """Build the bundle when it is not there, measure and print."""
+    root, _, _ = index(HOME / "reindex")
+    base = BundleRoot(root).version(BundleRoot(root).read_current().version)
+    target = BundleRoot(HOME / "opening")
+    if not target.current.is_file():
+        _build(base, target)
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    Bundle.open_current(target.path).close()  # imports the libraries
+    times: list[float] = []
+    for _ in range(OPENINGS):
+        started = time.perf_counter()
+        bundle = Bundle.open_current(target.path)
+        times.append(1000 * (time.perf_counter() - started))
+        bundle.close()
+    paths = target.version(target.read_current().version)
+    manifest = read_manifest(paths)
+    size = sum(entry.size_bytes for entry in manifest.files)
+    started = time.perf_counter()
+    verify(paths, manifest, deep=False)
+    quick = 1000 * (time.perf_counter() - started)
+    started = time.process_time()
+    verify(paths, manifest, deep=True)
+    deep = size / 1e6 / (time.process_time() - started)
+    figures = [
+        Figure("size, files, chunks", f"{size / 1e9:.2f} GB, {len(manifest.files):,}, {manifest.counts.chunks:,}"),
+        at_most("opening it, libraries imported: median", percentile(times, 0.5), 100, "ms"),
+        at_most("opening it, libraries imported: largest", max(times), 100, "ms"),
+        Figure("of which comparing names and sizes", f"{quick:.1f} ms"),
+        at_least("deep verification, one core", deep, 500, "MB per CPU-s", 0),
+    ]
+    print_figures("A bundle of 1 GB, one core, page cache warm", figures)
+
+
+def _build(base: BundlePaths, target: BundleRoot) -> None:
+    """Write a version that holds the base version as often as makes a gigabyte."""
+    shutil.rmtree(target.path, ignore_errors=True)
+    held = read_manifest(base)
+    copies = 1 + GIGABYTE // sum(e.size_bytes for e in held.files if not e.path.startswith("encoder/"))
+    paths = target.version(base.path.name)
+    paths.path.mkdir(parents=True)
+    shutil.copytree(base.encoder, paths.encoder)
+    paths.tables.mkdir()
+    paths.bm25.mkdir()
+    for name, schema in SCHEMAS.items():
+        for file in base.table_files(name):
+            rows = pq.read_table(file)
+            with TableWriter(paths.tables / file.name, schema) as writer:
+                for copy in _copies(rows, copies):
+                    writer.write(copy)
+    segments: list[SegmentEntry] = []
+    ids = []
+    for chunks, vectors in zip(base.table_files("chunks"), base.table_files("embeddings"), strict=True):
+        print(f"building a gigabyte: {chunks.name}", flush=True)
+        place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
+        table = pq.read_table(paths.tables / chunks.name).sort_by(place)
+        write_texts(paths.path / chunks.name.replace("chunks", "texts").replace("parquet", "bin"), table)
+        segments += write_segments(paths, table)
+        rows = pq.read_table(vectors)
+        embeddings = pa.concat_tables(_copies(rows, copies)).sort_by("chunk_id").combine_chunks()
+        write_table(paths.tables / vectors.name, embeddings, rows.schema)
+        own, values = arrays(embeddings, held.encoder.dim)
+        faiss = vectors.name.replace("embeddings", "faiss").replace("parquet", "index")
+        write_faiss(paths.path / faiss, own, values, "Flat")
+        ids.append(own)
+    write_idmap(paths.faiss_idmap, ids)
+    write_meta(paths, segments)
+    digest = build_catalog(paths, held.encoder.dim)
+    counts = held.counts.model_copy(update={"chunks": sum(map(len, ids)), "files": held.counts.files * copies})
+    files = file_entries(paths, None, (), digest)
+    manifest: Manifest = held.model_copy(update={"counts": counts, "files": files, "shards": ()})
+    paths.manifest.write_bytes(to_json(manifest))
+    target.current.write_text(Current(paths.path.name, file_sha256(paths.manifest)).line(), encoding="ascii")
+
+
+def _copies(table: pa.Table, count: int) -> Iterator[pa.Table]:
+    """The rows under other repositories and ids."""
+    for number in range(count):
+        copy = table
+        if "chunk_id" in table.column_names:
+            at = table.column_names.index("chunk_id")
+            ids = pc.call_function("add", [table["chunk_id"], pa.scalar(number * _ID_STEP, pa.int64())])
+            kept = pc.call_function("bit_wise_and", [ids, pa.scalar((1 << 63) - 1, pa.int64())])
+            copy = copy.set_column(at, table.schema.field(at), kept)
+        if "repo" in table.column_names:
+            at = table.column_names.index("repo")
+            names = pc.call_function(
+                "binary_join_element_wise", [copy["repo"], pa.scalar(f"{number:04}"), pa.scalar("-")]
+            )
+            copy = copy.set_column(at, table.schema.field(at), names.cast(pa.string()))
+        yield copy.cast(table.schema)
+
+
+if __name__ == "__main__":
+    run()
