@@ -2,7 +2,7 @@
 
 Each victim is a fork of this process, which imported everything once and holds no thread.
 
-    python -m tests.faults.sweep WHAT TEMPLATE SCRATCH kill STEP       before every STEP-th call
+    python -m tests.faults.sweep WHAT TEMPLATE SCRATCH kill STEP       before every STEP-th call, and the last
     python -m tests.faults.sweep WHAT TEMPLATE SCRATCH random LOOPS    at random times, a reader running
 
 WHAT is publish, import, or add: an import that keeps the current version.
@@ -71,7 +71,7 @@ def kill_at_every_call(template: Scene, scratch: Path, step: int) -> dict[str, i
     with intercepted(scene.base, recorder):
         scene.publish()
     outcomes = {"calls": len(recorder.calls), OLD: 0, NEW: 0}
-    for n in range(1, len(recorder.calls) + 1, step):
+    for n in sorted({*range(1, len(recorder.calls), step), len(recorder.calls)}):
         scene = template.copy(scratch / "victim")
 
         def victim(scene: Scene = scene, n: int = n) -> None:

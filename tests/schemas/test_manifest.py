@@ -84,3 +84,9 @@ def test_a_newer_format_is_refused_with_the_remedy() -> None:
 def test_anything_else_is_no_manifest(data: bytes) -> None:
     with pytest.raises(IntegrityError, match=r"manifest\.json"):
         from_json(data)
+
+
+@pytest.mark.parametrize("checksum", [b"null", b"1", b"[" * 900 + b"]" * 900, b'{"a": "b"}', b'"\\ud800"'])
+def test_a_checksum_that_is_none_fits_nothing(checksum: bytes) -> None:
+    with pytest.raises(IntegrityError, match="checksum does not fit"):
+        from_json(b'{\n "checksum": ' + checksum + b',\n "format_version": 2\n}\n')

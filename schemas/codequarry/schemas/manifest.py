@@ -243,6 +243,8 @@ def from_json(data: bytes) -> Manifest:
 
 def _vouched_for(data: bytes, checksum: object) -> bool:
     """Whether a manifest, the line of its checksum taken out, has that checksum."""
+    if not isinstance(checksum, str):
+        return False
     line = f'\n "checksum": "{checksum}",'.encode("utf-8", "replace")
     before, found, after = data.partition(line)
     return bool(found) and hashlib.sha256(before + after).hexdigest() == checksum
