@@ -29,7 +29,7 @@ class Space:
 
 
 def room_for_version(root: BundleRoot) -> Space:
-    """Room for one more version: a whole one is written before files equal to the current version's become links.
+    """Room for one more version: all of one is written when settings or tools changed, or links cannot be made.
 
     The estimate is the current version and a quarter, and a reserve; without a version the reserve alone, since
     nothing is known.
