@@ -248,7 +248,7 @@ def test_a_damaged_shard_of_current_is_written_again_and_not_linked(
     second = index_repositories(made)
     verify(BundlePaths(second.path), second.manifest, deep=True)
     assert {file: file.read_bytes() for file in victims} == spoilt, "a published file was written to"
-    assert second.reused_shards < len(second.manifest.shards) - 2
+    assert second.reused_shards <= len(second.manifest.shards) - 2
     errors = [one for one in examine(made) if one.level == "error"]
     assert errors == []
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +29,7 @@ from codequarry.pipelines.parts import Part, plan_parts
 from codequarry.pipelines.shards import DenseIndex, Shard, arrays, files_of, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
-from codequarry.pipelines.table_rows import row_groups, rows_among
+from codequarry.pipelines.table_rows import row_groups
 from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
@@ -42,7 +43,7 @@ from codequarry.schemas.manifest import (
     to_json,
 )
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.shards import SHARDED_TABLES
+from codequarry.schemas.shards import SHARDED_TABLES, shard_of
 from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
@@ -208,21 +209,20 @@ def _write_tables(paths: BundlePaths, works: list[RepositoryWork], plan: list[Sh
 
 
 def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:
+    """References by shard: a scan for each shard would read them as often as there are shards."""
     with ExitStack() as stack:
-        writers = [
-            (shard, stack.enter_context(TableWriter(paths.path / shard.table("ast_references"), AST_REFERENCES)))
+        writers = {
+            shard.number: stack.enter_context(TableWriter(paths.path / shard.table("ast_references"), AST_REFERENCES))
             for shard in plan
-        ]
+        }
         for work in works:
-            wanted = {shard.number: _paths(shard, work) for shard in plan}
             for table in row_groups(work.require(work.table("ast_references"), "chunk")):
-                for shard, writer in writers:
-                    writer.write(rows_among(table, "path", wanted[shard.number]))
-
-
-def _paths(shard: Shard, work: RepositoryWork) -> pa.Array:
-    own = (paths for part, paths in shard.sources if part.work == work)
-    return pa.array(sorted(frozenset().union(*own)), pa.string())
+                encoded = table["path"].combine_chunks().dictionary_encode()
+                repo, found = work.path.name, encoded.dictionary.to_pylist()
+                by_path = np.array([shard_of(repo, path, plan[0].count) for path in found], np.int64)
+                shards = by_path[encoded.indices.to_numpy()]
+                for number in np.unique(shards).tolist():
+                    writers[number].write(table.take(pa.array(np.flatnonzero(shards == number))))
 
 
 def _write_dense(paths: BundlePaths, plan: list[Shard], dense: DenseIndex) -> None:

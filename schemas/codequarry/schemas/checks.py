@@ -192,6 +192,7 @@ def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnect
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
     try:
         connection.execute(set_bundle(str(paths.path)))
+        connection.execute("SET parquet_metadata_cache = true")  # every check reads the same files
         connection.execute(f"SET allowed_directories = ['{folder}']")
         connection.execute("SET enable_external_access = false")
         connection.execute(f"ATTACH '{catalog}' AS published (READ_ONLY)")
