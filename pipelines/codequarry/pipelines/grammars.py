@@ -23,7 +23,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.errors import MissingExtraError, NotFoundError
@@ -182,7 +182,7 @@ def _definitions_query(language: Language, names: tuple[str, ...]) -> str:
 
 
 def _read(folder: str, names: tuple[str, ...]) -> str:
-    queries = resources.files("codequarry.pipelines") / "queries" / folder
+    queries = Path(__file__).parent / "queries" / folder
     return "\n".join((queries / f"{name}.scm").read_text(encoding="utf-8") for name in names)
 
 
