@@ -28,7 +28,7 @@ def test_workers_give_the_same_chunks_in_the_same_order(workers: int) -> None:
     files = fixtures()
     results = list(chunk_files(iter(files), SETTINGS, workers=workers))
     assert [file for file, *_ in results] == files
-    for (_, lang, content), made, _ in results:
+    for (_, lang, content), made, *_ in results:
         assert made == chunk_source(content, lang, max_chars=400, merge_chars=150)
 
 

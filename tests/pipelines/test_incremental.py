@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines import content_store, version_manifest
+from codequarry.pipelines import chunk_workers, content_store, version_manifest
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas import shards
@@ -251,6 +251,25 @@ def test_a_damaged_shard_of_current_is_written_again_and_not_linked(
     assert second.reused_shards <= len(second.manifest.shards) - 2
     errors = [one for one in examine(made) if one.level == "error"]
     assert errors == []
+
+
+def test_a_file_over_which_a_worker_died_is_tried_again(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
+) -> None:
+    repo = tmp_path / "app"
+    commit(repo, corpus(8))
+    made = make_settings(repo)
+    # The store of the other tests knows these files.
+    fresh = made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": 1111})})
+    receive = chunk_workers._Worker.receive
+    answers = iter([None])
+    monkeypatch.setattr(chunk_workers._Worker, "receive", lambda worker: next(answers, receive(worker)))
+    first = index_repositories(fresh)
+    assert first.chunks[0].parsed_files == 7
+    commit(repo, {"step.py": "STEP = 1\n"})
+    second = index_repositories(fresh)
+    assert (second.chunks[0].files, second.chunks[0].parsed_files) == (9, 9)
+    assert contents(second) == contents(from_nothing(fresh, tmp_path))
 
 
 def test_without_hard_links_everything_is_written(

@@ -47,6 +47,8 @@ class Chunked(NamedTuple):
     made: FileChunks
     known: bool
     """True when the store had it, and nothing was parsed."""
+    fallen: bool
+    """True when a worker died over it or did not answer in time: another day may bring a better answer."""
 
 
 def chunk_files(
@@ -69,9 +71,8 @@ def chunk_files(
                 answer = known[key] if key in known else next(answers)
                 if answer is not None and key not in known:
                     new.append((key, answer))
-                yield Chunked(
-                    file, _by_lines(file[2], settings) if answer is None else _from_json(answer), key in known
-                )
+                made = _by_lines(file[2], settings) if answer is None else _from_json(answer)
+                yield Chunked(file, made, key in known, answer is None)
             if store is not None and new:
                 store.put(new)
 

@@ -17,6 +17,7 @@ from codequarry.pipelines.chunk_workers import Chunked, chunk_files
 from codequarry.pipelines.module_table import FACTS, fact_rows
 from codequarry.pipelines.parts import (
     CHUNKED,
+    FALLEN,
     MENTIONS,
     MODULE_FACTS,
     Part,
@@ -93,7 +94,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     work = repository_work(settings.paths.work, name)
     parts = plan_parts(work, settings)
     total = sum(len(part.files) for part in parts)
-    records = [sealed(part.folder, CHUNKED, part.key) for part in parts]
+    records = [_finished(part) for part in parts]
     todo = [part for part, record in zip(parts, records, strict=True) if record is None]
     done = total - sum(len(part.files) for part in todo)
     progress(f"{name}: chunking", done, total)
@@ -159,10 +160,11 @@ class _PartWriter:
         self._outcomes: dict[str, _Outcome] = {}
         self._languages: dict[str, Counter[str]] = {}
         self._known = 0
+        self._fallen: list[str] = []
 
     def add(self, chunked: Chunked) -> None:
         """Add the rows of a file."""
-        (path, lang, content), made, known = chunked
+        (path, lang, content), made, known, fallen = chunked
         repo = self._part.work.path.name
         ids = chunk_ids(repo, path, content, made)
         outcome = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
@@ -180,6 +182,7 @@ class _PartWriter:
             definitions=len(made.ast_nodes),
         )
         self._known += known
+        self._fallen += [path] if fallen else []
 
     def seal(self) -> dict[str, Any]:
         """Seal the part, whose files are written. Returns the record."""
@@ -188,9 +191,16 @@ class _PartWriter:
             "languages": self._languages,
             "leaf_kinds": self._leaves.rows,
             "known": self._known,
+            FALLEN: self._fallen,
         }
         names = [self._part.table(table).name for table in _PART_TABLES]
         return put_seal(self._part.folder, CHUNKED, self._part.key, names, facts)
+
+
+def _finished(part: Part) -> dict[str, Any] | None:
+    """The record of a part that does not have to be done again: it is whole, and no worker died over a file of it."""
+    record = sealed(part.folder, CHUNKED, part.key)
+    return None if record is None or record["facts"][FALLEN] else record
 
 
 def _chunk_parts(

@@ -14,7 +14,7 @@ from codequarry.pipelines.bm25_index import write_segments
 from codequarry.pipelines.embeddings import embedding_key
 from codequarry.pipelines.faiss_index import write_faiss
 from codequarry.pipelines.hard_links import link_all
-from codequarry.pipelines.parts import CHUNKED, EMBEDDED, Part, hashed, sealed
+from codequarry.pipelines.parts import CHUNKED, EMBEDDED, FALLEN, Part, hashed, sealed
 from codequarry.pipelines.table_rows import row_groups, rows_among
 from codequarry.pipelines.tools import tool_versions
 from codequarry.schemas.errors import PublishError, SourceError
@@ -67,6 +67,8 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, dense: DenseIndex, setti
     """The shards of a bundle, by number; those without a file are left out.
 
     parts: of all repositories. size_bytes: of all their indexed files.
+
+    Raises SourceError: the chunk stage of a repository has not run.
     """
     count = shard_count(size_bytes)
     sources: dict[int, list[tuple[Part, frozenset[str]]]] = {}
@@ -74,10 +76,11 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, dense: DenseIndex, setti
     for part in parts:
         repo = part.work.path.name
         own: dict[int, list[str]] = {}
+        fallen = part.chunked()["facts"][FALLEN]
         for file in part.files:
             number = shard_of(repo, file.path, count)
             own.setdefault(number, []).append(file.path)
-            files.setdefault(number, []).append([repo, *file])
+            files.setdefault(number, []).append([repo, *file, file.path in fallen])
         for number, paths in own.items():
             sources.setdefault(number, []).append((part, frozenset(paths)))
     deciding = [count, tool_versions(), settings.index_hash(), dense.fingerprint, dense.factory]
