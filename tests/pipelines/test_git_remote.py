@@ -82,6 +82,16 @@ def test_what_a_killed_fetch_left_is_in_nobodys_way(remote: Path, settings: Sett
     assert not any(file.exists() for file in left)
 
 
+def test_what_a_killed_first_fetch_left_goes_with_the_next(remote: Path, settings: Settings) -> None:
+    """Not what another process makes for another URL at the same time."""
+    made = fetch_commit(f"file://{remote}", "", settings.paths.store).repository
+    left, others = (made.parent / f".new-{name}-x1" for name in (made.name, "0" * 32))
+    made.rename(left)
+    others.mkdir()
+    assert fetch_commit(f"file://{remote}", "", settings.paths.store).repository == made
+    assert not left.exists() and others.is_dir()
+
+
 def test_a_force_pushed_branch_is_followed(remote: Path, settings: Settings) -> None:
     assert census(settings, remote)["a.py"][1] == b"first\n"
     git(remote, "checkout", "--quiet", "--orphan", "other")
