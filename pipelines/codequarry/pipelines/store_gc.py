@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +64,17 @@ def clean_store(
 def _databases(
     what: str,
     folder: Path,
-    own: dict,
+    own: Mapping[Path, Callable[[RepositoryWork], Iterator[bytes]]],
     works: Sequence[RepositoryWork],
     unused_days: int,
     dry_run: bool,
     progress: Progress,
 ) -> Cleaned:
+    """Sweep the databases of a folder.
+
+    own: those that runs with these settings use, and what of a work folder's keys is live there. Others go with their
+    last entry.
+    """
     files = sorted(folder.glob("*.sqlite"))
     kept = damaged = unused = freed = 0
     for done, file in enumerate(files, start=1):

@@ -151,7 +151,12 @@ Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
 
 def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
-    return FaissChannel.open(paths, manifest, _start_encoder(paths, manifest))
+    encoder = _start_encoder(paths, manifest)
+    try:
+        return FaissChannel.open(paths, manifest, encoder)
+    except BaseException:
+        encoder.exception()  # what it holds open goes with the version that is not opened
+        raise
 
 
 def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:

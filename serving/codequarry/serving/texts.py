@@ -50,13 +50,18 @@ class MappedTexts:
 
     @classmethod
     def open(cls, paths: BundlePaths) -> Self:
-        """Map a version's texts; no file stays open."""
-        files: dict[int, mmap.mmap] = {}
-        for number, file in paths.text_files().items():
-            with file.open("rb") as stream:
-                if file.stat().st_size:  # nothing maps an empty file
-                    files[number] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        return cls(files)
+        """Map a version's texts. Each map holds a descriptor. Raises OSError: there is none left, or no memory."""
+        texts = cls({})
+        try:
+            for number, file in paths.text_files().items():
+                with file.open("rb") as stream:
+                    if file.stat().st_size:  # nothing maps an empty file
+                        texts._files[number] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError:
+            # The error holds on to this frame, and with it to what is mapped.
+            texts.close()
+            raise
+        return texts
 
     def of(self, values: tuple[Any, ...]) -> str:
         shard, start, size = values
