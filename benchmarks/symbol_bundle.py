@@ -76,7 +76,8 @@ def build(home: Path) -> tuple[BundlePaths, float]:
             with TableWriter(paths.table(name), schema) as writer:
                 for file in (file for work in works for file in work.tables(name)):
                     writer.write(pq.read_table(file))
-    write_texts(paths.path / "texts.bin", pq.read_table(paths.table("chunks")))
+    place = [(name, "ascending") for name in ("repo", "path", "start_byte")]
+    write_texts(paths.path / "texts.bin", pq.read_table(paths.table("chunks")).sort_by(place))
     _synthesize(paths)
     write_table(paths.table("embeddings"), embeddings_schema(_DIM).empty_table(), embeddings_schema(_DIM))
     write_table(paths.faiss_idmap, FAISS_IDMAP.empty_table(), FAISS_IDMAP)
