@@ -104,7 +104,7 @@ HOSTILE: dict[str, bytes] = {
     "absolute member": with_head(header("/plain", len(PLAIN))),
     "manifest and member lead above": claiming("../outside"),
     "manifest and member lead far above": claiming("a/../../../outside"),
-    "manifest and member are absolute": claiming("/tmp/outside"),
+    "manifest and member are absolute": claiming("/outside"),
     "manifest and member have a NUL": claiming("plain\0.txt"),
     "manifest and member are the manifest": claiming("manifest.json"),
     "manifest and member are nothing": claiming(""),

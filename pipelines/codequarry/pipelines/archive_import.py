@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 from codequarry.pipelines.archive_unpack import opened_archive, unpack
 from codequarry.pipelines.contents import check_contents
 from codequarry.pipelines.disk_space import require_space_for_files
-from codequarry.pipelines.publication import make_current, publish_staged, publishing
+from codequarry.pipelines.publication import make_current, named_by, publish_staged, publishing
 from codequarry.pipelines.retention import Pruned, settle, superfluous
 from codequarry.pipelines.staging_folder import new_staging_folder
 from codequarry.pipelines.workspace import Progress, hide_home, silent
@@ -146,7 +146,7 @@ def _found(wanted: _Wanted) -> Imported | None:
     _require_same(wanted.paths, wanted.raw)
     line = Current(wanted.manifest.version, hashlib.sha256(wanted.raw).hexdigest())
     done: Done = "unchanged"
-    if not wanted.keep_current and _current(wanted.root) != line:
+    if not wanted.keep_current and named_by(wanted.root) != line:
         make_current(wanted.root, wanted.manifest.version)
         done = "made current"
     return Imported(wanted.paths.path, wanted.manifest, done, stays=_stays(wanted))
@@ -181,12 +181,6 @@ def _require_same(paths: BundlePaths, raw: bytes) -> None:
             f"version {name} is there already with other contents",
             suggestion="nothing was changed; index one of the two again, and export it under its new name",
         )
-
-
-def _current(root: BundleRoot) -> Current | None:
-    with suppress(CodequarryError):
-        return root.read_current()
-    return None
 
 
 def _stays(wanted: _Wanted) -> bool:

@@ -69,7 +69,7 @@ def make_current(root: BundleRoot, version: str) -> None:
 
     Raises PublishError: the disk refuses; CURRENT is as it was, or the error says that it may not be.
     """
-    previous = _current(root)
+    previous = named_by(root)
     try:
         write_line(root.current, Current(version, file_sha256(root.version(version).manifest)))
     except OSError as error:
@@ -109,7 +109,7 @@ def _publish(root: BundleRoot, staged: BundlePaths, manifest: Manifest, *, becom
     target = root.version(manifest.version)
     if target.path.exists():
         raise PublishError(f"version {manifest.version} exists already", suggestion="index again; CURRENT is unchanged")
-    previous = _current(root)
+    previous = named_by(root)
     try:
         with suppress(CodequarryError):
             settle(root)
@@ -160,7 +160,8 @@ def _prune(root: BundleRoot, settings: Settings) -> Pruned | None:
         return None
 
 
-def _current(root: BundleRoot) -> Current | None:
+def named_by(root: BundleRoot) -> Current | None:
+    """What CURRENT holds; None when there is none, or nothing that can be read."""
     try:
         return root.read_current()
     except CodequarryError:
@@ -169,7 +170,7 @@ def _current(root: BundleRoot) -> Current | None:
 
 def _taken_back(root: BundleRoot, version: str, previous: Current | None) -> bool:
     """Whether CURRENT is what it was, after a failure that may have come behind its rename."""
-    named = _current(root)
+    named = named_by(root)
     if named is None or named.version != version:
         return True
     try:

@@ -90,19 +90,22 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, dense: DenseIndex, setti
     ]
 
 
-def link_shard(shard: Shard, base: BundlePaths, held: Manifest, staged: BundlePaths) -> ShardEntry | None:
+def link_shard(
+    shard: Shard, base: BundlePaths, held: Manifest, staged: BundlePaths
+) -> tuple[ShardEntry, list[FileEntry]] | None:
     """Put a shard that a published version holds into a staged one, as links.
 
-    Returns None, and leaves nothing behind: that version has another shard, a file of it is damaged, or no link can be
-    made.
+    Returns its entry and those of its files; None, and leaves nothing behind: that version has another shard, a file of
+    it is damaged, or no link can be made.
     """
     known = next((entry for entry in held.shards if entry.key == shard.key), None)
     if known is None:
         return None
-    return known if link_all(base, staged, files_of(shard, known, held)) else None
+    files = _files(shard, known, held)
+    return (known, files) if link_all(base, staged, files) else None
 
 
-def files_of(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
+def _files(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
     """The files of a shard in a version's manifest."""
     names = {shard.texts, *(shard.table(name) for name in OWN_TABLES), *([shard.faiss] if held.faiss.exact else [])}
     segments = {f"bm25/{segment.id}" for segment in known.segments}

@@ -26,7 +26,7 @@ from codequarry.pipelines.embeddings import encoder_directory
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
-from codequarry.pipelines.shards import DenseIndex, Shard, arrays, files_of, link_shard, plan_shards, write_shard
+from codequarry.pipelines.shards import DenseIndex, Shard, arrays, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
@@ -186,10 +186,13 @@ def _put_shards(
     reused = 0
     for done, shard in enumerate(plan, start=1):
         known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
-        if known is not None and held is not None:
-            linked.update(entry.path for entry in files_of(shard, known, held))
+        if known is None:
+            entries.append(write_shard(shard, paths, dense))
+        else:
+            entry, files = known
+            entries.append(entry)
+            linked.update(file.path for file in files)
             reused += 1
-        entries.append(known or write_shard(shard, paths, dense))
         progress("shards", done, len(plan))
     return entries, frozenset(linked), reused
 

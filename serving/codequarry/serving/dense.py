@@ -66,7 +66,7 @@ class FaissChannel:
 
         Raises UnavailableError: FAISS cannot read it, or it is not the index the manifest describes.
         """
-        shards = [_mapped(file, manifest.encoder.dim) for file in paths.faiss_indexes()]
+        shards = [_read_shard(file, manifest.encoder.dim) for file in paths.faiss_indexes()]
         count = sum(shard.ntotal for shard in shards)
         if count != manifest.counts.chunks or not shards:
             raise UnavailableError(f"the index holds {count} vectors, expected {manifest.counts.chunks}")
@@ -124,7 +124,7 @@ class FaissChannel:
         return np.concatenate(own), np.concatenate([each[1] for each in found])
 
 
-def _mapped(file: Path, dim: int) -> faiss.IndexIDMap2:
+def _read_shard(file: Path, dim: int) -> faiss.IndexIDMap2:
     import faiss
 
     try:
