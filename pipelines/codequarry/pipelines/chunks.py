@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from codequarry.pipelines.chunk_rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.chunk_workers import Chunked, chunk_files
@@ -32,7 +31,16 @@ from codequarry.pipelines.syntax_store import SyntaxStore, open_syntax_store
 from codequarry.pipelines.table_rows import row_groups, rows_among
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import AST_NODES, AST_REFERENCES, CHUNKS, CST_NODES, FILES, TableWriter, write_table
+from codequarry.schemas.tables import (
+    AST_NODES,
+    AST_REFERENCES,
+    CHUNKS,
+    CST_NODES,
+    FILES,
+    TableWriter,
+    read_table,
+    write_table,
+)
 
 _PARTS_AT_ONCE = 8
 """Each has its tables open while the contents are read once; more would take memory, fewer more passes."""
@@ -115,7 +123,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
         references = _naming(parts, temporary)
     outcomes = {path: _Outcome(*values) for each in facts for path, values in each["outcomes"].items()}
     with replacing(work.table("files")) as temporary:
-        write_table(temporary, _completed(pq.read_table(work.census), outcomes), FILES)
+        write_table(temporary, _completed(read_table(work.census), outcomes), FILES)
     by_language: dict[str, Counter[str]] = {}
     for each in facts:
         for lang, counts in each["languages"].items():
@@ -221,7 +229,7 @@ def _chunk_parts(
 def _naming(parts: Sequence[Part], target: Path) -> int:
     """Write the references that name a definition of the repository; returns how many there are."""
     names = pa.chunked_array(
-        [pq.read_table(part.table("ast_nodes"), columns=["name"])["name"].unique() for part in parts], pa.string()
+        [read_table(part.table("ast_nodes"), ["name"])["name"].unique() for part in parts], pa.string()
     ).unique()
     with TableWriter(target, AST_REFERENCES) as writer:
         for part in parts:

@@ -21,7 +21,7 @@ from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import embeddings_schema, write_table
+from codequarry.schemas.tables import embeddings_schema, read_table, write_table
 
 _SAVE_EVERY = 256
 TEXT_COLUMNS = ("path", "qualified_name", "symbols", "signature", "text")
@@ -109,7 +109,7 @@ def embedding_key(part: Part, fingerprint: str) -> str:
 def _embed_part(
     part: Part, key: str, store: VectorStore, encoding: _Encoding, spec: EncoderSpec, show: Callable[[int], None]
 ) -> None:
-    chunks = pq.read_table(part.table("chunks"), columns=["chunk_id", *TEXT_COLUMNS])
+    chunks = read_table(part.table("chunks"), ["chunk_id", *TEXT_COLUMNS])
     texts = [dense_text(**row) for row in chunks.select(TEXT_COLUMNS).to_pylist()]
     keys = [text_key(text) for text in texts]
     known = store.get(list(dict.fromkeys(keys)))

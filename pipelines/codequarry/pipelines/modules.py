@@ -25,7 +25,7 @@ from codequarry.pipelines.snapshot import Contents
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import MODULES, TableWriter
+from codequarry.schemas.tables import MODULES, TableWriter, read_table
 
 _CONFIGS = frozenset({"go.mod", "package.json", "tsconfig.json", "jsconfig.json", "Cargo.toml"})
 _BY_PACKAGE = (("java", "kotlin", "scala"), ("csharp",), ("php",))
@@ -81,7 +81,7 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
     work = repository_work(settings.paths.work, name)
     progress(f"{name}: modules", 0, 1)
     modules = [module for part in plan_parts(work, settings) for module in _part_modules(part)]
-    files = pq.read_table(work.require(work.table("files"), "chunk"), columns=["path", "path_class"])
+    files = read_table(work.require(work.table("files"), "chunk"), ["path", "path_class"])
     classes = dict(zip(files["path"].to_pylist(), files["path_class"].to_pylist(), strict=True))
     by_package = {language for languages in _BY_PACKAGE for language in languages}
     repository = Repository(
@@ -202,7 +202,7 @@ def _mentions(work: RepositoryWork, paths: frozenset[str]) -> Callable[[str], fr
         found: dict[str, set[str]] = {}
         with pq.ParquetFile(work.require(work.table("ast_references"), "chunk")) as file:
             for group in range(file.num_row_groups):
-                columns = file.read_row_group(group, columns=["path", "name"])
+                columns = file.read_row_group(group, ["path", "name"])
                 for path, name in zip(columns["path"].to_pylist(), columns["name"].to_pylist(), strict=True):
                     if path in paths:
                         found.setdefault(path, set()).add(name)

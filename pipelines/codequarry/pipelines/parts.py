@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
-
 from codequarry.pipelines.syntax_store import chunker_fingerprint
 from codequarry.pipelines.workspace import RepositoryWork, write_json
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import shard_count, shard_of
+from codequarry.schemas.tables import read_table
 
 CHUNKED = "chunked"
 """Seal of the chunk stage."""
@@ -83,7 +82,7 @@ def plan_parts(work: RepositoryWork, settings: Settings) -> list[Part]:
     Raises SourceError: the snapshot stage has not run.
     """
     columns = ["path", "lang", "sha256", "size_bytes", "skip_reason"]
-    census = pq.read_table(work.require(work.census, "snapshot"), columns=columns)
+    census = read_table(work.require(work.census, "snapshot"), columns)
     rows = list(zip(*(column.to_pylist() for column in census.columns), strict=True))
     count = shard_count(sum(size for *_, size, reason in rows if not reason))
     files: dict[int, list[IndexedFile]] = defaultdict(list)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from codequarry.pipelines.scip_cache import cache_file, keep, read_kept
 from codequarry.pipelines.scip_given import given_files, read_given
@@ -25,7 +24,7 @@ from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, 
 from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.manifest import ScipEntry
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import SCIP_DOCUMENTS, SCIP_OCCURRENCES, SCIP_SYMBOLS, write_table
+from codequarry.schemas.tables import SCIP_DOCUMENTS, SCIP_OCCURRENCES, SCIP_SYMBOLS, read_table, write_table
 
 _BY_PLACE = [(name, "ascending") for name in ("path", "start_byte", "end_byte", "symbol", "roles")]
 _PROJECT_FILES = frozenset({"package.json", "tsconfig.json", "jsconfig.json"})
@@ -192,7 +191,7 @@ def _entry(label: str, status: str, reason: str, own: dict[str, str], tables: Sc
 
 def _languages(work: RepositoryWork) -> Iterator[tuple[str, str]]:
     """(path, language) of every file of the snapshot; contents are not read."""
-    table = pq.read_table(work.require(work.contents, "snapshot"), columns=["path", "lang"])
+    table = read_table(work.require(work.contents, "snapshot"), ["path", "lang"])
     return zip(*_columns(table, "path", "lang"), strict=True)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from codequarry.pipelines.bm25_index import write_segments
 from codequarry.pipelines.embeddings import embedding_key
@@ -22,7 +21,7 @@ from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import FileEntry, Manifest, ShardEntry
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import OWN_TABLES, shard_count, shard_file, shard_of
-from codequarry.schemas.tables import CHUNKS, SCHEMAS, TableWriter, embeddings_schema, write_table
+from codequarry.schemas.tables import CHUNKS, SCHEMAS, TableWriter, embeddings_schema, read_table, write_table
 
 _PLACE = ("repo", "path", "start_byte")
 """The order of chunks in their table, in the catalog, and of their texts."""
@@ -167,7 +166,7 @@ def _embeddings(shard: Shard, chunks: pa.Table, dense: DenseIndex) -> pa.Table:
     tables: list[pa.Table] = []
     for part, _ in shard.sources:
         _require(part, EMBEDDED, embedding_key(part, dense.fingerprint), "embedding")
-        tables.append(pq.read_table(part.table("embeddings")))
+        tables.append(read_table(part.table("embeddings")))
     found = pa.concat_tables(tables)
     found = rows_among(found, "chunk_id", chunks["chunk_id"].combine_chunks()).sort_by("chunk_id")
     if not found["chunk_id"].equals(chunks["chunk_id"]):

@@ -17,7 +17,6 @@ from typing import TypeVar
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog
@@ -44,7 +43,7 @@ from codequarry.schemas.manifest import (
 )
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import SHARDED_TABLES, shard_of
-from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
+from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter, read_table
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
@@ -232,11 +231,9 @@ def _write_dense(paths: BundlePaths, plan: list[Shard], dense: DenseIndex) -> No
     """The id map, and the index where it is one over all shards."""
     tables = [paths.path / shard.table("embeddings") for shard in plan]
     if dense.exact:
-        write_idmap(
-            paths.faiss_idmap, [pq.read_table(table, columns=["chunk_id"])["chunk_id"].to_numpy() for table in tables]
-        )
+        write_idmap(paths.faiss_idmap, [read_table(table, ["chunk_id"])["chunk_id"].to_numpy() for table in tables])
     else:
-        ids, vectors = arrays(pa.concat_tables(pq.read_table(table) for table in tables).combine_chunks(), dense.dim)
+        ids, vectors = arrays(pa.concat_tables(read_table(table) for table in tables).combine_chunks(), dense.dim)
         write_approximate(paths, ids, vectors, dense.factory)
         write_idmap(paths.faiss_idmap, [ids])
 

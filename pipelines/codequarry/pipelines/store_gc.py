@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
 from codequarry.pipelines.embeddings import TEXT_COLUMNS, encoder_directory, encoder_folder
@@ -25,6 +23,7 @@ from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
+from codequarry.schemas.tables import read_table
 
 _DAY_S = 86_400
 
@@ -92,14 +91,14 @@ def _databases(
 def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
     """Keys of the texts whose vectors a work folder holds."""
     for file in sorted(work.parts.glob("*/chunks.parquet")):
-        for row in pq.read_table(file, columns=list(TEXT_COLUMNS)).to_pylist():
+        for row in read_table(file, list(TEXT_COLUMNS)).to_pylist():
             yield text_key(dense_text(**row))
 
 
 def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:
     """Keys of the files that a work folder holds chunks of."""
     if work.census.is_file():
-        for row in pq.read_table(work.census, columns=["lang", "sha256", "skip_reason"]).to_pylist():
+        for row in read_table(work.census, ["lang", "sha256", "skip_reason"]).to_pylist():
             if not row["skip_reason"]:
                 yield syntax_key(row["lang"], row["sha256"])
 

@@ -33,15 +33,25 @@ if TYPE_CHECKING:
 _NORM_TOLERANCE = 1e-3
 _MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
 
+_HELD: dict[str, str] = {
+    "files": "SELECT repo, path, lang, skip_reason, size_bytes, lines, sha256 FROM files",
+    "chunks": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, len(symbols) AS symbols, "
+    "strlen(text) AS text_bytes FROM chunks",
+    "embeddings": "SELECT chunk_id, list_inner_product(vector, vector) AS squared_norm FROM embeddings",
+    "ast_nodes": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, name_start_byte, "
+    "name_start_column FROM ast_nodes",
+}
+"""What many checks read: of each table in memory once, instead of many small files again and again."""
+
 MUST_BE_ZERO: dict[str, str] = {
     "duplicate chunk ids": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
     "chunk ids that are not positive": "SELECT count(*) FROM chunks WHERE chunk_id <= 0",
     "rows of v_faiss_join with a missing side": "SELECT count(*) FROM v_faiss_join "
     "WHERE idmap_chunk_id IS NULL OR path IS NULL",
     "vectors that are not of unit norm": "SELECT count(*) FROM embeddings "
-    f"WHERE NOT coalesce(abs(list_inner_product(vector, vector) - 1) < {_NORM_TOLERANCE}, false)",
+    f"WHERE NOT coalesce(abs(squared_norm - 1) < {_NORM_TOLERANCE}, false)",
     "embeddings without a chunk, or chunks without one": "SELECT count(*) FROM embeddings "
-    "FULL JOIN chunks USING (chunk_id) WHERE vector IS NULL OR path IS NULL",
+    "FULL JOIN chunks USING (chunk_id) WHERE squared_norm IS NULL OR path IS NULL",
     "bytes of indexed files covered not exactly once": "SELECT count(*) FROM ("
     "SELECT start_byte, lag(end_byte, 1, 0) OVER (PARTITION BY repo, path ORDER BY start_byte) AS expected FROM chunks"
     ") WHERE start_byte <> expected",
@@ -58,7 +68,7 @@ MUST_BE_ZERO: dict[str, str] = {
     "AND name_start_column >= 0, false)",
     "definitions and symbols of chunks that differ": "SELECT count(*) FROM ("
     "SELECT chunk_id, count(*) AS found FROM ast_nodes GROUP BY ALL) AS node "
-    "FULL JOIN (SELECT chunk_id, len(symbols) AS listed FROM chunks WHERE len(symbols) > 0) USING (chunk_id) "
+    "FULL JOIN (SELECT chunk_id, symbols AS listed FROM chunks WHERE symbols > 0) USING (chunk_id) "
     "WHERE found IS DISTINCT FROM listed",
     "references that do not lie in their chunk": "SELECT count(*) FROM ast_references AS reference LEFT JOIN chunks "
     "AS chunk ON chunk.chunk_id = reference.chunk_id AND chunk.repo = reference.repo AND chunk.path = reference.path "
@@ -89,7 +99,7 @@ _CATALOG_DIFFERS: dict[str, str] = {
     "FULL JOIN (SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal) AS ours "
     "USING (view_name) WHERE theirs.sql IS DISTINCT FROM ours.sql",
     "chunks that the catalog holds otherwise": "SELECT count(*) FROM chunks FULL JOIN published.chunks_mat AS held "
-    "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, strlen(chunks.text)) "
+    "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, chunks.text_bytes) "
     "IS DISTINCT FROM (held.repo, held.path, held.start_byte, held.end_byte, held.text_bytes)",
     "chunks whose text the catalog looks for elsewhere": "SELECT count(*) FROM ("
     "SELECT text_start, lag(text_start + text_bytes, 1, 0) OVER (PARTITION BY shard ORDER BY repo, path, start_byte) "
@@ -159,13 +169,13 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
 
 def _strange_texts(paths: BundlePaths) -> int:
     """Shards whose file of texts is not the texts of their table, one behind the other."""
-    import pyarrow.parquet as pq
+    from codequarry.schemas.tables import read_table
 
     texts, tables = paths.text_files(), paths.table_files("chunks")
     strange = abs(len(texts) - len(tables))
     for (_, file), table in zip(sorted(texts.items()), tables, strict=False):
         digest = hashlib.sha256()
-        for chunk in pq.read_table(table, columns=["text"])["text"].chunks:
+        for chunk in read_table(table, ["text"])["text"].chunks:
             _, _, data = chunk.buffers()
             offsets = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
             digest.update(memoryview(data)[offsets[0] : offsets[-1]])
@@ -185,7 +195,7 @@ def _promised_rows(manifest: Manifest) -> Counter[str]:
 
 
 def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnection:
-    """Our views over the version's files, its catalog as ``published``, and no way out of its folder."""
+    """Our views over the version's files, `_HELD` before them, its catalog as ``published``, and no way out."""
     import duckdb
 
     folder, catalog = (str(path).replace("'", "''") for path in (paths.path, paths.catalog))
@@ -198,6 +208,10 @@ def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnect
         connection.execute(f"ATTACH '{catalog}' AS published (READ_ONLY)")
         for name, sql in VIEWS.items():
             connection.execute(f"CREATE VIEW {name} AS {sql.format(dim=manifest.encoder.dim)}")
+        connection.execute("CREATE SCHEMA held")
+        for name, sql in _HELD.items():
+            connection.execute(f"CREATE TABLE held.{name} AS {sql}")
+        connection.execute("SET search_path = 'held,main'")
     except duckdb.Error:
         connection.close()
         raise

@@ -31,7 +31,7 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = f"SELECT repo, path, lang, {CLASS_RANK} FROM files_mat ORDER BY file"
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat ORDER BY file"
 # In the order of the rows, which is that of the files and of the places in them.
 _DIRECTORY = "SELECT chunk_id, file, start_line, end_line FROM chunks_mat"
 _DIRECTORY_BEFORE_3 = """
@@ -186,24 +186,25 @@ class Catalog:
         """Ids and files of all chunks, in memory."""
         sql = _DIRECTORY_BEFORE_3 if isinstance(self._texts, TableTexts) else _DIRECTORY
         with self.reading() as cursor:
-            files = cursor.execute(_FILES).fetchall()
+            # Columns, not rows: a tuple for each of many files sets the garbage collector going.
+            files = cursor.execute(_FILES).fetchnumpy()
             found = cursor.execute(sql).fetchnumpy()
-        repos, paths, langs, ranks = (tuple(column) for column in zip(*files, strict=True)) if files else ((),) * 4
+        paths = tuple(files["path"].tolist())
         by_row = np.ascontiguousarray(found["chunk_id"], np.int64)
         file_by_row = np.ascontiguousarray(found["file"], np.int32)
         by_id = np.argsort(by_row)
         shares_line = found["start_line"][1:] <= found["end_line"][:-1]
-        torn = np.zeros(len(files), np.bool_)
+        torn = np.zeros(len(paths), np.bool_)
         torn[file_by_row[1:][shares_line & (file_by_row[1:] == file_by_row[:-1])]] = True
         return ChunkDirectory(
             by_row[by_id],
             file_by_row[by_id],
-            repos,
+            tuple(files["repo"].tolist()),
             paths,
-            langs,
-            np.array(ranks, np.int8),
+            tuple(files["lang"].tolist()),
+            files["class_rank"].astype(np.int8),
             by_row=by_row,
-            row_starts=np.searchsorted(file_by_row, np.arange(len(files) + 1)),
+            row_starts=np.searchsorted(file_by_row, np.arange(len(paths) + 1)),
             torn=torn,
         )
 
