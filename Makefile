@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.dev-ready
 HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
@@ -12,33 +13,43 @@ DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# $(call locked,FILE,WHAT): the locked versions of a file, without asking a resolver.
+define locked
+	@echo "== installing $(2) into $(VENV) (once)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --progress-bar off -r $(1) \
+		| awk '/^Collecting/ {n++; if (n % 20 == 0) {print "   " n " packages found"; fflush()}} /^Installing/ {print "   unpacking"; fflush()}'
+endef
+
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "codequarry needs Python 3.11 or newer, found " + sys.version.split()[0])'
-	@echo "== installing the locked versions into $(VENV) (once; a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --progress-bar off -r requirements.lock \
-		| awk '/^Collecting/ {n++; if (n % 20 == 0) {print "   " n " packages found"; fflush()}} /^Installing/ {print "   unpacking"; fflush()}'
-	@$(BIN)/python -c 'import duckdb, fastmcp, pytest, tantivy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements.lock"; exit 1; }
+	$(call locked,requirements.lock,codequarry and what it needs)
+	@$(BIN)/python -c 'import dagster, duckdb, fastmcp, tantivy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements.lock"; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps -e .
 	@touch $@
 
-install: $(READY)  ## Make .venv with the locked versions
+$(DEV_READY): $(READY) requirements-dev.lock
+	$(call locked,requirements-dev.lock,the tools of development and all extras)
+	@$(BIN)/python -c 'import pytest, onnxruntime, scipy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements-dev.lock"; exit 1; }
+	@touch $@
+
+install: $(DEV_READY)  ## Make .venv with the locked versions, those of development included
 
 demo: $(READY)  ## Index this repository and an installed package, then ask the MCP server
 	@$(BIN)/python examples/demo.py
 
-test: $(READY) lint  ## Run every check and test
+test: $(DEV_READY) lint  ## Run every check and test
 	@$(BIN)/python -m pytest
 
-test-faults: $(READY)  ## Run the long sweep of injected faults (some minutes)
+test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
 	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long"
 
-lint: $(READY)  ## Style, types, layers
+lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== layers"; $(BIN)/lint-imports --no-cache
 	@echo "== types"; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(READY)  ## Measure, and print ratios
+bench: $(DEV_READY)  ## Measure, and print ratios
 	@$(BIN)/python -m benchmarks
 
 serve: $(READY)  ## Serve the published bundle over HTTP
@@ -49,9 +60,12 @@ dagster: $(READY)  ## Start the Dagster UI and daemon with this project's worksp
 	@cp assets/codequarry/assets/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@DAGSTER_HOME=$(DAGSTER_HOME) $(BIN)/dagster dev -w workspace.yaml
 
-lock:  ## Resolve requirements.lock anew (needs uv)
-	@uv pip compile pyproject.toml --extra build --group dev --universal --python-version 3.11 \
-		--override requirements.overrides.txt --no-header --no-annotate --upgrade -o requirements.lock
+COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \
+	--no-header --no-annotate --extra build
+
+lock:  ## Resolve the locks anew (needs uv)
+	@$(COMPILE) --upgrade -o requirements.lock
+	@$(COMPILE) --extra models --extra train --group dev --upgrade -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove everything made here
 	@rm -rf $(VENV) $(HOME_DIR) .pytest_cache .ruff_cache .hypothesis dist

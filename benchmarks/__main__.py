@@ -7,7 +7,19 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = ("chunking", "syntax", "census", "reindex", "serving", "search", "code_search", "symbols", "flips", "opening")
+ALL = (
+    "encoders",
+    "chunking",
+    "syntax",
+    "census",
+    "reindex",
+    "serving",
+    "search",
+    "code_search",
+    "symbols",
+    "flips",
+    "opening",
+)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_most, percentile, print_figures
-from codequarry.schemas.encoder import OnnxEncoder
+from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import SearchFilters, SearchRequest
@@ -40,7 +40,7 @@ def run() -> None:
     engine = Engine.open(root, ServingSettings())
     opened = 1000 * (time.perf_counter() - started)
     chunks = len(engine.bundle.directory.chunk_ids)
-    encoder = OnnxEncoder.open(BundleRoot(root).version(engine.bundle.manifest.version).encoder)
+    encoder = open_encoder(BundleRoot(root).version(engine.bundle.manifest.version).encoder)
     filters = SearchFilters(lang=["python"], include=["**/server/**"])
     hybrid = _timed(lambda query: engine.search(SearchRequest(query=query)))
     encoding = _timed(encoder.encode_query)

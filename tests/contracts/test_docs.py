@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from codequarry.pipelines.training.sources import read_sources
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -78,3 +79,12 @@ def _first_id(folder: Path) -> str:
     command = [sys.executable, "-m", "codequarry.serving.cli", "search", "replace", "--json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["results"][0]["id"]
+
+
+def test_the_licence_report_names_every_package_of_the_encoder() -> None:
+    report = (PROJECT / "docs" / "ENCODER_SOURCES.md").read_text(encoding="utf-8")
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in report.splitlines() if line.startswith("| ")}
+    listed = read_sources()
+    assert [one.key for one in listed.sources if f"{one.name} {one.version}" not in rows[one.license]] == []
+    assert [one.key for one in listed.sources if one.held_out and f"{one.name} ({one.held_out})" not in report] == []
+    assert all(name in report for name in listed.never)

@@ -331,6 +331,7 @@ def test_store_gc_keeps_what_is_indexed_and_drops_what_was(tmp_path: Path, run: 
     repo = tmp_path / "app"
     commit(repo, corpus(4))
     (tmp_path / "cwd" / "dagster_project.toml").write_text(
+        '[embedding]\nmodel = "minilm"\n'
         f'[paths]\nstore = "{tmp_path}/store"\n[[sources.repositories]]\npath = "{repo}"\n'
     )
     shared = {"CODEQUARRY__PATHS__STORE": f"{tmp_path}/store"}

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from codequarry.pipelines.minilm import export_minilm, quantize_columns
-from codequarry.schemas.encoder import EncoderSpec, OnnxEncoder
+from codequarry.schemas.encoder import EncoderSpec, open_encoder
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 
 TEXTS = [
@@ -94,7 +94,7 @@ def shipped() -> Path:
 def test_int8_vectors_stay_close_to_the_float_model(minilm_directory: Path, shipped: Path) -> None:
     oracle = NumpyBert(shipped)
     expected = np.stack([oracle.encode(text) for text in TEXTS])
-    cosines = (OnnxEncoder.open(minilm_directory).encode_documents(TEXTS) * expected).sum(axis=1)
+    cosines = (open_encoder(minilm_directory).encode_documents(TEXTS) * expected).sum(axis=1)
     assert cosines.mean() > 0.994
     assert cosines.min() > 0.97
 
@@ -148,7 +148,7 @@ def test_quantized_columns_are_within_half_a_step() -> None:
 
 def test_max_tokens_sizes_the_position_table(tmp_path: Path) -> None:
     assert export_minilm(tmp_path, max_tokens=512).max_tokens == 512
-    encoder = OnnxEncoder.open(tmp_path)
+    encoder = open_encoder(tmp_path)
     long = "loop " * 600
     np.testing.assert_array_equal(encoder.encode_query(long), encoder.encode_query("loop " * 510))
     assert not np.array_equal(encoder.encode_query(long), encoder.encode_query("loop " * 509))

@@ -26,8 +26,7 @@ def own_code(tmp_path: Path, make_settings: MakeSettings) -> Iterator[tuple[Fast
     """A server over the project's serving layer, and the texts of its files by uri."""
     folder = tmp_path / "own"
     shutil.copytree(PROJECT / "serving", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    # What is embedded does not matter here, so it may be short.
-    settings = make_settings(folder, embedding={"max_tokens": 16})
+    settings = make_settings(folder)
     index_repositories(settings)
     engine = Engine.open(settings.bundle.root, ServingSettings())
     texts = {f"own/{path.relative_to(folder).as_posix()}": path.read_text() for path in sorted(folder.rglob("*.py"))}

@@ -18,7 +18,8 @@ import pytest
 from codequarry.pipelines import staging
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.embeddings import embed_repository, embedding_key, encoder_directory
+from codequarry.pipelines.embeddings import embed_repository, embedding_key
+from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.modules import module_repository
 from codequarry.pipelines.parts import CHUNKED, EMBEDDED, plan_parts, put_seal
 from codequarry.pipelines.publisher import publish_verified
@@ -164,7 +165,7 @@ def describe_older_files(settings: Settings) -> None:
 
 def _vectors(table: pa.Table, factor: float) -> pa.Table:
     flat = pc.multiply(table["vector"].combine_chunks().flatten(), pa.scalar(factor, pa.float32()))
-    return replaced(table, "vector", pa.FixedSizeListArray.from_arrays(flat, 384))
+    return replaced(table, "vector", pa.FixedSizeListArray.from_arrays(flat, table["vector"].type.list_size))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_a_staged_version_that_changes_after_verification_is_refused(published: 
         publish_verified(published)
 
 
-@pytest.mark.parametrize("name", ["catalog.duckdb", "tables/chunks.parquet", "faiss.index", "encoder/model.onnx"])
+@pytest.mark.parametrize("name", ["catalog.duckdb", "tables/chunks.parquet", "faiss.index", "encoder/rows.npy"])
 def test_a_flipped_bit_in_a_staged_file_is_found(published: Settings, name: str) -> None:
     file = stage_bundle(["shop"], published).path / name
     data = bytearray(file.read_bytes())
@@ -296,7 +297,7 @@ def test_the_bundle_root_that_cannot_be_made_is_named(published: Settings, tmp_p
 @pytest.mark.slow
 def test_vectors_of_another_encoder_are_not_mixed_in(published: Settings) -> None:
     """As when one partition was embedded before [embedding] changed and the others after."""
-    embedding = published.embedding.model_copy(update={"max_tokens": 64})
+    embedding = published.embedding.model_copy(update={"model": "minilm"})
     with pytest.raises(SourceError, match="of another state") as caught:
         stage_bundle(["shop"], published.model_copy(update={"embedding": embedding}))
     assert "run the embedding stage of shop" in caught.value.suggestion

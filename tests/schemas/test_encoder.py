@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codequarry.schemas.encoder import EncoderSpec, OnnxEncoder
+from codequarry.schemas.encoder import Encoder, EncoderSpec, open_encoder
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 
 # More texts than one slab, of very different lengths, with the awkward ones included.
@@ -27,12 +27,12 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def encoder(minilm_directory: Path) -> OnnxEncoder:
-    return OnnxEncoder.open(minilm_directory)
+def encoder(minilm_directory: Path) -> Encoder:
+    return open_encoder(minilm_directory)
 
 
 @pytest.fixture(scope="module")
-def vectors(encoder: OnnxEncoder) -> np.ndarray:
+def vectors(encoder: Encoder) -> np.ndarray:
     return encoder.encode_documents(TEXTS)
 
 
@@ -47,37 +47,37 @@ def change_spec(directory: Path, **changes: object) -> Path:
     return directory
 
 
-def test_vectors_are_unit_float32_rows(encoder: OnnxEncoder, vectors: np.ndarray) -> None:
+def test_vectors_are_unit_float32_rows(encoder: Encoder, vectors: np.ndarray) -> None:
     assert len(TEXTS) > 40
-    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), encoder.dim), np.float32)
+    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), encoder.spec.dim), np.float32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 def test_a_vector_does_not_depend_on_order_batch_or_threads(
-    encoder: OnnxEncoder, vectors: np.ndarray, minilm_directory: Path
+    encoder: Encoder, vectors: np.ndarray, minilm_directory: Path
 ) -> None:
     order = random.Random(7).sample(range(len(TEXTS)), len(TEXTS))
-    threaded = OnnxEncoder.open(minilm_directory, threads=3)
+    threaded = open_encoder(minilm_directory, threads=3)
     np.testing.assert_array_equal(threaded.encode_documents([TEXTS[i] for i in order]), vectors[order])
     for i in (0, 4, 9):
         np.testing.assert_array_equal(encoder.encode_documents([TEXTS[i]])[0], vectors[i])
 
 
-def test_a_query_without_prefixes_is_a_document(encoder: OnnxEncoder, vectors: np.ndarray) -> None:
+def test_a_query_without_prefixes_is_a_document(encoder: Encoder, vectors: np.ndarray) -> None:
     query = encoder.encode_query(TEXTS[7])
-    assert (query.shape, query.dtype) == ((encoder.dim,), np.float32)
+    assert (query.shape, query.dtype) == ((encoder.spec.dim,), np.float32)
     np.testing.assert_array_equal(query, vectors[7])
 
 
-def test_a_lone_surrogate_reads_as_a_question_mark(encoder: OnnxEncoder) -> None:
+def test_a_lone_surrogate_reads_as_a_question_mark(encoder: Encoder) -> None:
     np.testing.assert_array_equal(encoder.encode_query("a \ud800 b"), encoder.encode_query("a ? b"))
 
 
-def test_no_documents(encoder: OnnxEncoder) -> None:
-    assert encoder.encode_documents([]).shape == (0, encoder.dim)
+def test_no_documents(encoder: Encoder) -> None:
+    assert encoder.encode_documents([]).shape == (0, encoder.spec.dim)
 
 
-def test_progress_counts_up_to_every_text(encoder: OnnxEncoder) -> None:
+def test_progress_counts_up_to_every_text(encoder: Encoder) -> None:
     seen: list[int] = []
     encoder.encode_documents(["a"] * 70, seen.append)
     assert seen == sorted(set(seen))
@@ -85,27 +85,27 @@ def test_progress_counts_up_to_every_text(encoder: OnnxEncoder) -> None:
     assert len(seen) > 1
 
 
-def test_a_failing_text_stops_the_run(encoder: OnnxEncoder) -> None:
+def test_a_failing_text_stops_the_run(encoder: Encoder) -> None:
     with pytest.raises(TypeError):
         encoder.encode_documents(["a", None])  # pyright: ignore[reportArgumentType]
 
 
-def test_prefixes_are_added_once(encoder: OnnxEncoder, copied: Path) -> None:
-    prefixed = OnnxEncoder.open(change_spec(copied, query_prefix="query: ", document_prefix="code: "))
+def test_prefixes_are_added_once(encoder: Encoder, copied: Path) -> None:
+    prefixed = open_encoder(change_spec(copied, query_prefix="query: ", document_prefix="code: "))
     np.testing.assert_array_equal(prefixed.encode_query("sort a list"), encoder.encode_query("query: sort a list"))
     np.testing.assert_array_equal(
         prefixed.encode_documents(["def f(): ..."]), encoder.encode_documents(["code: def f(): ..."])
     )
 
 
-def test_text_beyond_max_tokens_is_ignored(encoder: OnnxEncoder) -> None:
+def test_text_beyond_max_tokens_is_ignored(encoder: Encoder) -> None:
     word = "loop "
     fits = encoder.encode_query(word * (encoder.spec.max_tokens - 2))
     np.testing.assert_array_equal(encoder.encode_query(word * 1000), fits)
     assert not np.array_equal(encoder.encode_query(word * (encoder.spec.max_tokens - 3)), fits)
 
 
-def test_a_query_is_nearest_to_the_code_it_describes(encoder: OnnxEncoder) -> None:
+def test_a_query_is_nearest_to_the_code_it_describes(encoder: Encoder) -> None:
     documents = [
         "def retry(call, attempts):\n    for attempt in range(attempts):\n        time.sleep(2 ** attempt)",
         "def parse_csv(path):\n    with open(path) as file:\n        return list(csv.reader(file))",
@@ -116,9 +116,9 @@ def test_a_query_is_nearest_to_the_code_it_describes(encoder: OnnxEncoder) -> No
     np.testing.assert_array_equal(scores.argmax(axis=1), [0, 1, 2])
 
 
-def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: OnnxEncoder) -> None:
+def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: Encoder) -> None:
     spec = encoder.spec
-    assert encoder.fingerprint == spec.fingerprint
+    assert encoder.spec.fingerprint == spec.fingerprint
     same = {"name": "other", "license": "MIT", "source": "elsewhere"}
     assert {spec.model_copy(update={key: value}).fingerprint for key, value in same.items()} == {spec.fingerprint}
     different = {
@@ -128,7 +128,7 @@ def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: OnnxEncode
         "document_prefix": "q",
         "sha256": {**spec.sha256, "tokenizer.json": "0" * 64},
     }
-    assert set(same) | set(different) == set(EncoderSpec.model_fields)
+    assert {*same, *different, "kind"} == set(EncoderSpec.model_fields)  # another kind has other files
     fingerprints = {spec.model_copy(update={key: value}).fingerprint for key, value in different.items()}
     assert len(fingerprints | {spec.fingerprint}) == len(different) + 1
 
@@ -149,7 +149,7 @@ def test_a_fingerprint_is_the_same_wherever_it_is_computed() -> None:
 def test_a_missing_file_is_named(copied: Path, file: str) -> None:
     (copied / file).unlink()
     with pytest.raises(IntegrityError, match=rf"{file}: cannot be read") as caught:
-        OnnxEncoder.open(copied)
+        open_encoder(copied)
     assert "export the encoder again" in caught.value.suggestion
 
 
@@ -159,27 +159,28 @@ def test_changed_bytes_are_found(copied: Path, file: str) -> None:
     data[len(data) // 2] ^= 1
     (copied / file).write_bytes(data)
     with pytest.raises(IntegrityError, match=rf"{file}: sha256 [0-9a-f]{{64}}, expected [0-9a-f]{{64}}"):
-        OnnxEncoder.open(copied)
+        open_encoder(copied)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"dim": "wide"}, "dim: "),
-        ({"max_tokens": 0}, "max_tokens: "),
+        ({"max_tokens": -1}, "max_tokens: "),
+        ({"max_tokens": 2}, "max_tokens must be 0 for a static encoder, and 3 or more"),
         ({"sha256": {"model.onnx": "0" * 64}}, "must name exactly model.onnx, model.onnx.data, tokenizer.json"),
         ({"surprise": 1}, "surprise: "),
     ],
 )
 def test_a_malformed_description_is_explained(copied: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(IntegrityError, match=message):
-        OnnxEncoder.open(change_spec(copied, **changes))
+        open_encoder(change_spec(copied, **changes))
 
 
 def test_a_description_that_is_not_json(copied: Path) -> None:
     (copied / "encoder.json").write_text("not json")
     with pytest.raises(IntegrityError, match=r"encoder\.json"):
-        OnnxEncoder.open(copied)
+        open_encoder(copied)
 
 
 @pytest.mark.parametrize(
@@ -187,27 +188,27 @@ def test_a_description_that_is_not_json(copied: Path) -> None:
 )
 def test_sealed_nonsense_is_refused(copied: Path, file: str, message: str) -> None:
     (copied / file).write_text("{}")
-    EncoderSpec.seal(copied, name="n", dim=384, max_tokens=128, license="MIT", source="s")
+    EncoderSpec.seal(copied, kind="onnx", name="n", dim=384, max_tokens=128, license="MIT", source="s")
     with pytest.raises(IntegrityError, match=message):
-        OnnxEncoder.open(copied)
+        open_encoder(copied)
 
 
 def test_another_dimension_than_described_is_refused(copied: Path) -> None:
     with pytest.raises(IntegrityError, match=r"expected inputs \['input_ids'\] and one output \(1, 7\)"):
-        OnnxEncoder.open(change_spec(copied, dim=7))
+        open_encoder(change_spec(copied, dim=7))
 
 
 def test_threads_must_be_positive(minilm_directory: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="threads: 0"):
-        OnnxEncoder.open(minilm_directory, threads=0)
+        open_encoder(minilm_directory, threads=0)
 
 
 def test_encoders_with_the_same_tokenizer_share_it_while_one_is_open(minilm_directory: Path, copied: Path) -> None:
     """Parsing it holds the interpreter: a server that opens the next version would stop answering for that long."""
-    first = OnnxEncoder.open(minilm_directory)
-    second = OnnxEncoder.open(copied)
+    first = open_encoder(minilm_directory)
+    second = open_encoder(copied)
     assert second._tokenizer is first._tokenizer
-    shorter = OnnxEncoder.open(change_spec(copied, max_tokens=32))
+    shorter = open_encoder(change_spec(copied, max_tokens=32))
     assert shorter._tokenizer is not first._tokenizer
     text = "one two three four " * 60
     assert (shorter.encode_query(text) != first.encode_query(text)).any()

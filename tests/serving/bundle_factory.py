@@ -17,7 +17,7 @@ import tantivy
 from codequarry.schemas import tables
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.compatibility import compatibility
-from codequarry.schemas.encoder import OnnxEncoder
+from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.languages import language_of
@@ -179,9 +179,9 @@ def _vectors(paths: BundlePaths, chunks: Sequence[Piece], encoder: Path | None) 
         random = np.random.default_rng(0).standard_normal((len(chunks), NO_ENCODER.dim)).astype(np.float32)
         return NO_ENCODER, random / np.linalg.norm(random, axis=1, keepdims=True)
     shutil.copytree(encoder, paths.encoder)
-    opened = OnnxEncoder.open(paths.encoder)
+    opened = open_encoder(paths.encoder)
     texts = [dense_of(one) for one in chunks]
-    entry = EncoderEntry(name=opened.spec.name, fingerprint=opened.fingerprint, dim=opened.dim)
+    entry = EncoderEntry(name=opened.spec.name, fingerprint=opened.spec.fingerprint, dim=opened.spec.dim)
     return entry, opened.encode_documents(texts)
 
 

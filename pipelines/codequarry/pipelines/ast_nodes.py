@@ -39,7 +39,7 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
     starts = text.lines_at([entry.start_byte for entry in definitions])
     ends = text.lines_at([max(entry.end_byte - 1, entry.start_byte) for entry in definitions])
     names = zip(*text.places_at([entry.name_byte for entry in definitions]), strict=True)
-    surroundings = _Surroundings(outline.leading, text.data)
+    surroundings = Surroundings(outline.leading, text.data)
     return tuple(
         AstNode(
             entry.qualified_name,
@@ -59,7 +59,7 @@ def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
     )
 
 
-class _Surroundings:
+class Surroundings:
     """The comments, attributes and modifiers around the definitions of one file."""
 
     def __init__(self, leading: tuple[Leading, ...], data: bytes) -> None:

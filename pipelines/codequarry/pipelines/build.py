@@ -11,6 +11,7 @@ from typing import TypeVar
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
+from codequarry.pipelines.encoders import same_encoder
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
@@ -117,7 +118,8 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
         snapshot.name: (_identity(snapshot), given_identity(given_files(snapshot.name, settings)))
         for snapshot in snapshots
     }
-    return held == read and current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
+    made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
+    return held == read and made_alike and same_encoder(current.encoder.fingerprint, settings)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:

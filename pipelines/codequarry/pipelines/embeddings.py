@@ -12,13 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines import minilm
+from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.vector_store import Vector, VectorStore, open_vector_store, text_key
-from codequarry.pipelines.workspace import Progress, exclusive, replacing, repository_work, silent
-from codequarry.schemas.encoder import EncoderSpec, OnnxEncoder
-from codequarry.schemas.errors import IntegrityError, UnavailableError
-from codequarry.schemas.integrity import file_sha256
+from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
+from codequarry.schemas.encoder import Encoder, EncoderSpec, open_encoder
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import embeddings_schema, read_table, write_table
@@ -40,36 +38,6 @@ class EmbeddingReport:
     """Vectors that were known, or are shared by chunks with the same text."""
     dim: int
     fingerprint: str
-
-
-def encoder_folder(settings: Settings) -> Path:
-    """Where the encoder of the settings lies, once it is exported."""
-    embedding = settings.embedding
-    # The exporter's own code names the folder: an export of older code is another encoder.
-    exporter = file_sha256(Path(minilm.__file__))[:12]
-    return settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
-
-
-def encoder_directory(settings: Settings) -> Path:
-    """The exported encoder of the settings, exported on first use and whenever the stored one is damaged."""
-    folder = encoder_folder(settings)
-    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
-        try:
-            EncoderSpec.load(folder).verify(folder)
-        except IntegrityError:
-            _export(folder, settings.embedding.max_tokens)
-    return folder
-
-
-def _export(folder: Path, max_tokens: int) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        minilm.export_minilm(folder, max_tokens=max_tokens)
-    except OSError as error:
-        raise UnavailableError(
-            f"the encoder cannot be written to {folder}: {error.strerror or error}",
-            suggestion="free disk space or check permissions, then run again",
-        ) from error
 
 
 def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:
@@ -131,8 +99,8 @@ class _Encoding:
     """The encoder of a run, opened when the first text needs it."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self._open = partial(OnnxEncoder.open, folder, threads=settings.embedding.threads or os.cpu_count() or 1)
-        self._encoder: OnnxEncoder | None = None
+        self._open = partial(open_encoder, folder, threads=settings.embedding.threads or os.cpu_count() or 1)
+        self._encoder: Encoder | None = None
         self.embedded = 0
         """Texts encoded so far."""
 

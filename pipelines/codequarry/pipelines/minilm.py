@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codequarry.schemas.encoder import MODEL_FILE, TOKENIZER_FILE, WEIGHTS_FILE, EncoderSpec
+from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.onnx_encoder import MODEL_FILE, WEIGHTS_FILE
 
 if TYPE_CHECKING:
     import onnx
@@ -61,7 +62,7 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
     directory: created when missing; files of the same names are replaced.
     max_tokens: longest text in tokens, 3 to 512 (128 is what the weights were trained with).
 
-    Raises `MissingExtraError` without the packages of the ``build`` extra, `IntegrityError` when the installed weights
+    Raises `MissingExtraError` without the packages of the ``models`` extra, `IntegrityError` when the installed weights
     are not all-MiniLM-L6-v2.
     """
     if not 3 <= max_tokens <= POSITIONS:
@@ -77,6 +78,7 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
     shutil.copyfile(shipped / TOKENIZER_FILE, directory / TOKENIZER_FILE)
     return EncoderSpec.seal(
         directory,
+        kind="onnx",
         name="all-MiniLM-L6-v2-int8",
         dim=DIM,
         max_tokens=max_tokens,

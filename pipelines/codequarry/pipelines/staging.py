@@ -21,7 +21,7 @@ import pyarrow as pa
 from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.disk_space import require_space
-from codequarry.pipelines.embeddings import encoder_directory
+from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
-from codequarry.pipelines.embeddings import TEXT_COLUMNS, encoder_directory, encoder_folder
+from codequarry.pipelines.embeddings import TEXT_COLUMNS
+from codequarry.pipelines.encoders import encoder_directory, encoder_folder
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file

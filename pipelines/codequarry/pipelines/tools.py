@@ -14,20 +14,22 @@ from codequarry.pipelines.scip_tools import indexer_versions
 from codequarry.schemas.settings import Settings
 
 _VERSION = re.compile(r"^Version: *(\S+)", re.MULTILINE)
-_LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "onnx", "onnxruntime", "pyarrow", "tantivy", "tokenizers", "tree-sitter")
+_LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "pyarrow", "tantivy", "tokenizers", "tree-sitter")
+_OF_MODEL: dict[str, tuple[str, ...]] = {"static": (), "minilm": ("onnx", "onnxruntime")}
 
 
 @lru_cache(maxsize=1)
 def tool_versions() -> dict[str, str]:
-    """Version of every library that decides a bundle's bytes, and a hash of our own code."""
+    """Version of every library that decides a bundle's bytes whatever its encoder, and a hash of our own code."""
     grammars = sorted({source.module.replace("_", "-") for source in GRAMMARS.values()})
     versions = {name: _version(name) for name in (*_LIBRARIES, *grammars)}
     return {"codequarry": f"{_version('codequarry')}+code.{_own_code()[:12]}", **versions}
 
 
 def tools_in_use(settings: Settings) -> dict[str, str]:
-    """``tool_versions``, and the SCIP indexers that a run with these settings would start."""
-    return {**tool_versions(), **indexer_versions(settings)}
+    """``tool_versions``, the libraries of the encoder, and the SCIP indexers that a run with these settings starts."""
+    of_model = {name: _version(name) for name in _OF_MODEL[settings.embedding.model]}
+    return {**tool_versions(), **of_model, **indexer_versions(settings)}
 
 
 def _version(name: str) -> str:
@@ -44,6 +46,6 @@ def _own_code() -> str:
         spec = find_spec(layer)
         assert spec is not None and spec.origin is not None
         folder = Path(spec.origin).parent
-        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.scm")]):
+        for file in sorted(file for suffix in ("py", "scm", "json") for file in folder.rglob(f"*.{suffix}")):
             digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()

@@ -43,8 +43,14 @@ def identifier_parts(identifier: str) -> tuple[str, ...]:
     return parts
 
 
+def source_tokens(text: str) -> list[str]:
+    """Identifiers, numbers and operators of a text as written, in order."""
+    return _TOKEN.findall(text)
+
+
 @lru_cache(maxsize=65_536)
-def _terms(token: str) -> tuple[str, ...]:
+def terms_of(token: str) -> tuple[str, ...]:
+    """Index terms of one source token: itself in lower case, then its parts where it has several."""
     whole = token.lower()[:MAX_TOKEN_CHARS]
     parts = identifier_parts(token) if token[0].isalpha() or token[0] == "_" else ()
     return tuple(dict.fromkeys((whole, *(part[:MAX_TOKEN_CHARS] for part in parts))))
@@ -56,15 +62,15 @@ def analyze(text: str) -> Iterator[AnalyzedToken]:
     >>> [tuple(token) for token in analyze("a.openFile(0x1f)")]
     [('a', 0), ('openfile', 1), ('open', 1), ('file', 1), ('0x1f', 2)]
     """
-    for position, match in enumerate(_TOKEN.finditer(text)):
-        for term in _terms(match.group()):
+    for position, token in enumerate(source_tokens(text)):
+        for term in terms_of(token):
             yield AnalyzedToken(term, position)
 
 
 def query_terms(text: str) -> list[str]:
     """Distinct terms of a query in first-seen order."""
     # Distinct source tokens first: the same terms in the same order, at half the cost on code.
-    return list(dict.fromkeys(term for token in dict.fromkeys(_TOKEN.findall(text)) for term in _terms(token)))
+    return list(dict.fromkeys(term for token in dict.fromkeys(source_tokens(text)) for term in terms_of(token)))
 
 
 class Word(NamedTuple):

@@ -1,54 +1,46 @@
-"""The text encoder that the pipeline and the service share: ONNX Runtime plus a tokenizer, no torch.
+"""What every text encoder is, to the pipeline and to the service: a directory, its description, and how to open it.
 
-An encoder directory holds four files::
-
-    model.onnx       input ``input_ids`` (1, t) int64 -> one output (1, d) float32, unit norm (pooled inside the graph)
-    model.onnx.data  its large weights, which ONNX Runtime maps instead of loading
-    tokenizer.json   Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden
-    encoder.json     an `EncoderSpec`: what the vectors are, how texts are prepared, the sha256 of the other files
-
-**One text per run.** Dynamic int8 quantization takes the range of an activation over the whole tensor, so in a batch a
-text's vector would depend on its neighbours, and padding would shift it further. Each text is therefore run alone and
-unpadded: its vector depends on nothing but the text and the encoder, which is what lets vectors be cached by content
-and fingerprint.
+An encoder directory holds ``encoder.json``, an `EncoderSpec`, and the files that the kind of encoder names: see
+`codequarry.schemas.onnx_encoder` and `codequarry.schemas.static_encoder`.
 """
-
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
-# ONNX Runtime ships no type stubs: what it returns is unknown to the checker, the rest stays strict.
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
+from codequarry.schemas.analyzer import analyze
+from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.integrity import file_sha256
 
 if TYPE_CHECKING:
-    import onnxruntime
     import tokenizers
 
-MODEL_FILE = "model.onnx"
-WEIGHTS_FILE = "model.onnx.data"
-TOKENIZER_FILE = "tokenizer.json"
 SPEC_FILE = "encoder.json"
+TOKENIZER_FILE = "tokenizer.json"
+"""Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden."""
+REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
 
-_HASHED_FILES = (MODEL_FILE, WEIGHTS_FILE, TOKENIZER_FILE)
-_SLAB = 32
-_REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
+Kind = Literal["onnx", "static"]
+FILES: dict[Kind, tuple[str, ...]] = {
+    "onnx": ("model.onnx", "model.onnx.data", TOKENIZER_FILE),
+    "static": ("rows.npy", "scales.npy", TOKENIZER_FILE),
+}
+"""What a directory holds besides ``encoder.json``."""
 
-# Changes whenever this module prepares texts differently, since that changes vectors while every file stays the same.
-_PROCEDURE = "one unpadded text per run, v1"
+_PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語"
+# Change whenever texts are prepared differently, since that changes vectors while every file stays the same.
+_PROCEDURES: dict[Kind, list[object]] = {
+    "onnx": ["one unpadded text per run, v1"],
+    "static": ["square roots of counts, v1", *(term.text for term in analyze(_PROBE))],
+}
 
 # Those in use, by the sha256 of their file and their length: parsing one holds every other thread up for 20 ms, which a
 # server that opens the next version of a bundle, most likely with the same encoder, would notice in its answers.
@@ -60,11 +52,12 @@ class EncoderSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    kind: Kind = "onnx"
     name: str = Field(min_length=1)
     dim: int = Field(gt=0)
     """Length of a vector."""
-    max_tokens: int = Field(ge=3)
-    """Longer texts are cut; special tokens count."""
+    max_tokens: int = Field(ge=0)
+    """Longer texts are cut; special tokens count. 0: texts are read whole, as static encoders do."""
     query_prefix: str = ""
     document_prefix: str = ""
     license: str
@@ -74,12 +67,13 @@ class EncoderSpec(BaseModel):
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
     """File name -> lower-case hex digest, for every file but ``encoder.json``."""
 
-    @field_validator("sha256")
-    @classmethod
-    def _names_every_file(cls, digests: dict[str, str]) -> dict[str, str]:
-        if set(digests) != set(_HASHED_FILES):
-            raise ValueError(f"must name exactly {', '.join(_HASHED_FILES)}")
-        return digests
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if set(self.sha256) != set(FILES[self.kind]):
+            raise ValueError(f"sha256 must name exactly {', '.join(FILES[self.kind])}")
+        if (self.max_tokens == 0) != (self.kind == "static") or self.max_tokens in (1, 2):
+            raise ValueError("max_tokens must be 0 for a static encoder, and 3 or more for any other")
+        return self
 
     @property
     def fingerprint(self) -> str:
@@ -87,8 +81,8 @@ class EncoderSpec(BaseModel):
 
         Name, license and source are left out: renaming an encoder must not re-encode a corpus.
         """
-        parts = [_PROCEDURE, self.dim, self.max_tokens, self.query_prefix, self.document_prefix]
-        parts += [self.sha256[name] for name in _HASHED_FILES]
+        parts = [*_PROCEDURES[self.kind], self.dim, self.max_tokens, self.query_prefix, self.document_prefix]
+        parts += [self.sha256[name] for name in FILES[self.kind]]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @classmethod
@@ -99,12 +93,12 @@ class EncoderSpec(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except OSError as error:
             raise IntegrityError(
-                f"{path}: cannot be read ({error.strerror}); expected an encoder", suggestion=_REMEDY
+                f"{path}: cannot be read ({error.strerror}); expected an encoder", suggestion=REMEDY
             ) from error
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "the document"
-            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
+            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=REMEDY) from error
 
     def verify(self, directory: Path) -> None:
         """Raises `IntegrityError`: a file of the directory is missing, or is not the described one."""
@@ -114,16 +108,17 @@ class EncoderSpec(BaseModel):
             except OSError as error:
                 raise IntegrityError(
                     f"{directory / file}: cannot be read ({error.strerror}); {SPEC_FILE} promises it",
-                    suggestion=_REMEDY,
+                    suggestion=REMEDY,
                 ) from error
             if found != expected:
-                raise IntegrityError(f"{directory / file}: sha256 {found}, expected {expected}", suggestion=_REMEDY)
+                raise IntegrityError(f"{directory / file}: sha256 {found}, expected {expected}", suggestion=REMEDY)
 
     @classmethod
     def seal(
         cls,
         directory: Path,
         *,
+        kind: Kind,
         name: str,
         dim: int,
         max_tokens: int,
@@ -132,11 +127,12 @@ class EncoderSpec(BaseModel):
         query_prefix: str = "",
         document_prefix: str = "",
     ) -> Self:
-        """Hash the model, its weights and the tokenizer in ``directory`` and write ``encoder.json`` beside them.
+        """Hash the files of an encoder in ``directory`` and write ``encoder.json`` beside them.
 
         The last step of an export, so that a directory with a description is a complete one.
         """
         spec = cls(
+            kind=kind,
             name=name,
             dim=dim,
             max_tokens=max_tokens,
@@ -144,50 +140,16 @@ class EncoderSpec(BaseModel):
             document_prefix=document_prefix,
             license=license,
             source=source,
-            sha256={file: file_sha256(directory / file) for file in _HASHED_FILES},
+            sha256={file: file_sha256(directory / file) for file in FILES[kind]},
         )
         (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return spec
 
 
-class OnnxEncoder:
-    """Turns texts into unit vectors. Safe to share between threads; open it with `OnnxEncoder.open`."""
+class Encoder(Protocol):
+    """Turns texts into unit vectors. Safe to share between threads."""
 
-    def __init__(
-        self, spec: EncoderSpec, session: onnxruntime.InferenceSession, tokenizer: tokenizers.Tokenizer, threads: int
-    ) -> None:
-        self.spec = spec
-        self._session = session
-        self._tokenizer = tokenizer
-        self._threads = threads
-
-    @classmethod
-    def open(cls, directory: Path, *, threads: int = 1) -> Self:
-        """Open an encoder directory, checking its files against their digests.
-
-        directory: holds the four files named above.
-        threads: documents encoded at the same time; a query always takes one thread.
-
-        Raises `IntegrityError` when a file is missing, damaged or not what the description says.
-        """
-        if threads < 1:
-            raise InvalidArgumentError(
-                f"threads: {threads}, expected at least 1", suggestion="leave it out for one thread"
-            )
-        spec = EncoderSpec.load(directory)
-        spec.verify(directory)
-        tokenizer = _open_tokenizer(directory, spec.sha256[TOKENIZER_FILE], spec.max_tokens)
-        return cls(spec, _open_session(directory / MODEL_FILE, spec.dim), tokenizer, threads)
-
-    @property
-    def dim(self) -> int:
-        """Length of a vector."""
-        return self.spec.dim
-
-    @property
-    def fingerprint(self) -> str:
-        """Hex digest of everything that changes vectors, see `EncoderSpec.fingerprint`."""
-        return self.spec.fingerprint
+    spec: EncoderSpec
 
     def encode_documents(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Encode documents, each prefixed with ``document_prefix``.
@@ -197,73 +159,48 @@ class OnnxEncoder:
 
         Returns (n, d) float32, unit norm, in input order; independent of threads, order and the other texts.
         """
-        vectors = np.empty((len(texts), self.dim), np.float32)
-
-        def encode_slab(start: int) -> int:
-            stop = min(start + _SLAB, len(texts))
-            for row in range(start, stop):
-                vectors[row] = self._encode(self.spec.document_prefix + texts[row])
-            return stop
-
-        # Threads and not ONNX Runtime's own parallelism: whole texts scale better than the small matrices inside one,
-        # and a single-threaded run adds up in the same order however many threads there are.
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
-        try:
-            for done in pool.map(encode_slab, range(0, len(texts), _SLAB)):
-                if progress is not None:
-                    progress(done)
-        finally:
-            pool.shutdown(cancel_futures=True)
-        return vectors
+        ...
 
     def encode_query(self, text: str) -> np.ndarray:
         """Encode one query, prefixed with ``query_prefix``: (d,) float32, unit norm."""
-        return self._encode(self.spec.query_prefix + text)
-
-    def _encode(self, text: str) -> np.ndarray:
-        # A lone surrogate, legal in JSON and in paths, is no UTF-8; the tokenizer would refuse the whole text for it.
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        ids = np.array([self._tokenizer.encode(text).ids], np.int64)
-        output: np.ndarray = self._session.run(None, {"input_ids": ids})[0]  # pyright: ignore[reportAssignmentType]
-        return output[0]
+        ...
 
 
-def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
-    # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
+def open_encoder(directory: Path, *, threads: int = 1) -> Encoder:
+    """Open an encoder directory, checking its files against their digests.
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    # Plans memory per input shape and keeps every plan; here each token count is a shape of its own.
-    options.enable_mem_pattern = False
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's exceptions share no base class of their own
-        raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=_REMEDY) from error
-    inputs = [node.name for node in session.get_inputs()]
-    shapes = [node.shape for node in session.get_outputs()]
-    if inputs != ["input_ids"] or len(shapes) != 1 or shapes[0][-1] != dim:
-        raise IntegrityError(
-            f"{path}: inputs {inputs} and output shapes {shapes}, "
-            f"expected inputs ['input_ids'] and one output (1, {dim})",
-            suggestion=_REMEDY,
-        )
-    return session
+    threads: documents encoded at the same time, where the kind of encoder can; a query always takes one thread.
+
+    Raises `IntegrityError` when a file is missing, damaged or not what the description says.
+    """
+    spec = EncoderSpec.load(directory)
+    spec.verify(directory)
+    # Each with its own runtime, which the other does not need.
+    if spec.kind == "static":
+        from codequarry.schemas.static_encoder import StaticEncoder
+
+        return StaticEncoder.open(directory, spec)
+    from codequarry.schemas.onnx_encoder import OnnxEncoder
+
+    return OnnxEncoder.open(directory, spec, threads=threads)
 
 
-def _open_tokenizer(directory: Path, sha256: str, max_tokens: int) -> tokenizers.Tokenizer:
+def open_tokenizer(directory: Path, spec: EncoderSpec) -> tokenizers.Tokenizer:
+    """The tokenizer of an encoder directory. Raises `IntegrityError`: its file is none."""
     from tokenizers import Tokenizer
 
-    if (known := _TOKENIZERS.get((sha256, max_tokens))) is not None:
+    key = (spec.sha256[TOKENIZER_FILE], spec.max_tokens)
+    if (known := _TOKENIZERS.get(key)) is not None:
         return known
     path = directory / TOKENIZER_FILE
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises bare Exception
-        raise IntegrityError(f"{path}: not a tokenizer: {error}", suggestion=_REMEDY) from error
+        raise IntegrityError(f"{path}: not a tokenizer: {error}", suggestion=REMEDY) from error
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens)
-    _TOKENIZERS[sha256, max_tokens] = tokenizer
+    if spec.max_tokens:
+        tokenizer.enable_truncation(spec.max_tokens)  # pyright: ignore[reportUnknownMemberType]
+    else:
+        tokenizer.no_truncation()
+    _TOKENIZERS[key] = tokenizer
     return tokenizer

@@ -138,11 +138,16 @@ class ScipSettings(_Section):
 class EmbeddingSettings(_Section):
     """The dense encoder."""
 
-    model: Literal["minilm"] = Field(
-        default="minilm", description="all-MiniLM-L6-v2, int8 on ONNX Runtime; needs no network."
+    model: Literal["static", "minilm"] = Field(
+        default="static",
+        description="static: the shipped encoder, trained on code. minilm: all-MiniLM-L6-v2, int8 on ONNX Runtime, "
+        "with the extra models.",
     )
-    max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk the encoder reads.")
-    threads: int = Field(default=0, ge=0, description="Encoder threads while building; 0 = one per core.")
+    folder: Path | None = Field(
+        default=None, description="static: the folder of an encoder of your own, by codequarry train-encoder."
+    )
+    max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
+    threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
 
 
 class IndexesSettings(_Section):
@@ -233,9 +238,13 @@ class Settings(_Section):
     serving: ServingSettings = ServingSettings()
 
     def index_hash(self) -> str:
-        """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not."""
+        """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
+
+        Which encoder a folder holds, its fingerprint tells.
+        """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
-        deciding["embedding"].pop("threads")
+        for key in ("threads", "folder"):
+            deciding["embedding"].pop(key)
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
@@ -364,6 +373,9 @@ def _resolved(settings: Settings, base: Path) -> Settings:
         update={
             "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
             "bundle": settings.bundle.model_copy(update={"root": absolute(settings.bundle.root)}),
+            "embedding": settings.embedding.model_copy(
+                update={"folder": settings.embedding.folder and absolute(settings.embedding.folder)}
+            ),
             "sources": settings.sources.model_copy(
                 update={
                     "repositories": tuple(

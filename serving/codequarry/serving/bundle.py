@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from codequarry.schemas.encoder import OnnxEncoder
+from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.holds import Hold, hold_version
 from codequarry.schemas.integrity import read_manifest, verify
@@ -186,10 +186,13 @@ def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncode
 
     def load() -> QueryEncoder:
         try:
-            encoder = OnnxEncoder.open(paths.encoder, threads=1)
+            encoder = open_encoder(paths.encoder)
         except IntegrityError as error:
             raise IntegrityError(error.message.replace(f"{paths.path}/", ""), suggestion=error.suggestion) from error
-        found, expected = (encoder.fingerprint, encoder.dim), (manifest.encoder.fingerprint, manifest.encoder.dim)
+        found, expected = (
+            (encoder.spec.fingerprint, encoder.spec.dim),
+            (manifest.encoder.fingerprint, manifest.encoder.dim),
+        )
         if found != expected:
             raise IntegrityError(
                 f"the encoder is {found[0][:12]}… of dimension {found[1]}, "

@@ -24,8 +24,11 @@ Level = Literal["ok", "note", "warning", "error"]
 SEVERITY: dict[Level, int] = {"ok": 0, "note": 0, "warning": 1, "error": 2}
 """Exit code by the worst level found."""
 
-_LIBRARIES = ("duckdb", "faiss-cpu", "fastmcp", "numpy", "onnxruntime", "pyarrow", "tantivy", "tokenizers")
-_BUILD_LIBRARIES = ("dagster", "onnx", "pathspec", "tree-sitter")
+_LIBRARIES = ("duckdb", "faiss-cpu", "fastmcp", "numpy", "pyarrow", "tantivy", "tokenizers")
+_OPTIONAL = {
+    "needed to index: pip install 'codequarry[build]'": ("dagster", "pathspec", "tree-sitter"),
+    "needed for MiniLM: pip install 'codequarry[models]'": ("onnx", "onnxruntime"),
+}
 _PROGRAMS = {"git": "sources with git", "scip-python": "Python by SCIP", "scip-typescript": "TypeScript by SCIP"}
 
 
@@ -158,8 +161,9 @@ def _disk(root: BundleRoot) -> Iterator[Finding]:
 def _tools(store: Path) -> Iterator[Finding]:
     for name in _LIBRARIES:
         yield _library(name, "error", "install codequarry again")
-    for name in _BUILD_LIBRARIES:
-        yield _library(name, "note", "needed to index: pip install 'codequarry[build]'")
+    for purpose, names in _OPTIONAL.items():
+        for name in names:
+            yield _library(name, "note", purpose)
     places = os.pathsep.join((str(store / "tools" / "node_modules" / ".bin"), os.environ.get("PATH", "")))
     for name, purpose in _PROGRAMS.items():
         if shutil.which(name, path=places):

@@ -1,0 +1,66 @@
+"""The encoder that the settings name: the shipped one, or one that is exported into the store on first use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from codequarry.pipelines import minilm
+from codequarry.pipelines.workspace import exclusive
+from codequarry.schemas.encoder import EncoderSpec
+from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.settings import Settings
+
+SHIPPED = Path(__file__).with_name("code_encoder")
+"""The static encoder of this package, with its model card."""
+
+
+def encoder_folder(settings: Settings) -> Path:
+    """Where the encoder of the settings lies, once it is exported."""
+    embedding = settings.embedding
+    if embedding.model == "static":
+        return embedding.folder or SHIPPED
+    # The exporter's own code names the folder: an export of older code is another encoder.
+    exporter = file_sha256(Path(minilm.__file__))[:12]
+    return settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
+
+
+def encoder_directory(settings: Settings) -> Path:
+    """The encoder of the settings, exported on first use and whenever the stored one is damaged.
+
+    Raises IntegrityError: the shipped encoder, or that of the settings, is damaged. MissingExtraError: exporting
+    another one needs an extra.
+    """
+    folder = encoder_folder(settings)
+    if settings.embedding.model == "static":
+        remedy = "install codequarry again" if folder == SHIPPED else "correct [embedding] folder, or train it again"
+        try:
+            spec = EncoderSpec.load(folder)
+            spec.verify(folder)
+        except IntegrityError as error:
+            raise IntegrityError(error.message, suggestion=remedy) from error
+        if spec.kind != "static":
+            raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
+        return folder
+    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
+        try:
+            EncoderSpec.load(folder).verify(folder)
+        except IntegrityError:
+            _export(folder, settings.embedding.max_tokens)
+    return folder
+
+
+def same_encoder(fingerprint: str, settings: Settings) -> bool:
+    """Whether vectors of a fingerprint are those the settings ask for; of exported ones, settings and tools tell."""
+    return settings.embedding.model != "static" or EncoderSpec.load(encoder_folder(settings)).fingerprint == fingerprint
+
+
+def _export(folder: Path, max_tokens: int) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        minilm.export_minilm(folder, max_tokens=max_tokens)
+    except OSError as error:
+        raise UnavailableError(
+            f"the encoder cannot be written to {folder}: {error.strerror or error}",
+            suggestion="free disk space or check permissions, then run again",
+        ) from error

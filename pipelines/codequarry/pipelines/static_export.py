@@ -1,0 +1,33 @@
+"""Writing a static encoder: a trained table becomes int8 rows and a scale for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
+from codequarry.schemas.static_encoder import ROWS_FILE, SCALES_FILE
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+def export_static(
+    directory: Path, tokenizer: Tokenizer, table: np.ndarray, weights: np.ndarray, *, name: str, source: str
+) -> EncoderSpec:
+    """Write the files of a static encoder; the same arguments give the same bytes.
+
+    directory: created when missing; files of the same names are replaced.
+    table: (v, d) float32. weights: (v,) float32, positive; they go into the scales.
+    """
+    magnitudes = np.abs(table).max(axis=1)
+    scales = np.where(magnitudes > 0, magnitudes / np.float32(127), np.float32(1))
+    directory.mkdir(parents=True, exist_ok=True)
+    np.save(directory / ROWS_FILE, np.rint(table / scales[:, None]).astype(np.int8), allow_pickle=False)
+    np.save(directory / SCALES_FILE, (scales * weights).astype(np.float32), allow_pickle=False)
+    tokenizer.save(str(directory / TOKENIZER_FILE), pretty=False)
+    return EncoderSpec.seal(
+        directory, kind="static", name=name, dim=table.shape[1], max_tokens=0, license="Apache-2.0", source=source
+    )

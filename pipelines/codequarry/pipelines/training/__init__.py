@@ -1,0 +1,1 @@
+"""Training the shipped static encoder from source packages of public registries; see ``train``."""

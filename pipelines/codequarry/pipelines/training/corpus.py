@@ -1,0 +1,164 @@
+"""Pairs of all sources, found once per source and kept, and the selection that one model is trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from codequarry.pipelines.path_classes import SOURCE, path_class
+from codequarry.pipelines.training.pairs import pairs_of
+from codequarry.pipelines.training.sources import Source, fetch, files
+from codequarry.pipelines.workspace import Progress, replacing, silent
+from codequarry.schemas.languages import MODULE_LANGUAGES, language_of
+from codequarry.schemas.tables import read_table, write_table
+
+PAIRS_PER_LANGUAGE = 60_000
+_SHARES = {"doc": 0.5, "name": 0.3, "block": 0.25}
+_PER_SOURCE = 30_000
+"""Most pairs of one language from one source; the choice among sources is by turns."""
+_TASKS = 20
+"""Sources after which a worker is replaced, since syntax trees leave memory behind."""
+_LONG_LINES = 200
+"""Bytes a line on average, from which on a file is no source but packed."""
+
+_GENERATED = re.compile(rb"(?i)@generated|do not edit|automatically generated|auto-?generated")
+_CPP = re.compile(rb"\b(class|namespace|template)\b")
+_SCHEMA = pa.schema([pa.field(name, pa.string(), False) for name in ("lang", "kind", "text", "header", "code")])
+
+
+class Row(NamedTuple):
+    """A pair and where it is from."""
+
+    lang: str
+    kind: str
+    text: str
+    header: str
+    """Path and qualified name, as they stand in front of what is embedded."""
+    code: str
+
+
+def collect(
+    sources: Sequence[Source], never: frozenset[str], folder: Path, progress: Progress = silent
+) -> dict[str, Path]:
+    """Fetch every source and find its pairs, in as many processes as there are cores.
+
+    folder: archives and pairs are kept below it; what is there is not made again.
+
+    Returns the table of each source's pairs by its key. Raises as `sources.fetch`.
+    """
+    made: dict[str, Path] = {}
+    todo: list[tuple[Path, Path, frozenset[str]]] = []
+    for done, source in enumerate(sources, start=1):
+        archive = fetch(source, folder / "archives")
+        made[source.key] = folder / "pairs" / f"{_version_of_rules()}-{source.sha256[:16]}.parquet"
+        if not made[source.key].is_file():
+            todo.append((archive, made[source.key], never))
+        progress("fetching sources", done, len(sources))
+    (folder / "pairs").mkdir(exist_ok=True)
+    # Not `ProcessPoolExecutor`, which hangs when its workers are replaced (CPython issue 115634).
+    with get_context("spawn").Pool(maxtasksperchild=_TASKS) as pool:
+        for done, _ in enumerate(pool.imap_unordered(_find, todo), start=1):
+            progress("finding pairs", done, len(todo))
+    return made
+
+
+def rows_of(table: Path) -> Iterator[Row]:
+    """The pairs of one source."""
+    for row in read_table(table).to_pylist():
+        yield Row(**row)
+
+
+def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[Row]:
+    """A training set: so many pairs of each language and kind, each source in turn, none twice, in random order.
+
+    tables: by source. apart: tables whose code and texts must not be among them.
+    """
+    drawn = random.Random(seed)
+    seen = {_digest(text) for table in apart for row in rows_of(table) for text in (row.code, row.text)}
+    found: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for key in sorted(tables):
+        for row in rows_of(tables[key]):
+            code, text = _digest(row.code), _digest(row.text)
+            if code not in seen and (text not in seen or row.kind == "name"):
+                seen.add(code)
+                found[row.lang, row.kind][key].append(row)
+    chosen: list[Row] = []
+    for (_, kind), by_source in sorted(found.items()):
+        for rows in by_source.values():
+            drawn.shuffle(rows)
+        chosen += _in_turn(list(by_source.values()), int(PAIRS_PER_LANGUAGE * _SHARES[kind]))
+    drawn.shuffle(chosen)
+    return chosen
+
+
+def _in_turn(queues: list[list[Row]], limit: int) -> list[Row]:
+    chosen: list[Row] = []
+    turn = 0
+    while queues and len(chosen) < limit:
+        queues = [rows for rows in queues if len(rows) > turn]
+        chosen += [rows[turn] for rows in queues]
+        turn += 1
+    return chosen[:limit]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+
+
+def _version_of_rules() -> str:
+    """Names the code that finds pairs: an edited rule finds others."""
+    own = [Path(__file__), Path(__file__).with_name("pairs.py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in own)).hexdigest()[:8]
+
+
+def _find(job: tuple[Path, Path, frozenset[str]]) -> None:
+    """Write the pairs of one archive; its files come in an order that has nothing to do with their names.
+
+    job: archive, table to write, and names of folders to leave out.
+    """
+    archive, target, never = job
+
+    def wanted(path: str) -> bool:
+        return (
+            language_of(path) in MODULE_LANGUAGES
+            and path_class(path) == SOURCE
+            and never.isdisjoint(path.lower().split("/"))
+        )
+
+    found: list[Row] = []
+    counts: Counter[str] = Counter()
+    seen: set[bytes] = set()
+    for path, data in sorted(files(archive, wanted), key=lambda file: _digest(file[0])):
+        lang = language_of(path)
+        if lang == "c" and path.endswith(".h") and _CPP.search(data):
+            lang = "cpp"
+        if lang is None or counts[lang] >= _PER_SOURCE or not _is_written(data):
+            continue
+        for pair in pairs_of(data, lang):
+            if (digest := _digest(pair.code)) not in seen:
+                seen.add(digest)
+                counts[lang] += 1
+                own = "typescript" if lang == "tsx" else lang
+                found.append(Row(own, pair.kind, pair.text, f"{path} {pair.qualified_name}".strip(), pair.code))
+    columns = list(zip(*found, strict=True)) or [()] * len(_SCHEMA)
+    with replacing(target) as temporary:
+        write_table(temporary, pa.table([pa.array(each, pa.string()) for each in columns], schema=_SCHEMA), _SCHEMA)
+
+
+def _is_written(data: bytes) -> bool:
+    """Whether a file is text that somebody wrote."""
+    if b"\0" in data[:4096] or _GENERATED.search(data[:600]) or len(data) > _LONG_LINES * (1 + data.count(b"\n")):
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

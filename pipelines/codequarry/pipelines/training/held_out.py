@@ -1,0 +1,99 @@
+"""Measuring encoders on packages that none was trained on: does the documentation of a definition find its code?"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from codequarry.pipelines.training.corpus import Row, rows_of
+from codequarry.pipelines.training.pairs import word_count
+from codequarry.pipelines.training.sources import Source
+from codequarry.schemas.encoder import Encoder
+
+QUERIES = 150
+CANDIDATES = 1_000
+DEPTH = 10
+_MIN_QUERY_WORDS = 4
+_QUERY_CHARS = 300
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_RESAMPLES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Questions about one package."""
+
+    name: str
+    lang: str
+    queries: tuple[str, ...]
+    """First paragraphs of documentation."""
+    corpus: tuple[str, ...]
+    """Definitions without their documentation, as they are embedded; entry i answers query i, the rest none."""
+
+
+def held_out(source: Source, table: Path) -> HeldOut:
+    """The questions of one package, drawn by its name."""
+    rows = [row for row in rows_of(table) if row.kind in ("doc", "name") and row.lang == source.held_out]
+    drawn = random.Random(source.key)
+    asked = Counter(_question(row) for row in rows)
+    clear = [
+        row
+        for row in rows
+        if row.kind == "doc" and asked[_question(row)] == 1 and word_count(_question(row)) >= _MIN_QUERY_WORDS
+    ]
+    drawn.shuffle(clear)
+    queries = clear[:QUERIES]
+    chosen = set(map(id, queries))
+    others = [row for row in rows if id(row) not in chosen]
+    drawn.shuffle(others)
+    corpus = queries + others[: CANDIDATES - len(queries)]
+    return HeldOut(
+        source.key,
+        source.held_out,
+        tuple(map(_question, queries)),
+        tuple(f"{row.header}\n{row.code}" for row in corpus),
+    )
+
+
+def _question(row: Row) -> str:
+    return _PARAGRAPH.split(row.text)[0][:_QUERY_CHARS]
+
+
+def similarities(encoder: Encoder, package: HeldOut) -> np.ndarray:
+    """Inner products of every query with every definition: (queries, candidates) float32."""
+    queries = np.stack([encoder.encode_query(query) for query in package.queries])
+    return queries @ encoder.encode_documents(package.corpus).T
+
+
+def reciprocal_ranks(scores: np.ndarray) -> np.ndarray:
+    """(queries,) float64: 1 / rank of each query's own definition, 0 beyond rank 10. scores: (queries, candidates)."""
+    own = scores[np.arange(len(scores)), np.arange(len(scores))]
+    ranks = 1 + (scores > own[:, None]).sum(axis=1)
+    return np.where(ranks <= DEPTH, 1 / ranks, 0.0)
+
+
+def mean(ranks: Mapping[str, np.ndarray], packages: Sequence[str] | None = None) -> float:
+    """Mean over packages of the mean over their queries (MRR@10). ranks: by package."""
+    return float(np.mean([ranks[name].mean() for name in packages or ranks]))
+
+
+def interval(
+    ranks: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray] | None = None, *, seed: int = 0
+) -> tuple[float, float]:
+    """95 % interval of the mean, or of its difference to another's, by bootstrap over each package's queries.
+
+    ranks, other: by package; of the same queries, so that the difference is a paired one.
+    """
+    drawn = np.random.default_rng(seed)
+    means = np.zeros(_RESAMPLES)
+    for name, values in ranks.items():
+        difference = values if other is None else values - other[name]
+        means += difference[drawn.integers(len(values), size=(_RESAMPLES, len(values)))].mean(axis=1)
+    low, high = np.quantile(means / len(ranks), [0.025, 0.975])
+    return float(low), float(high)

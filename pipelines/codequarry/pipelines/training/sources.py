@@ -1,0 +1,146 @@
+"""The packages that the encoder is trained and measured on: pinned in ``sources.toml``, fetched by their registries.
+
+Each registry's own client fetches by name and version, so that mirrors, proxies and caches work as they are set up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.integrity import file_sha256
+
+PINNED = Path(__file__).with_name("sources.toml")
+MAX_FILE_BYTES = 200_000
+"""Larger files are generated more often than written."""
+
+_TIMEOUT_S = 900
+_WHEELS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One version of a package."""
+
+    registry: str
+    """pypi (a wheel), npm (a tarball), or debian (the upstream tarball of a source package)."""
+    name: str
+    version: str
+    license: str
+    """SPDX expression, or the name of a license that has none."""
+    file: str
+    sha256: str
+    held_out: str
+    """The language in which the encoder is measured with it, which is then never trained on it; "" to train."""
+
+    @property
+    def key(self) -> str:
+        """Names the package across registries."""
+        return f"{self.registry}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceList:
+    """What ``sources.toml`` holds."""
+
+    sources: tuple[Source, ...]
+    never: frozenset[str]
+    """Names of projects, lower case, that benchmarks of this field search: files below a folder so called are left out
+    wherever a package bundles them."""
+
+
+def read_sources(file: Path = PINNED) -> SourceList:
+    """Read a list. Raises InvalidArgumentError: it is none."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        sources = tuple(_source(registry, row) for registry in ("pypi", "npm", "debian") for row in data[registry])
+        return SourceList(sources, frozenset(data["never"]))
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{file}: no list of sources: {error}", suggestion="see training/sources.toml of this package"
+        ) from error
+
+
+def _source(registry: str, row: list[str]) -> Source:
+    name, version, license, file, sha256, *held_out = row
+    return Source(registry, name, version, license, file, sha256, "".join(held_out))
+
+
+def fetch(source: Source, folder: Path) -> Path:
+    """The source's archive below a folder, fetched unless it is there.
+
+    Raises UnavailableError: its registry has it no longer, or cannot be reached. IntegrityError: it has another file
+    under that name.
+    """
+    target = folder / source.registry / source.file
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = folder / ".fetching"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        command = _COMMANDS[source.registry](source)
+        try:
+            done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnavailableError(
+                f"{source.key} {source.version} cannot be fetched: {error}", suggestion=f"install {command[0]}"
+            ) from error
+        if not (scratch / source.file).is_file():
+            said = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
+            raise UnavailableError(
+                f"{source.key} {source.version}: {command[0]} did not fetch {source.file}: {said}",
+                suggestion="check the network; for debian, the system must be bookworm and list source packages",
+            )
+        (scratch / source.file).rename(target)
+        shutil.rmtree(scratch, ignore_errors=True)
+    if (found := file_sha256(target)) != source.sha256:
+        raise IntegrityError(
+            f"{target}: sha256 {found}, expected {source.sha256}", suggestion="remove it, or pin what the registry has"
+        )
+    return target
+
+
+def _pip(source: Source) -> list[str]:
+    import sys
+
+    platforms = [flag for name in _WHEELS for flag in ("--platform", name)]
+    pinned = f"{source.name}=={source.version}"
+    return [
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
+        "--python-version", "3.11", *platforms, pinned,
+    ]  # fmt: skip
+
+
+_COMMANDS: dict[str, Callable[[Source], list[str]]] = {
+    "pypi": _pip,
+    "npm": lambda source: ["npm", "pack", "--silent", f"{source.name}@{source.version}"],
+    "debian": lambda source: ["apt-get", "source", "--download-only", "--tar-only", f"{source.name}={source.version}"],
+}
+
+
+def files(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """The files of an archive: (path without the folder that holds all, content), small and wanted ones only.
+
+    Nothing is unpacked to disk: names and links in it reach nowhere.
+    """
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            for entry in wheel.infolist():
+                if not entry.is_dir() and entry.file_size <= MAX_FILE_BYTES and wanted(entry.filename):
+                    yield entry.filename, wheel.read(entry)
+        return
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = member.name.removeprefix("./").partition("/")[2]
+            if member.isfile() and member.size <= MAX_FILE_BYTES and wanted(path):
+                stream: IO[Any] | None = tar.extractfile(member)
+                if stream is not None:
+                    yield path, stream.read()

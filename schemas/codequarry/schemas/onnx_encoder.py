@@ -1,0 +1,119 @@
+"""Encoders as ONNX graphs: ONNX Runtime plus a tokenizer, no torch.
+
+The directory holds, besides its description::
+
+    model.onnx       input ``input_ids`` (1, t) int64 -> one output (1, d) float32, unit norm (pooled inside the graph)
+    model.onnx.data  its large weights, which ONNX Runtime maps instead of loading
+    tokenizer.json
+
+**One text per run.** Dynamic int8 quantization takes the range of an activation over the whole tensor, so in a batch a
+text's vector would depend on its neighbours, and padding would shift it further. Each text is therefore run alone and
+unpadded: its vector depends on nothing but the text and the encoder, which is what lets vectors be cached by content
+and fingerprint.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
+# ONNX Runtime ships no type stubs: what it returns is unknown to the checker, the rest stays strict.
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
+from codequarry.schemas.install_hints import missing_extra
+
+if TYPE_CHECKING:
+    import onnxruntime
+    import tokenizers
+
+MODEL_FILE, WEIGHTS_FILE, _ = FILES["onnx"]
+_SLAB = 32
+
+
+class OnnxEncoder:
+    """An `Encoder` that runs a graph; `open_encoder` opens it."""
+
+    def __init__(
+        self, spec: EncoderSpec, session: onnxruntime.InferenceSession, tokenizer: tokenizers.Tokenizer, threads: int
+    ) -> None:
+        self.spec = spec
+        self._session = session
+        self._tokenizer = tokenizer
+        self._threads = threads
+
+    @classmethod
+    def open(cls, directory: Path, spec: EncoderSpec, *, threads: int = 1) -> Self:
+        """Open an encoder directory whose files were compared with their digests; raises as `open_encoder`."""
+        if threads < 1:
+            raise InvalidArgumentError(
+                f"threads: {threads}, expected at least 1", suggestion="leave it out for one thread"
+            )
+        return cls(spec, _open_session(directory / MODEL_FILE, spec.dim), open_tokenizer(directory, spec), threads)
+
+    def encode_documents(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """See `Encoder.encode_documents`."""
+        vectors = np.empty((len(texts), self.spec.dim), np.float32)
+
+        def encode_slab(start: int) -> int:
+            stop = min(start + _SLAB, len(texts))
+            for row in range(start, stop):
+                vectors[row] = self._encode(self.spec.document_prefix + texts[row])
+            return stop
+
+        # Threads and not ONNX Runtime's own parallelism: whole texts scale better than the small matrices inside one,
+        # and a single-threaded run adds up in the same order however many threads there are.
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
+        try:
+            for done in pool.map(encode_slab, range(0, len(texts), _SLAB)):
+                if progress is not None:
+                    progress(done)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return vectors
+
+    def encode_query(self, text: str) -> np.ndarray:
+        """See `Encoder.encode_query`."""
+        return self._encode(self.spec.query_prefix + text)
+
+    def _encode(self, text: str) -> np.ndarray:
+        # A lone surrogate, legal in JSON and in paths, is no UTF-8; the tokenizer would refuse the whole text for it.
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        ids = np.array([self._tokenizer.encode(text).ids], np.int64)
+        output: np.ndarray = self._session.run(None, {"input_ids": ids})[0]  # pyright: ignore[reportAssignmentType]
+        return output[0]
+
+
+def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
+    # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise missing_extra("an encoder that is an ONNX graph", "models", missing=error.name) from None
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    # Plans memory per input shape and keeps every plan; here each token count is a shape of its own.
+    options.enable_mem_pattern = False
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's exceptions share no base class of their own
+        raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=REMEDY) from error
+    inputs = [node.name for node in session.get_inputs()]
+    shapes = [node.shape for node in session.get_outputs()]
+    if inputs != ["input_ids"] or len(shapes) != 1 or shapes[0][-1] != dim:
+        raise IntegrityError(
+            f"{path}: inputs {inputs} and output shapes {shapes}, "
+            f"expected inputs ['input_ids'] and one output (1, {dim})",
+            suggestion=REMEDY,
+        )
+    return session
