@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from benchmarks.report import machine
@@ -28,8 +29,10 @@ def main() -> None:
     if unknown := set(names) - set(ALL):
         raise SystemExit(f"unknown benchmark {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
     print(f"machine: {machine()}")
+    cores = os.sched_getaffinity(0)
     for name in names:
         importlib.import_module(f"benchmarks.{name}").run()
+        os.sched_setaffinity(0, cores)  # some keep to one core
 
 
 if __name__ == "__main__":

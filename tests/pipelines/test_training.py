@@ -21,7 +21,7 @@ from codequarry.pipelines.training.vocabulary import train_tokenizer
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 from codequarry.schemas.static_encoder import TokenIds
-from tests.pipelines.conftest import Run
+from tests.pipelines.conftest import MAIN, Run
 
 PYTHON = b'''
 def open_store(path, mode):
@@ -259,3 +259,14 @@ def test_nothing_of_a_held_out_package_is_trained_on(tiny: Path, run: Run) -> No
     held = {row.code for row in rows_of(apart[0])}
     assert not held & {row.code for row in chosen}
     assert any("window" in code for code in held)
+
+
+def test_what_is_missing_is_named(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "empty.toml").write_text("never = []\npypi = []\nnpm = []\ndebian = []\n")
+    common = ("train-encoder", "--out", tmp_path / "out", "--folder", tmp_path / "training")
+    nothing = run(*common, "--sources", tmp_path / "empty.toml")
+    assert nothing.returncode != 0
+    assert "no pair of documentation and code" in nothing.stderr
+    bare = run(*common, program=f"import sys; sys.modules['scipy'] = None; {MAIN}")
+    assert "needs the extra 'train' (scipy is not installed)" in bare.stderr
+    assert "pip install 'codequarry[train]'" in bare.stderr

@@ -34,8 +34,9 @@ def train_encoder(
 ) -> None:
     """Train the static encoder of this version again, from pinned packages of PyPI, npm and Debian.
 
-    Fetches what is not in the folder yet (pip, npm and apt-get have to be there), finds pairs of documentation and code
-    by syntax, and trains. The same list and seed give the same bytes on one machine.
+    Fetches what is not in the folder yet, finds pairs of documentation and code by syntax, and trains, in about a
+    quarter of an hour. pip, npm and apt-get have to be there, the latter with source packages (deb-src) of Debian 12.
+    The same list and seed give the same bytes on one machine. Needs the extras build, models and train.
 
     Examples:
 

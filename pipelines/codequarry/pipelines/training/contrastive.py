@@ -11,7 +11,6 @@ framework is needed, on the machine of a user either.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -76,13 +75,11 @@ def train(
     weights: np.ndarray,
     recipe: Recipe,
     *,
-    until: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Train a table and weights on pairs.
 
     table: (v, d) float32. weights: (v,) float32, positive. Both are left as they are.
-    until: reading of ``time.monotonic`` at which to stop; the rate falls with the time then, if that is sooner over.
     progress: called with steps done and planned.
 
     Returns table and weights, of the same shapes. The same arguments give the same bits on one machine.
@@ -93,16 +90,11 @@ def train(
     random = np.random.default_rng(recipe.seed)
     table, logs = table.astype(np.float32), np.log(weights, dtype=np.float32)
     of_table, of_logs = _Adam(table), _Adam(logs)
-    began = time.monotonic()
     done = 0
     for _ in range(recipe.epochs):
         order = random.permutation(count)
         for start in range(0, count - batch + 1, batch):
             left = 1 - done / planned
-            if until is not None:
-                left = min(left, (until - time.monotonic()) / max(until - began, 1e-9))
-                if left <= 0:
-                    return table, np.exp(logs)
             rows = np.sort(order[start : start + batch])
             of_product = _gradient(pairs, rows, np.exp(logs)[:, None] * table, recipe, random)
             of_weights = (of_product * table).sum(axis=1) * np.exp(logs)

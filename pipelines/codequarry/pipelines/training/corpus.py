@@ -62,7 +62,7 @@ def collect(
         if not made[source.key].is_file():
             todo.append((archive, made[source.key], never))
         progress("fetching sources", done, len(sources))
-    (folder / "pairs").mkdir(exist_ok=True)
+    (folder / "pairs").mkdir(parents=True, exist_ok=True)
     # Not `ProcessPoolExecutor`, which hangs when its workers are replaced (CPython issue 115634).
     with get_context("spawn").Pool(maxtasksperchild=_TASKS) as pool:
         for done, _ in enumerate(pool.imap_unordered(_find, todo), start=1):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -109,8 +110,6 @@ def fetch(source: Source, folder: Path) -> Path:
 
 
 def _pip(source: Source) -> list[str]:
-    import sys
-
     platforms = [flag for name in _WHEELS for flag in ("--platform", name)]
     pinned = f"{source.name}=={source.version}"
     return [

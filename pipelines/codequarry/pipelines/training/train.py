@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from codequarry.pipelines.training.sources import PINNED, read_sources
 from codequarry.pipelines.training.vocabulary import train_tokenizer
 from codequarry.pipelines.workspace import Progress, silent
 from codequarry.schemas.encoder import Encoder, EncoderSpec, open_encoder
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.static_encoder import TokenIds
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME = "codequarry-static-code"
 DIM = 256
+_NEEDED = {"scipy": "train", "onnxruntime": "models"}
+"""Modules, and the extras that bring them."""
 _TEACHER_TOKENS = 256
 
 
@@ -58,8 +63,12 @@ def train_encoder(
 
     The same list and seed give the same bytes on one machine.
 
-    Raises as `sources.fetch`; MissingExtraError: the extras ``train`` and ``models`` are needed.
+    Raises as `sources.fetch`; MissingExtraError: the extras ``train`` and ``models`` are needed; InvalidArgumentError:
+    there is nothing to learn from.
     """
+    for module, extra in _NEEDED.items():
+        if find_spec(module) is None:
+            raise missing_extra("training an encoder", extra, missing=module)
     recipe = recipe or Recipe()
     seconds: dict[str, float] = {}
     listed = read_sources(sources)
@@ -68,6 +77,10 @@ def train_encoder(
     apart = {source.key: tables[source.key] for source in listed.sources if source.held_out}
     with _timed("select pairs", seconds):
         rows = select({key: tables[key] for key in tables.keys() - apart.keys()}, apart.values(), recipe.seed)
+    if not rows:
+        raise InvalidArgumentError(
+            f"{sources}: no pair of documentation and code in its packages", suggestion="list packages of source code"
+        )
     with _timed("vocabulary", seconds):
         progress("learning the vocabulary", 0, 1)
         tokenizer = train_tokenizer(text for row in rows for text in (row.text, row.code))
