@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.corpus import HOME
+from benchmarks.corpus import HOME, package_folder
 from benchmarks.report import Figure, at_least, at_most, print_figures
 from codequarry.pipelines.encoders import SHIPPED
 from codequarry.pipelines.static_export import export_static
+from codequarry.pipelines.training.adapt import adapt
 from codequarry.pipelines.training.contrastive import bags
 from codequarry.pipelines.training.corpus import collect
 from codequarry.pipelines.training.held_out import HeldOut, held_out, interval, mean, reciprocal_ranks, similarities
@@ -24,6 +25,7 @@ from codequarry.schemas.static_encoder import TokenIds
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
 _TIMED = 400
+ADAPTED = ("fastmcp", "mcp", "starlette", "sqlalchemy", "dagster", "rich")
 Ranks = dict[str, np.ndarray]
 
 
@@ -45,6 +47,7 @@ def run() -> None:
             for package in packages
         }
     _print_quality(packages, ranks)
+    _print_adapted(folder)
     texts = [text for package in packages for text in package.corpus]
     query = [one for package in packages for one in package.queries][:_TIMED]
     thousand = [text.ljust(1_000)[:1_000] for text in texts if len(text) >= 900]
@@ -61,6 +64,26 @@ def run() -> None:
             Figure("MiniLM: its files", f"{_size(folder / 'minilm') / 1e6:.1f} MB"),
         ],
     )
+
+
+def _print_adapted(folder: Path) -> None:
+    """What `codequarry tune encoder` would say of installed packages, each as a corpus of its own."""
+    print("\n## Adapted to one corpus: MRR@10 over five-fold cross-validation by file\n")
+    print("| corpus | pairs | questions | shipped | adapted | difference, 95 % | outside | adapted | CPU-s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name in ADAPTED:
+        package = package_folder(name)
+        files = (
+            (str(file.relative_to(package)), "python", file.read_bytes()) for file in sorted(package.rglob("*.py"))
+        )
+        started = time.process_time()
+        verdict = adapt(files, SHIPPED, folder / "adapted" / name)
+        spent = time.process_time() - started
+        low, high = verdict.interval
+        print(
+            f"| {name} | {verdict.pairs:,} | {verdict.queries} | {verdict.before:.3f} | {verdict.after:.3f} | "
+            f"{low:+.3f} to {high:+.3f} | {verdict.outside_before:.3f} | {verdict.outside_after:.3f} | {spent:.0f} |"
+        )
 
 
 def bm25(package: HeldOut) -> np.ndarray:

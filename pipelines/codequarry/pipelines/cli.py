@@ -17,6 +17,7 @@ from codequarry.pipelines.cli_progress import Bars, console
 from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over, with_indexes
 from codequarry.pipelines.cli_store import store_app
 from codequarry.pipelines.cli_train import train_encoder
+from codequarry.pipelines.cli_tune import tune_app
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -28,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command("rollback")(rollback)
     app.command("prune")(prune)
     app.add_typer(store_app, name="store")
+    app.add_typer(tune_app, name="tune")
     app.command("export")(export)
     app.command("import")(import_archive)
     app.command("train-encoder")(train_encoder)

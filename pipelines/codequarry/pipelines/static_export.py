@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
+from codequarry.schemas.encoder import TOKENIZER_FILE, Adaptation, EncoderSpec
 from codequarry.schemas.static_encoder import ROWS_FILE, SCALES_FILE
 
 if TYPE_CHECKING:
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 
 def export_static(
-    directory: Path, tokenizer: Tokenizer, table: np.ndarray, weights: np.ndarray, *, name: str, source: str
+    directory: Path,
+    tokenizer: Tokenizer,
+    table: np.ndarray,
+    weights: np.ndarray,
+    *,
+    name: str,
+    source: str,
+    adapted: Adaptation | None = None,
 ) -> EncoderSpec:
     """Write the files of a static encoder; the same arguments give the same bytes.
 
@@ -29,5 +36,12 @@ def export_static(
     np.save(directory / SCALES_FILE, (scales * weights).astype(np.float32), allow_pickle=False)
     tokenizer.save(str(directory / TOKENIZER_FILE), pretty=False)
     return EncoderSpec.seal(
-        directory, kind="static", name=name, dim=table.shape[1], max_tokens=0, license="Apache-2.0", source=source
+        directory,
+        kind="static",
+        name=name,
+        dim=table.shape[1],
+        max_tokens=0,
+        license="Apache-2.0",
+        source=source,
+        adapted=adapted,
     )

@@ -47,6 +47,32 @@ _PROCEDURES: dict[Kind, list[object]] = {
 _TOKENIZERS: WeakValueDictionary[tuple[str, int], tokenizers.Tokenizer] = WeakValueDictionary()
 
 
+class Adaptation(BaseModel):
+    """How an encoder did that was trained further on a corpus, on questions about files it had not seen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str
+    """Fingerprint of the encoder it was made from."""
+    pairs: int
+    queries: int
+    before: float
+    """MRR@10 of the base over these queries."""
+    after: float
+    interval: tuple[float, float]
+    """Of after - before, 95 %, paired."""
+    outside_queries: int
+    """Questions about other code."""
+    outside_before: float
+    outside_after: float
+    outside_interval: tuple[float, float]
+
+    @property
+    def better(self) -> bool:
+        """Surely better on the corpus, and not surely worse outside of it."""
+        return self.interval[0] > 0 and self.outside_interval[1] >= 0
+
+
 class EncoderSpec(BaseModel):
     """``encoder.json``: what an encoder's vectors are and how a text becomes one."""
 
@@ -66,6 +92,8 @@ class EncoderSpec(BaseModel):
     """Where the weights come from."""
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
     """File name -> lower-case hex digest, for every file but ``encoder.json``."""
+    adapted: Adaptation | None = None
+    """Of an encoder by ``codequarry tune encoder``: why it was kept."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -79,7 +107,7 @@ class EncoderSpec(BaseModel):
     def fingerprint(self) -> str:
         """Hex digest of everything that changes vectors; equal fingerprints mean interchangeable vectors.
 
-        Name, license and source are left out: renaming an encoder must not re-encode a corpus.
+        Name, license, source and how it did are left out: renaming an encoder must not re-encode a corpus.
         """
         parts = [*_PROCEDURES[self.kind], self.dim, self.max_tokens, self.query_prefix, self.document_prefix]
         parts += [self.sha256[name] for name in FILES[self.kind]]
@@ -126,6 +154,7 @@ class EncoderSpec(BaseModel):
         source: str,
         query_prefix: str = "",
         document_prefix: str = "",
+        adapted: Adaptation | None = None,
     ) -> Self:
         """Hash the files of an encoder in ``directory`` and write ``encoder.json`` beside them.
 
@@ -141,8 +170,9 @@ class EncoderSpec(BaseModel):
             license=license,
             source=source,
             sha256={file: file_sha256(directory / file) for file in FILES[kind]},
+            adapted=adapted,
         )
-        (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         return spec
 
 

@@ -144,7 +144,8 @@ class EmbeddingSettings(_Section):
         "with the extra models.",
     )
     folder: Path | None = Field(
-        default=None, description="static: the folder of an encoder of your own, by codequarry train-encoder."
+        default=None,
+        description="static: the folder of an encoder of your own, by codequarry tune encoder or train-encoder.",
     )
     max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
     threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")

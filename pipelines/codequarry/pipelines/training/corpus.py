@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +26,9 @@ PAIRS_PER_LANGUAGE = 60_000
 _SHARES = {"doc": 0.5, "name": 0.3, "block": 0.25}
 _PER_SOURCE = 30_000
 """Most pairs of one language from one source; the choice among sources is by turns."""
-_TASKS = 20
-"""Sources after which a worker is replaced, since syntax trees leave memory behind."""
+_TASKS = 40
+"""Sources after which workers are replaced, since syntax trees leave memory behind; asked of the pool itself, that
+hangs now and then (CPython issue 115634)."""
 _LONG_LINES = 200
 """Bytes a line on average, from which on a file is no source but packed."""
 
@@ -63,10 +66,10 @@ def collect(
             todo.append((archive, made[source.key], never))
         progress("fetching sources", done, len(sources))
     (folder / "pairs").mkdir(parents=True, exist_ok=True)
-    # Not `ProcessPoolExecutor`, which hangs when its workers are replaced (CPython issue 115634).
-    with get_context("spawn").Pool(maxtasksperchild=_TASKS) as pool:
-        for done, _ in enumerate(pool.imap_unordered(_find, todo), start=1):
-            progress("finding pairs", done, len(todo))
+    for start in range(0, len(todo), _TASKS):
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+            for done, _ in enumerate(pool.map(_find, todo[start : start + _TASKS]), start=start + 1):
+                progress("finding pairs", done, len(todo))
     return made
 
 

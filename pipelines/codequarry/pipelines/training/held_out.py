@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,26 +39,32 @@ class HeldOut:
 
 def held_out(source: Source, table: Path) -> HeldOut:
     """The questions of one package, drawn by its name."""
-    rows = [row for row in rows_of(table) if row.kind in ("doc", "name") and row.lang == source.held_out]
-    drawn = random.Random(source.key)
-    asked = Counter(_question(row) for row in rows)
+    return questions(source.key, source.held_out, (row for row in rows_of(table) if row.lang == source.held_out))
+
+
+def questions(name: str, lang: str, rows: Iterable[Row], *, asked: Callable[[Row], bool] = lambda _: True) -> HeldOut:
+    """Questions about definitions, drawn by a name.
+
+    asked: which of them may be asked about; the rest are candidates only.
+    """
+    definitions = [row for row in rows if row.kind in ("doc", "name")]
+    drawn = random.Random(name)
+    alike = Counter(map(_question, definitions))
     clear = [
         row
-        for row in rows
-        if row.kind == "doc" and asked[_question(row)] == 1 and word_count(_question(row)) >= _MIN_QUERY_WORDS
+        for row in definitions
+        if row.kind == "doc"
+        and alike[_question(row)] == 1
+        and word_count(_question(row)) >= _MIN_QUERY_WORDS
+        and asked(row)
     ]
     drawn.shuffle(clear)
     queries = clear[:QUERIES]
     chosen = set(map(id, queries))
-    others = [row for row in rows if id(row) not in chosen]
+    others = [row for row in definitions if id(row) not in chosen]
     drawn.shuffle(others)
     corpus = queries + others[: CANDIDATES - len(queries)]
-    return HeldOut(
-        source.key,
-        source.held_out,
-        tuple(map(_question, queries)),
-        tuple(f"{row.header}\n{row.code}" for row in corpus),
-    )
+    return HeldOut(name, lang, tuple(map(_question, queries)), tuple(f"{row.header}\n{row.code}" for row in corpus))
 
 
 def _question(row: Row) -> str:

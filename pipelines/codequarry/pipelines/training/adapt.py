@@ -1,0 +1,190 @@
+"""Training the static encoder further on one corpus, and whether that is any good.
+
+By five-fold cross-validation over files: each fifth of the files is asked about with an encoder that was trained on the
+other four. Only when the answers are better beyond doubt, and those about other code are not worse, is an encoder made
+of all pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from codequarry.pipelines.static_export import export_static
+from codequarry.pipelines.training.contrastive import Bags, Recipe, bags, train
+from codequarry.pipelines.training.corpus import Row
+from codequarry.pipelines.training.held_out import HeldOut, interval, questions, reciprocal_ranks, similarities
+from codequarry.pipelines.training.pairs import pairs_of
+from codequarry.pipelines.workspace import Progress, silent
+from codequarry.schemas.encoder import Adaptation, EncoderSpec, open_tokenizer
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.languages import MODULE_LANGUAGES
+from codequarry.schemas.static_encoder import ROWS_FILE, SCALES_FILE, StaticEncoder, TokenIds
+
+NAME = "codequarry-static-adapted"
+FOLDS = 5
+PAIRS_PER_SECOND = 300
+"""Of the time budget: what one core trains on six times, with its evaluation."""
+_RECIPE = Recipe(epochs=4, batch=512, rate=0.005)
+_MIN_QUERIES = 30
+_BATCH = 32
+_MEMORY_BYTES = 2 << 30
+_MAX_FILE_BYTES = 1 << 20
+_STANDARD_LIBRARY_FILES = 120
+
+SourceFile = tuple[str, str, bytes]
+"""(path, language, content); the path begins with the name of the repository."""
+
+
+def adapt(
+    files: Iterable[SourceFile], base: Path, target: Path, *, budget_s: float = 60.0, progress: Progress = silent
+) -> Adaptation:
+    """Train a static encoder further on files, and write it where that is better.
+
+    base: folder of the encoder to begin with. target: folder of the new one; left alone when it is not better.
+    budget_s: seconds that training may take on one core; the pairs are so many that it does.
+
+    Raises InvalidArgumentError: the files hold too few documented definitions to tell.
+    """
+    rows = _limited(list(_rows(files, progress)), int(budget_s * PAIRS_PER_SECOND))
+    asked = [questions(f"own {fold}", "", rows, asked=lambda row, own=fold: _fold(row) == own) for fold in range(FOLDS)]
+    if (count := sum(len(one.queries) for one in asked)) < _MIN_QUERIES:
+        raise InvalidArgumentError(
+            f"{count} documented definitions to ask about, expected at least {_MIN_QUERIES}",
+            suggestion="tune on more repositories; the shipped encoder serves meanwhile",
+        )
+    spec = EncoderSpec.load(base)
+    tokenizer = open_tokenizer(base, spec)
+    ids = TokenIds(tokenizer)
+    table, weights = _unpacked(base)
+    outside = questions("standard library", "python", _standard_library())
+
+    def encoder(of: tuple[np.ndarray, np.ndarray]) -> StaticEncoder:
+        return StaticEncoder(spec, *of, ids)
+
+    def trained(left_out: int | None) -> tuple[np.ndarray, np.ndarray]:
+        chosen = [(row.text, row.header, row.code) for row in rows if _fold(row) != left_out]
+        pairs: Bags = bags(chosen, ids, tokenizer.get_vocab_size())
+        return train(pairs, table, weights, _RECIPE)
+
+    before, after = {}, {}
+    for fold, package in enumerate(asked):
+        if package.queries:
+            before[package.name] = _ranks(encoder((table, weights)), package)
+            after[package.name] = _ranks(encoder(trained(fold)), package)
+        progress("training on four fifths, asking about the fifth", fold + 1, FOLDS)
+    made = trained(None)
+    outside_before, outside_after = ({"": _ranks(encoder(of), outside)} for of in ((table, weights), made))
+    own_before, own_after = ({"": np.concatenate(list(ranks.values()))} for ranks in (before, after))
+    verdict = Adaptation(
+        base=spec.fingerprint,
+        pairs=len(rows),
+        queries=count,
+        before=float(own_before[""].mean()),
+        after=float(own_after[""].mean()),
+        interval=interval(own_after, own_before),
+        outside_queries=len(outside.queries),
+        outside_before=float(outside_before[""].mean()),
+        outside_after=float(outside_after[""].mean()),
+        outside_interval=interval(outside_after, outside_before),
+    )
+    if verdict.better:
+        source = f"codequarry tune encoder, from {spec.name} {spec.fingerprint[:12]}"
+        export_static(target, tokenizer, *made, name=NAME, source=source, adapted=verdict)
+    return verdict
+
+
+def _ranks(encoder: StaticEncoder, package: HeldOut) -> np.ndarray:
+    return reciprocal_ranks(similarities(encoder, package))
+
+
+def _unpacked(base: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The rows as unit vectors, (v, d) float32, and what they are multiplied with, (v,) float32, 1 on average."""
+    rows = np.load(base / ROWS_FILE, allow_pickle=False).astype(np.float32)
+    norms = np.maximum(np.linalg.norm(rows, axis=1), np.float32(1e-6))
+    weights = np.maximum(np.load(base / SCALES_FILE, allow_pickle=False) * norms, np.float32(1e-6))
+    return rows / norms[:, None], weights / weights.mean()
+
+
+def _fold(row: Row) -> int:
+    """Which fifth of the files a row belongs to."""
+    path = row.header.partition(" ")[0]
+    return int.from_bytes(hashlib.sha256(path.encode("utf-8", "surrogatepass")).digest()[:4], "big") % FOLDS
+
+
+def _limited(rows: list[Row], limit: int) -> list[Row]:
+    """At most so many rows, whichever their code says, in their order."""
+    if len(rows) <= limit:
+        return rows
+
+    def digest(row: Row) -> bytes:
+        return hashlib.sha256(row.code.encode("utf-8", "surrogatepass")).digest()
+
+    last = sorted(map(digest, rows))[limit - 1]
+    return [row for row in rows if digest(row) <= last]
+
+
+def _rows(files: Iterable[SourceFile], progress: Progress) -> Iterator[Row]:
+    """The pairs of files. A worker with a memory limit finds them; files that kill it are left out."""
+    wanted = (file for file in files if file[1] in MODULE_LANGUAGES and len(file[2]) <= _MAX_FILE_BYTES)
+    seen: set[str] = set()
+    done = 0
+    worker = _worker()
+    try:
+        while batch := list(islice(wanted, _BATCH)):
+            done += len(batch)
+            found, worker = _found(worker, batch)
+            progress("finding pairs", done, done)
+            for row in found:
+                if row.code not in seen:
+                    seen.add(row.code)
+                    yield row
+    finally:
+        worker.shutdown()
+
+
+def _found(worker: ProcessPoolExecutor, batch: list[SourceFile]) -> tuple[list[Row], ProcessPoolExecutor]:
+    """The pairs of some files but those that a worker dies of, and the worker to go on with."""
+    try:
+        return worker.submit(_of_files, batch).result(), worker
+    except (BrokenProcessPool, MemoryError):
+        worker.shutdown()
+        worker = _worker()
+    if len(batch) == 1:
+        return [], worker
+    first, worker = _found(worker, batch[: len(batch) // 2])
+    second, worker = _found(worker, batch[len(batch) // 2 :])
+    return first + second, worker
+
+
+def _worker() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, get_context("spawn"), _limit_memory)
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _of_files(files: Sequence[SourceFile]) -> list[Row]:
+    return [
+        Row(lang, pair.kind, pair.text, f"{path} {pair.qualified_name}".strip(), pair.code)
+        for path, lang, data in files
+        for pair in pairs_of(data, lang)
+    ]
+
+
+def _standard_library() -> Iterator[Row]:
+    """Pairs that every user has and no corpus is about: those of Python's own library."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    files = [(file.name, "python", file.read_bytes()) for file in sorted(folder.glob("*.py"))[:_STANDARD_LIBRARY_FILES]]
+    yield from _of_files(files)
