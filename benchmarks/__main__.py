@@ -9,7 +9,6 @@ import sys
 from benchmarks.report import machine
 
 ALL = (
-    "encoders",
     "chunking",
     "syntax",
     "census",
@@ -20,6 +19,7 @@ ALL = (
     "symbols",
     "flips",
     "opening",
+    "encoders",
 )
 
 

@@ -17,10 +17,11 @@ from codequarry.pipelines.training.adapt import adapt
 from codequarry.pipelines.training.contrastive import bags
 from codequarry.pipelines.training.corpus import collect
 from codequarry.pipelines.training.held_out import HeldOut, held_out, interval, mean, reciprocal_ranks, similarities
-from codequarry.pipelines.training.sources import read_sources
+from codequarry.pipelines.training.sources import Source, fetch, read_sources
 from codequarry.pipelines.training.train import initial_table, inverse_frequencies, teacher
 from codequarry.schemas.analyzer import analyze
 from codequarry.schemas.encoder import Encoder, open_encoder, open_tokenizer
+from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.static_encoder import TokenIds
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
@@ -33,7 +34,7 @@ def run() -> None:
     """Fetch the held-out packages where they are not there, measure and print."""
     folder = HOME / "training"
     listed = read_sources()
-    sources = [source for source in listed.sources if source.held_out]
+    sources = _available([source for source in listed.sources if source.held_out], folder / "archives")
     tables = collect(sources, listed.never, folder)
     packages = [held_out(source, tables[source.key]) for source in sources]
     minilm = teacher(folder)
@@ -64,6 +65,18 @@ def run() -> None:
             Figure("MiniLM: its files", f"{_size(folder / 'minilm') / 1e6:.1f} MB"),
         ],
     )
+
+
+def _available(sources: list[Source], folder: Path) -> list[Source]:
+    """Those whose registry can be asked from here."""
+    found: list[Source] = []
+    for source in sources:
+        try:
+            fetch(source, folder)
+            found.append(source)
+        except UnavailableError as error:
+            print(f"left out: {error.message}")
+    return found
 
 
 def _print_adapted(folder: Path) -> None:
