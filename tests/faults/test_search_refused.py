@@ -29,6 +29,8 @@ def answered(project: Project, point: Point, log: Path, golden: list[str]) -> st
     """Refuse a call of a search; returns how that ended."""
     error = f"error={READING[point.call]}"
     outcome = tampered(project.command(*QUERY), log, point, error, cwd=project.base)
+    if f"{project.root.path}/" not in outcome.met:
+        return "another call"  # memory is mapped a different number of times from run to run, by libraries being loaded
     assert "Traceback" not in outcome.said, outcome
     if outcome.returncode == 1:
         assert "error: " in outcome.said and not outcome.printed, outcome
@@ -65,4 +67,5 @@ def test_a_search_of_which_any_one_read_is_refused(
     golden = search(project_template)
     ended = Counter(answered(project_template, point, tmp_path / "strace", golden) for point in reads)
     assert {"refused", "said its limits"} <= ended.keys()
+    assert ended["another call"] <= len(reads) // 4, ended
     assert search(project_template) == golden

@@ -120,6 +120,12 @@ def test_the_pinned_packages_are_permissive_and_cover_the_languages() -> None:
     assert len({one.file for one in listed.sources}) == len(listed.sources)
 
 
+def test_the_vocabulary_is_the_same_every_time_also_where_characters_are_equally_frequent() -> None:
+    rare = [f"{chr(0x4E00 + n)}{chr(0x4E00 + n)} word{n % 7}" for n in range(900)]
+    first, second = (train_tokenizer(rare * 2, tokens=600).to_str() for _ in range(2))
+    assert first == second
+
+
 def toy(tokens: int = 40, count: int = 24) -> Bags:
     from scipy import sparse
 

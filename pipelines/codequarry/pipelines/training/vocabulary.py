@@ -34,11 +34,26 @@ def train_tokenizer(texts: Iterable[str], tokens: int = TOKENS) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN_TOKEN))
     # The one word per line that it is trained on; what it encodes later is single terms.
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # pyright: ignore[reportAttributeAccessIssue]
+    # Chosen here: among characters equally frequent, the trainer takes others every time.
+    alphabet = _alphabet(terms)
     trainer = trainers.BpeTrainer(
-        vocab_size=tokens, special_tokens=[UNKNOWN_TOKEN], limit_alphabet=_CHARACTERS, show_progress=False
+        vocab_size=tokens,
+        special_tokens=[UNKNOWN_TOKEN],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
     )  # pyright: ignore[reportCallIssue]
     tokenizer.train_from_iterator(_lines(terms), trainer)
     return tokenizer
+
+
+def _alphabet(terms: Counter[str]) -> list[str]:
+    """The most frequent characters, in their own order among equals."""
+    frequency: Counter[str] = Counter()
+    for term, count in terms.items():
+        for character in set(term):
+            frequency[character] += count
+    return sorted(sorted(frequency), key=lambda character: -frequency[character])[:_CHARACTERS]
 
 
 def _lines(terms: Counter[str]) -> Iterator[str]:
