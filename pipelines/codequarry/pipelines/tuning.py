@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from codequarry.pipelines.chunk_workers import SourceFile
 from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.snapshot import read_contents, snapshot_repository
 from codequarry.pipelines.sources import named
-from codequarry.pipelines.training.adapt import SourceFile, adapt
+from codequarry.pipelines.training.adapt import adapt
 from codequarry.pipelines.workspace import Progress, repository_work, silent, working
 from codequarry.schemas.encoder import Adaptation
 from codequarry.schemas.errors import InvalidArgumentError

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from codequarry.pipelines.chunk_workers import SourceFile
 from codequarry.pipelines.static_export import export_static
 from codequarry.pipelines.training.contrastive import Bags, Recipe, bags, train
 from codequarry.pipelines.training.corpus import Row
@@ -41,15 +42,13 @@ _MEMORY_BYTES = 2 << 30
 _MAX_FILE_BYTES = 1 << 20
 _STANDARD_LIBRARY_FILES = 120
 
-SourceFile = tuple[str, str, bytes]
-"""(path, language, content); the path begins with the name of the repository."""
-
 
 def adapt(
     files: Iterable[SourceFile], base: Path, target: Path, *, budget_s: float = 60.0, progress: Progress = silent
 ) -> Adaptation:
     """Train a static encoder further on files, and write it where that is better.
 
+    files: their paths begin with the name of the repository.
     base: folder of the encoder to begin with. target: folder of the new one; left alone when it is not better.
     budget_s: seconds that training may take on one core; the pairs are so many that it does.
 
