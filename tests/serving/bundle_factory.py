@@ -18,6 +18,7 @@ from codequarry.schemas import tables
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import open_encoder
+from codequarry.schemas.file_index import FileIndex, FileRow, card_text
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.languages import language_of
@@ -82,6 +83,7 @@ def write_bundle(
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
+    _write_file_index(paths, chunks, entry.dim)
     seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
     return paths
 
@@ -143,6 +145,15 @@ def seal(
     paths.manifest.write_bytes(data)
     current = Current(paths.path.name, hashlib.sha256(data).hexdigest())
     BundleRoot(root).current.write_text(current.line(), encoding="ascii")
+
+
+def _write_file_index(paths: BundlePaths, chunks: Sequence[Piece], dim: int) -> None:
+    found = sorted({(piece.repo, piece.path, piece.path_class) for piece in chunks})
+    rows = [FileRow(row, repo, path, 0, 0) for row, (repo, path, _) in enumerate(found)]
+    cards = [card_text(row.path, "", ()) for row in rows]
+    opened = open_encoder(paths.encoder) if paths.encoder.exists() and cards else None
+    vectors = np.zeros((len(rows), dim), np.float32) if opened is None else opened.encode_documents(cards)
+    FileIndex.build(rows, vectors).write(paths.files)
 
 
 def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:

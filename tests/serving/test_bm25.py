@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.schemas.analyzer import query_terms
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.lexical import FIELD_BOOSTS, tantivy_schema
+from codequarry.schemas.lexical import FIELDS, tantivy_schema
+from codequarry.schemas.ranking import BUILT_IN
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel, matched_terms
+from codequarry.serving.query import analyze_query
 from tests.serving.bundle_factory import Piece, tokens_of, write_bm25
 
 K1, B = 1.2, 0.75
@@ -36,9 +37,11 @@ def naive_scores(pieces: list[Piece], query: str) -> dict[int, float]:
         for piece in pieces
     }
     scores: dict[int, float] = {}
-    for field, boost in FIELD_BOOSTS.items():
+    read = analyze_query(query)
+    kind = BUILT_IN.classes[read.kind]
+    for field, boost in zip(FIELDS, (kind.path_field, kind.name_field, 1.0), strict=True):
         average = sum(len(fields[field]) for fields in documents.values()) / len(documents)
-        for term in query_terms(query):
+        for term in read.terms if boost else ():
             holding = sum(term in fields[field] for fields in documents.values())
             if not holding:
                 continue
@@ -126,7 +129,26 @@ def test_a_query_of_too_many_terms_is_cut_and_says_so(many) -> None:
 
 
 def test_matched_terms() -> None:
-    assert matched_terms("open the file now", ["def openFile():", "x"]) == ["open", "file"]
+    assert matched_terms("opening of the files now", ["def openFile():", "x"]) == ["open", "file"]
+
+
+def test_prose_finds_other_forms_of_its_words_and_identifiers_only_themselves(tmp_path) -> None:
+    parser = Piece("parser.py", "class Parser: parse_header", start_line=1)
+    parsing = Piece("guide.md", "header parsing", start_line=2)
+    channel = opened(tmp_path / "bm25", [parser, parsing])
+    for query in ("parsing of headers", "parsed headers"):
+        assert set(channel.search(query, 9, allowed=None, rerank=True).chunk_ids.tolist()) == {parser.id, parsing.id}
+    assert channel.search("parse_header", 1, allowed=None, rerank=True).chunk_ids.tolist() == [parser.id]
+
+
+def test_words_that_stand_one_after_the_other(tmp_path) -> None:
+    there = Piece("a.py", 'raise IOError("no such file: " + name)', start_line=1)
+    apart = Piece("b.py", "no file is such a name", start_line=2)
+    channel = opened(tmp_path / "bm25", [there, apart])
+    assert channel.holding_phrase("no such file").tolist() == [there.id]
+    assert channel.holding_phrase("file").tolist() == []
+    crowd = [Piece("c.py", "no such file", start_line=number) for number in range(60)]
+    assert opened(tmp_path / "many", crowd).holding_phrase("no such file").tolist() == []
 
 
 def test_a_panic_over_damaged_bytes_turns_the_channel_off() -> None:

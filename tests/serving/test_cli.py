@@ -32,7 +32,10 @@ def test_search_takes_every_filter(run, lexical_root) -> None:
 def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
     _, out, _ = run("search", "Index.open", "--explain", "-k", 1, "--root", lexical_root)
     assert "bm25:terms=index,open" in out
-    assert "weight 0.8 -> 1.000" in out
+    assert "query: qualified name (names joined by separators)" in out
+    assert "bm25: rank 1, score" in out
+    assert "-> 1.000 x 0.9 for the chunk" in out
+    assert "the file decides 50%" in out
 
 
 def test_no_results_is_no_failure(run, lexical_root) -> None:

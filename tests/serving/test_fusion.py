@@ -6,41 +6,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.serving.channels import Candidates, ranked
-from codequarry.serving.fusion import fuse
+from codequarry.serving.fusion import pool
 
 ids = st.lists(st.integers(1, 30), unique=True, max_size=20)
 
 
 def candidates(chunk_ids: list[int]) -> Candidates:
-    return Candidates(np.array(chunk_ids, np.int64), np.linspace(1, 0, len(chunk_ids), dtype=np.float32))
+    return Candidates(np.array(chunk_ids, np.int64), np.linspace(1, 0.5, len(chunk_ids), dtype=np.float32))
 
 
-@given(ids, ids, st.floats(0.01, 10), st.floats(0.01, 10), st.floats(1, 200))
-def test_the_parts_reproduce_the_score_and_the_order(left, right, one, two, k) -> None:
-    ranking = fuse({"faiss": candidates(left), "bm25": candidates(right)}, {"faiss": one, "bm25": two}, k=k)
-    assert ranking.normalizer == pytest.approx(one / (k + 1) + two / (k + 1))
-    for row in ranking.results:
-        total = sum(part.weight / (k + part.rank) for part in row.parts.values())
-        assert row.score == pytest.approx(total / ranking.normalizer)
-        assert 0 < row.score <= 1 + 1e-9
-        assert row.leader(k) in row.parts
-        for name, found in (("faiss", left), ("bm25", right)):
-            assert (name in row.parts) == (row.chunk_id in found)
-            if name in row.parts:
-                assert found[row.parts[name].rank - 1] == row.chunk_id
-    keys = [(-row.score, row.chunk_id) for row in ranking.results]
-    assert keys == sorted(keys)
-    assert {row.chunk_id for row in ranking.results} == {*left, *right}
+@given(ids, ids, ids, st.sampled_from(["score", "weighted_rrf"]), st.floats(1, 200))
+def test_every_candidate_keeps_what_its_channels_said(left, right, extra, method, k) -> None:
+    answers = {"faiss": candidates(left), "bm25": candidates(right)}
+    found = pool(answers, method=method, k=k, extra=np.array(extra, np.int64))
+    assert found.chunk_ids.tolist() == sorted({*left, *right, *extra})
+    for name, given_ids in (("faiss", left), ("bm25", right)):
+        for row, chunk_id in enumerate(found.chunk_ids.tolist()):
+            rank, value = found.ranks[name][row], found.values[name][row]
+            if chunk_id not in given_ids:
+                assert (rank, value, found.scores[name][row]) == (0, 0, 0)
+                continue
+            assert given_ids[rank - 1] == chunk_id
+            assert 0 <= value <= 1
+            assert found.scores[name][row] == answers[name].scores[rank - 1]
+            if method == "weighted_rrf":
+                assert value == pytest.approx((k + 1) / (k + rank))
+        if given_ids:
+            assert found.values[name].max() == pytest.approx(1)
 
 
-def test_first_in_every_channel_scores_one() -> None:
-    both = {"faiss": candidates([5, 6]), "bm25": candidates([5])}
-    assert fuse(both, {"faiss": 1.0, "bm25": 0.8}, k=60).results[0].score == pytest.approx(1.0)
+def test_values_by_score_keep_the_distances_between_scores() -> None:
+    lexical = Candidates(np.array([1, 2, 3]), np.array([8, 6, 2], np.float32))
+    assert pool({"bm25": lexical}, method="score", k=60).values["bm25"].tolist() == [1, 0.75, 0.25]
+    dense = Candidates(np.array([1, 2, 3]), np.array([0.9, 0.6, 0.3], np.float32))
+    assert pool({"faiss": dense}, method="score", k=60).values["faiss"] == pytest.approx([1, 0.5, 0.001])
 
 
-def test_a_channel_that_found_nothing_still_counts_as_asked() -> None:
-    answers = {"faiss": candidates([5]), "bm25": candidates([])}
-    assert fuse(answers, {"faiss": 1.0, "bm25": 1.0}, k=60).results[0].score == pytest.approx(0.5)
+def test_one_candidate_or_equal_scores_are_the_best() -> None:
+    for scores in ([0.4], [0.4, 0.4]):
+        found = Candidates(np.arange(len(scores)), np.array(scores, np.float32))
+        assert pool({"faiss": found}, method="score", k=60).values["faiss"].tolist() == [1] * len(scores)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.sampled_from([0.1, 0.5, 0.9])), unique_by=lambda pair: pair[0]))

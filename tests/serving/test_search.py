@@ -16,6 +16,7 @@ from codequarry.serving.engine import Engine
 from codequarry.serving.search import search
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import GO_SERVER, HOSTILE, INDEX_OPEN, INDEX_TEST, MINIFIED, PIECES, SESSION
+from tests.serving.scores import recomputed
 
 
 def ask(engine: Engine, query: str, **arguments):
@@ -61,10 +62,8 @@ def test_a_result_carries_the_whole_contract(engine) -> None:
         "embedding:cosine", "bm25:terms=index,open", "filter:lang=python", "filter:exclude",
     ]  # fmt: skip
     assert (explain["scip"], explain["ast"], explain["cst"]) == (False, True, True)
-    fusion = explain["fusion"]
-    parts = sum(part["weight"] / (fusion["k"] + part["rank"]) for part in explain["channels"].values())
-    assert score == pytest.approx(parts / fusion["normalizer"])
-    assert fusion["method"] == "weighted_rrf"
+    assert score == pytest.approx(recomputed(explain))
+    assert (explain["scoring"]["method"], explain["scoring"]["query_class"]) == ("score", "qualified_name")
     assert answer["queryEcho"] == "Index.open"
     assert answer["limits"] == []
     assert answer["top_k"] == 1
@@ -186,7 +185,7 @@ def clock(*times: float):
 
 def test_after_the_deadline_the_best_so_far_is_returned(engine) -> None:
     deadline = Deadline.after(20, clock=clock(0, 1, 21))
-    answer = search(engine.bundle, SearchRequest(query="open"), ServingSettings(), deadline)
+    answer = search(engine.bundle, SearchRequest(query="open a file"), ServingSettings(), deadline)
     assert {result.source for result in answer.results} == {"bm25"}
     assert answer.limits == ["stopped after 20 s, without channel faiss"]
 
@@ -208,7 +207,7 @@ def test_chunks_the_catalog_lost_are_dropped_and_counted(engine, monkeypatch: py
 def test_weights_of_zero_leave_a_channel_out(engine) -> None:
     lexical = Engine(engine.bundle, ServingSettings(weight_faiss=0))
     assert {result.source for result in ask(lexical, "open").results} == {"bm25"}
-    silent = Engine(engine.bundle, ServingSettings(weight_faiss=0, weight_bm25=0))
+    silent = Engine(engine.bundle, ServingSettings(weight_faiss=0, weight_bm25=0, weight_symbol=0))
     assert ask(silent, "open").limits == ["no channel can answer: all are off or have weight 0"]
 
 

@@ -15,6 +15,7 @@ from codequarry.pipelines.encoders import same_encoder
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
+from codequarry.pipelines.ranking_profile import profile_sha256
 from codequarry.pipelines.retention import Pruned
 from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.scip_given import given_files, given_identity
@@ -26,7 +27,7 @@ from codequarry.pipelines.verification import verify_staged
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.integrity import current_manifest
-from codequarry.schemas.layout import BundleRoot
+from codequarry.schemas.layout import RANKING_FILE, BundleRoot
 from codequarry.schemas.manifest import Manifest, SourceEntry
 from codequarry.schemas.settings import Settings
 
@@ -119,7 +120,8 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
         for snapshot in snapshots
     }
     made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
-    return held == read and made_alike and same_encoder(current.encoder.fingerprint, settings)
+    ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
+    return held == read and made_alike and ranked_alike and same_encoder(current.encoder.fingerprint, settings)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:

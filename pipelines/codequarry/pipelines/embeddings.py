@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
@@ -93,6 +94,19 @@ def _embed_part(
     with replacing(part.table("embeddings")) as temporary:
         write_table(temporary, pa.table([chunks["chunk_id"], vectors], schema=schema), schema)
     put_seal(part.folder, EMBEDDED, key, ["embeddings.parquet"], {})
+
+
+def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:
+    """Vectors (n, d) of texts that are no chunks, through the store as well. folder: of the encoder."""
+    spec = EncoderSpec.load(folder)
+    keys = [text_key(text) for text in texts]
+    encoding = _Encoding(folder, settings)
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        known = store.get(list(dict.fromkeys(keys)))
+        for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
+            store.put(entries)
+            known.update(entries)
+    return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
 
 
 class _Encoding:

@@ -23,8 +23,10 @@ from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.disk_space import require_space
 from codequarry.pipelines.encoders import encoder_directory
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
+from codequarry.pipelines.file_index import write_file_index
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
+from codequarry.pipelines.ranking_profile import profile_bytes
 from codequarry.pipelines.shards import DenseIndex, Shard, arrays, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
@@ -138,6 +140,8 @@ def _fill(
     linked |= reused
     timed("tables", lambda: _write_tables(paths, works, plan))
     timed("faiss", lambda: _write_dense(paths, plan, dense))
+    timed("files", lambda: write_file_index(paths, settings))
+    paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
     files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))

@@ -59,6 +59,10 @@ class Current:
         return found if whole else None
 
 
+RANKING_FILE = "ranking.json"
+"""The ranking profile, in a version's folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class BundleRoot:
     """Paths of a bundle root."""
@@ -192,6 +196,16 @@ class BundlePaths:
     @property
     def bm25(self) -> Path:
         return self.path / "bm25"
+
+    @property
+    def files(self) -> Path:
+        """The index of files, see `file_index`."""
+        return self.path / "files"
+
+    @property
+    def ranking(self) -> Path:
+        """The ranking profile."""
+        return self.path / RANKING_FILE
 
     @property
     def encoder(self) -> Path:

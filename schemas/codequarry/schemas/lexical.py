@@ -1,6 +1,7 @@
-"""The BM25 index both sides agree on: its fields, their weights, and what a chunk contributes to each.
+"""The BM25 index both sides agree on: its fields, and what a chunk contributes to each.
 
-The weights follow the held-out measurements of fielded BM25 over code: path x2, qualified name x2, name x3, body x1.
+A word of the body is there as written, in its parts, and by its stem: questions are asked by stems, identifiers as
+they are written. There is no field of qualified names: once names are matched by themselves it had no worth.
 """
 
 from __future__ import annotations
@@ -12,37 +13,39 @@ import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codequarry.schemas.analyzer import AnalyzedToken, analyze
+from codequarry.schemas.analyzer import AnalyzedToken, source_tokens, terms_of
 from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.prose import stem
 
 if TYPE_CHECKING:
     import tantivy
 
-FIELD_BOOSTS: dict[str, float] = {"path": 2.0, "qualified_name": 2.0, "name": 3.0, "body": 1.0}
+FIELDS = ("path", "name", "body")
 ID_FIELD = "chunk_id"
 
 
 def tantivy_schema() -> tantivy.Schema:
-    """Four pre-tokenized text fields and the chunk id as a fast field; nothing is stored."""
+    """The pre-tokenized text fields and the chunk id as a fast field; nothing is stored."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()
-    for field in FIELD_BOOSTS:
+    for field in FIELDS:
         builder.add_text_field(field, stored=False, tokenizer_name="raw", index_option="position")
     builder.add_unsigned_field(ID_FIELD, stored=False, indexed=True, fast=True)
     return builder.build()
 
 
 _IN_MEMORY = "/dev/shm"
-_PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語 x" + "y" * 200
+_PROBE = "Größe parsing.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語 x" + "y" * 200
 
 
 def lexical_fingerprint() -> str:
     """sha256 hex of what index and query must compute alike: the fields, and what the analyzer makes of a probe."""
-    parts = [sorted(FIELD_BOOSTS), ID_FIELD, [tuple(token) for token in analyze(_PROBE)]]
+    parts = [FIELDS, ID_FIELD, [tuple(token) for token in indexed_terms(_PROBE)]]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -55,11 +58,29 @@ def field_tokens(
     """
     names = dict.fromkeys((*((qualified_name,) if qualified_name else ()), *symbols))
     return {
-        "path": list(analyze(path)),
-        "qualified_name": list(analyze(" ".join(names))),
-        "name": list(analyze(" ".join(dict.fromkeys(name.rsplit(".", 1)[-1] for name in names)))),
-        "body": list(analyze(text)),
+        "path": indexed_terms(path),
+        "name": indexed_terms(" ".join(dict.fromkeys(name.rsplit(".", 1)[-1] for name in names))),
+        "body": indexed_terms(text),
     }
+
+
+def indexed_terms(text: str) -> list[AnalyzedToken]:
+    """The terms by which a text is found: those of the analyzer, and the stems that are not among them.
+
+    >>> [tuple(token) for token in indexed_terms("open(max_sessions)")]
+    [('open', 0), ('max_sessions', 1), ('max', 1), ('sessions', 1), ('session', 1)]
+    """
+    return [
+        AnalyzedToken(term, position)
+        for position, token in enumerate(source_tokens(text))
+        for term in _terms_and_stems(token)
+    ]
+
+
+@lru_cache(maxsize=65_536)
+def _terms_and_stems(token: str) -> tuple[str, ...]:
+    whole, *parts = terms_of(token)
+    return tuple(dict.fromkeys((whole, *parts, *map(stem, parts or (whole,)))))
 
 
 def dense_text(*, path: str, qualified_name: str, symbols: Iterable[str], signature: str, text: str) -> str:
@@ -97,7 +118,7 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
         # Nothing watches the folder for commits: a published index never changes.
         index.config_reader("manual")
         searcher = index.searcher()
-        for field in FIELD_BOOSTS:
+        for field in FIELDS:
             tantivy.Query.term_query(index.schema, field, "probe")
     except BaseException as error:
         # A Rust panic is no Exception: left alone it would end the thread, or the whole server.

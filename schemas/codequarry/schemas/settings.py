@@ -157,6 +157,15 @@ class IndexesSettings(_Section):
     faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
+class RankingSettings(_Section):
+    """How the versions to be built are ranked."""
+
+    profile: Path | None = Field(
+        default=None,
+        description="A ranking profile of your own, by codequarry tune ranking; the built-in one when left out.",
+    )
+
+
 class ChecksSettings(_Section):
     """What a staged version must satisfy before it is published."""
 
@@ -217,11 +226,21 @@ class ServingSettings(_Section):
     follow_interval_s: float = Field(
         default=0.5, gt=0, le=3600, description="How often CURRENT is read; a new version is served soon after."
     )
-    candidates: int = Field(default=100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
+    candidates: int = Field(default=200, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
+    fusion: Literal["score", "weighted_rrf"] = Field(
+        default="score",
+        description="How channels are put on one scale: by their scores, or by their ranks (reciprocal rank fusion).",
+    )
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
-    weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")
-    weight_bm25: float = Field(default=0.8, ge=0, description="Fusion weight of the lexical channel.")
-    weight_symbol: float = Field(default=0.0, ge=0, description="Fusion weight of the channel of definition names.")
+    weight_faiss: float = Field(
+        default=1.0, ge=0, description="Multiplies the profile's weight of the dense channel; 0 leaves it out."
+    )
+    weight_bm25: float = Field(
+        default=1.0, ge=0, description="Multiplies the profile's weight of the lexical channel; 0 leaves it out."
+    )
+    weight_symbol: float = Field(
+        default=1.0, ge=0, description="Multiplies the profile's weight of definitions' names; 0 leaves them out."
+    )
 
 
 class Settings(_Section):
@@ -233,6 +252,7 @@ class Settings(_Section):
     scip: ScipSettings = ScipSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     indexes: IndexesSettings = IndexesSettings()
+    ranking: RankingSettings = RankingSettings()
     checks: ChecksSettings = ChecksSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
@@ -374,6 +394,9 @@ def _resolved(settings: Settings, base: Path) -> Settings:
         update={
             "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
             "bundle": settings.bundle.model_copy(update={"root": absolute(settings.bundle.root)}),
+            "ranking": settings.ranking.model_copy(
+                update={"profile": settings.ranking.profile and absolute(settings.ranking.profile)}
+            ),
             "embedding": settings.embedding.model_copy(
                 update={"folder": settings.embedding.folder and absolute(settings.embedding.folder)}
             ),

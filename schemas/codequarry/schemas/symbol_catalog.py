@@ -53,8 +53,10 @@ def _at(byte: str) -> str:
 
 
 _DATA = "lang IN ({})".format(", ".join(f"'{name}'" for name in sorted(DATA_LANGUAGES)))
-CLASS_RANK = "list_position(['source', 'stub', 'example', 'test', 'docs', 'generated', 'vendored'], path_class)"
-"""What comes first where path classes compete, from 1."""
+PATH_CLASSES = ("source", "stub", "example", "test", "docs", "generated", "vendored")
+"""What comes first where path classes compete."""
+CLASS_RANK = f"list_position({list(PATH_CLASSES)}, path_class)"
+"""Their place in that order, from 1."""
 
 FILES = "SELECT (row_number() OVER (ORDER BY repo, path) - 1)::INTEGER AS file, files.* FROM files ORDER BY repo, path"
 

@@ -12,8 +12,10 @@ from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import ErrorCode
+from codequarry.schemas.ranking import QueryClass
 
 Channel = Literal["hybrid", "faiss", "warp", "bm25", "splade", "symbol"]
+FusionMethod = Literal["score", "weighted_rrf"]
 Resolve = Literal["full", "summary", "metadata_only"]
 
 TOP_K_DEFAULT, TOP_K_MIN, TOP_K_MAX = 12, 1, 50
@@ -86,15 +88,31 @@ class ChannelScore(WireModel):
     score: float = Field(
         description="The channel's own score: cosine similarity (faiss), BM25 (bm25), kind of match (symbol)."
     )
-    weight: float = Field(description="Weight of the channel in the fusion.")
+    value: float = Field(description="The score, or the rank, on a scale from 0 to 1.")
+    weight: float = Field(description="Weight of the channel for this class of queries.")
 
 
-class Fusion(WireModel):
-    """How the score was made: sum over channels of weight / (k + rank), divided by the normalizer."""
+class Evidence(WireModel):
+    """Something that speaks for a chunk or a file."""
 
-    method: Literal["weighted_rrf"] = Field(default="weighted_rrf", description="Weighted reciprocal rank fusion.")
-    k: float = Field(description="Rank constant of the fusion.")
-    normalizer: float = Field(description="The sum a chunk ranked first by every channel asked would get.")
+    value: float = Field(description="How strongly, from 0 to 1.")
+    weight: float = Field(description="What it counts.")
+
+
+class Scoring(WireModel):
+    """How the score was made: chunk and file are sums of value x weight, each times all factors, and the score is
+    (file_share x file / best_file + (1 - file_share) x chunk / best_chunk) x repeat."""
+
+    method: FusionMethod = Field(description="What channels' values follow from: scores or ranks.")
+    query_class: QueryClass = Field(description="What the query was taken for.")
+    reason: str = Field(description="By what.")
+    chunk: dict[str, Evidence] = Field(description="What speaks for the chunk besides the channels.")
+    file: dict[str, Evidence] = Field(description="What speaks for its file.")
+    factors: dict[str, float] = Field(description="What both are multiplied by, by rule.")
+    file_share: float = Field(description="How much the file decides.")
+    best_chunk: float = Field(description="The largest sum of any chunk found.")
+    best_file: float = Field(description="The largest sum of any file found.")
+    repeat: float = Field(description="Below 1 when better chunks of the same file precede.")
 
 
 class Explain(WireModel):
@@ -104,7 +122,7 @@ class Explain(WireModel):
         description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'."
     )
     channels: dict[str, ChannelScore] = Field(description="Rank, score and weight by channel that found the chunk.")
-    fusion: Fusion = Field(description="How the channels' ranks became the score.")
+    scoring: Scoring = Field(description="How the score was made of channels and evidence.")
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
     cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
@@ -137,7 +155,7 @@ class SearchResult(WireModel):
     title: str = Field(description="path: lines a-b (1-based).")
     url: str = Field(description="repo://repository/path#La-Lb")
     snippet: str = Field(description="First lines of the chunk, at most 8.")
-    score: float = Field(description="Fused score in (0, 1]; comparable within one answer.")
+    score: float = Field(description="In (0, 1]; comparable within one answer.")
     source: str = Field(description="Index of the channel that contributed most.")
     metadata: ResultMetadata = Field(description="Location and explanation.")
 

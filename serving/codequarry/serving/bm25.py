@@ -1,4 +1,8 @@
-"""The lexical channel: fielded BM25 on tantivy, k1 = 1.2 and b = 0.75."""
+"""The lexical channel: fielded BM25 on tantivy, k1 = 1.2 and b = 0.75.
+
+Which terms are looked up and what the fields count depends on the class of the query: prose is searched by stems and
+without stop words, identifiers and code as they are written.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from codequarry.schemas.analyzer import query_terms
+from codequarry.schemas.analyzer import source_tokens
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, open_searcher
+from codequarry.schemas.lexical import FIELDS, ID_FIELD, indexed_terms, open_searcher
+from codequarry.schemas.ranking import BUILT_IN, RankingProfile
 from codequarry.serving.arrays import members
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.query import Query, analyze_query
 
 if TYPE_CHECKING:
     import tantivy
@@ -22,6 +28,12 @@ MAX_TERMS = 128
 
 _FEW = 256
 """Up to this many allowed chunks go into the query itself; beyond, reading more hits and dropping is cheaper."""
+
+_PHRASE_TOKENS = range(2, 33)
+"""Source tokens of a query that may stand somewhere word for word."""
+
+_PHRASE_HITS = 50
+"""Chunks that hold the words of a query in their order; of more, the phrase says nothing."""
 
 _RAREST = 3
 """Terms looked up for text search; what they leave over, further ones hardly reduce."""
@@ -33,15 +45,18 @@ class Bm25Channel:
     name = "bm25"
     source = "bm25"
 
-    def __init__(self, searcher: tantivy.Searcher, schema: tantivy.Schema) -> None:
+    def __init__(
+        self, searcher: tantivy.Searcher, schema: tantivy.Schema, *, profile: RankingProfile = BUILT_IN
+    ) -> None:
         self._searcher = searcher
         self._schema = schema
+        self._profile = profile
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, profile: RankingProfile = BUILT_IN) -> Self:
         """Map a version's ``bm25/``; raises as `open_searcher`."""
         searcher, schema = open_searcher(folder)
-        return cls(searcher, schema)
+        return cls(searcher, schema, profile=profile)
 
     @property
     def count(self) -> int:
@@ -50,11 +65,12 @@ class Bm25Channel:
 
     def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
         """See `Channel.search`; BM25 scores are exact, so ``rerank`` changes nothing."""
-        terms = query_terms(query)
+        read = analyze_query(query)
+        terms = read.terms
         notes = (f"bm25 searched the first {MAX_TERMS} of {len(terms)} terms",) if len(terms) > MAX_TERMS else ()
         if not terms or not self.count or (allowed is not None and not len(allowed)):
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32), notes)
-        parsed = self._query(terms[:MAX_TERMS])
+        parsed = self._query(read)
         if allowed is not None and len(allowed) <= _FEW:
             ids, scores = self._hits(self._restricted(parsed, allowed), len(allowed))
             return ranked(ids, scores, limit, notes)
@@ -71,6 +87,20 @@ class Bm25Channel:
             if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
+
+    def holding_phrase(self, query: str) -> np.ndarray:
+        """Chunks whose text has the query's words one after the other: (m,) int64 ids, sorted; none when many do.
+
+        Raises UnavailableError: the index is damaged.
+        """
+        import tantivy
+
+        tokens = [token.lower() for token in source_tokens(query)]
+        words = [token for token in tokens if token[0].isalnum() or token[0] == "_"]
+        if len(tokens) not in _PHRASE_TOKENS or len(words) < 2:
+            return np.empty(0, np.int64)
+        found = self._hits(tantivy.Query.phrase_query(self._schema, "body", list(tokens)), _PHRASE_HITS + 1)[0]
+        return np.sort(found) if len(found) <= _PHRASE_HITS else np.empty(0, np.int64)
 
     def named(self, terms: Sequence[str], limit: int) -> np.ndarray:
         """The chunks whose definitions' names have most of these terms: at most (limit,) int64 ids, best first.
@@ -111,14 +141,17 @@ class Bm25Channel:
         scores = np.round(np.array([score for score, _ in hits], np.float64), 4)
         return np.array(ids, np.int64), scores.astype(np.float32)
 
-    def _query(self, terms: list[str]) -> tantivy.Query:
+    def _query(self, query: Query) -> tantivy.Query:
         import tantivy
 
+        kind = self._profile.classes[query.kind]
+        boosts = dict(zip(FIELDS, (kind.path_field, kind.name_field, 1.0), strict=True))
         clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
-        for term in terms:
-            for field, boost in FIELD_BOOSTS.items():
-                clause = tantivy.Query.term_query(self._schema, field, term, index_option="freq")
-                clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(clause, boost)))
+        for term in query.terms[:MAX_TERMS]:
+            for field, boost in boosts.items():
+                if boost:
+                    clause = tantivy.Query.term_query(self._schema, field, term, index_option="freq")
+                    clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(clause, boost)))
         return tantivy.Query.boolean_query(clauses)
 
     def _restricted(self, parsed: tantivy.Query, allowed: np.ndarray) -> tantivy.Query:
@@ -139,5 +172,5 @@ class Bm25Channel:
 
 def matched_terms(query: str, texts: list[str]) -> list[str]:
     """Terms of the query that these texts hold, in query order."""
-    held = set(query_terms("\n".join(texts)))
-    return [term for term in query_terms(query)[:MAX_TERMS] if term in held]
+    held = {term.text for term in indexed_terms("\n".join(texts))}
+    return [term for term in analyze_query(query).terms[:MAX_TERMS] if term in held]

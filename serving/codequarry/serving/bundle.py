@@ -10,19 +10,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
 from codequarry.schemas.integrity import read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.ranking import BUILT_IN, RankingProfile, read_profile
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
 from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Channel, ShutChannel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
+from codequarry.serving.file_evidence import RankedFiles
 from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
 
@@ -96,6 +101,8 @@ class Bundle:
                     except UnavailableError as error:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
                 bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold)
+                if opened:
+                    _ = bundle.files  # not under the first request
                 undo.pop_all()
                 return bundle
         except (OSError, MemoryError) as error:
@@ -108,6 +115,23 @@ class Bundle:
     def symbols(self) -> SymbolTables:
         """Definitions and the places that name them."""
         return SymbolTables(self.catalog, self.directory.by_row if self.manifest.format_version >= 3 else None)
+
+    @cached_property
+    def profile(self) -> RankingProfile:
+        """How this version ranks."""
+        return _profile(self.paths)
+
+    @cached_property
+    def files(self) -> RankedFiles:
+        """What the ranking knows of each file; of versions before format 4 only its name."""
+        directory = self.directory
+        rows = np.flatnonzero(np.diff(directory.row_starts))
+        try:
+            index = FileIndex.open(self.paths.files, rows, self.manifest.encoder.dim)
+        except UnavailableError:
+            found = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows.tolist()]
+            index = FileIndex.build(found, np.zeros((len(found), 0), np.float32))
+        return RankedFiles(index, directory, self.profile)
 
     @property
     def info(self) -> BundleInfo:
@@ -146,6 +170,14 @@ def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:
     return directory
 
 
+def _profile(paths: BundlePaths) -> RankingProfile:
+    """The version's; the built-in one where it has none, or none that this program can read."""
+    try:
+        return read_profile(paths.ranking.read_bytes())
+    except (OSError, IntegrityError):
+        return BUILT_IN
+
+
 Opened = Mapping[str, Channel]
 Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
@@ -163,7 +195,7 @@ def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opene
     built = manifest.compatibility
     if built is not None and built.analyzer != lexical_fingerprint():
         raise UnavailableError("the index was built with another text analyzer; build the bundle again")
-    channel = Bm25Channel.open(paths.bm25)
+    channel = Bm25Channel.open(paths.bm25, _profile(paths))
     if channel.count != manifest.counts.chunks:
         raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")
     return channel

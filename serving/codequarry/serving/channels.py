@@ -23,6 +23,8 @@ class Candidates:
     """What the asker should know, e.g. that the query was cut."""
     reasons: Mapping[int, str] = field(default_factory=dict)
     """Why a chunk was found, by id, where the channel knows more than that it was."""
+    vector: np.ndarray | None = None
+    """(d,) float32: the query's, of a dense channel."""
 
 
 class Channel(Protocol):

@@ -130,9 +130,20 @@ def _show(answer: SearchAnswer, explain: bool) -> None:
 def _explain(result: SearchResult) -> None:
     explain = result.metadata.explain
     typer.echo(f"    {', '.join(explain.hit_reason)}")
+    scoring = explain.scoring
+    typer.echo(f"    query: {scoring.query_class.replace('_', ' ')} ({scoring.reason})")
     for name, part in explain.channels.items():
-        share = part.weight / (explain.fusion.k + part.rank) / explain.fusion.normalizer
-        typer.echo(f"    {name}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:g} -> {share:.3f}")
+        typer.echo(
+            f"    {name}: rank {part.rank}, score {part.score:.3f} -> {part.value:.3f} x {part.weight:g} for the chunk"
+        )
+    for whose, found in (("chunk", scoring.chunk), ("file", scoring.file)):
+        for name, each in found.items():
+            typer.echo(f"    {name.replace('_', ' ')}: {each.value:.3f} x {each.weight:g} for the {whose}")
+    for rule, factor in scoring.factors.items():
+        typer.echo(f"    {rule.replace('_', ' ')}: x {factor:.3f}")
+    if scoring.file_share:
+        again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
+        typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
 
 
 def print_notes(notes: list[str]) -> None:

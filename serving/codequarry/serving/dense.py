@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -82,13 +83,15 @@ class FaissChannel:
         vector = self._encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
         if not len(self._chunk_ids) or (rows is not None and not len(rows)):
-            return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.float32), vector=vector)
         if rows is not None and self._vectors is not None and len(rows) <= _SCAN:
-            return ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
-        rows, scores = self._neighbours(vector, limit, rows)
-        if rerank and self._vectors is not None:
-            scores = self._vectors[rows] @ vector
-        return ranked(self._chunk_ids[rows], scores, limit)
+            found = ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
+        else:
+            rows, scores = self._neighbours(vector, limit, rows)
+            if rerank and self._vectors is not None:
+                scores = self._vectors[rows] @ vector
+            found = ranked(self._chunk_ids[rows], scores, limit)
+        return replace(found, vector=vector)
 
     def problem(self) -> str | None:
         """Why the encoder could not be opened, once that is known."""

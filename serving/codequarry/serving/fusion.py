@@ -1,70 +1,77 @@
-"""Weighted reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009), normalized to (0, 1]."""
+"""Putting channels on one scale: each candidate of a channel gets a value in [0, 1].
+
+``score``: by the channel's own scores, the best of the answer being 1. ``weighted_rrf``: by ranks alone, (k + 1) /
+(k + rank), which is weighted reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009) up to a constant.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from codequarry.serving.channels import Candidates
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one channel gave to a fused result."""
-
-    rank: int
-    """1-based."""
-    score: float
-    weight: float
+_FLOOR_RANK = 100
+"""A dense channel ranks every chunk there is: what comes here and later is hardly found."""
+_LEAST = 0.001
+"""What it found at all comes before what it did not."""
+_DENSE = "faiss"
+_SYMBOL = "symbol"
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
-    """One chunk after the fusion; ``score`` follows from ``parts``, the ranking's k and its normalizer."""
+class Pool:
+    """The candidates of all channels. Rows are chunks by ascending id."""
 
-    chunk_id: int
-    score: float
-    parts: dict[str, Part]
-
-    def leader(self, k: float) -> str:
-        """The channel that contributed most; the first by name among equals."""
-        return min(self.parts, key=lambda name: (-self.parts[name].weight / (k + self.parts[name].rank), name))
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Fused results, best first, equal scores by ascending chunk id."""
-
-    results: tuple[Fused, ...]
-    k: float
-    normalizer: float
-    """What a chunk ranked first by every channel that answered would sum up to."""
+    chunk_ids: np.ndarray
+    """(n,) int64."""
+    ranks: Mapping[str, np.ndarray]
+    """(n,) int32 by channel, 1-based; 0 where the channel did not find the chunk."""
+    scores: Mapping[str, np.ndarray]
+    """(n,) float64 by channel, its own scale; 0 where it did not find the chunk."""
+    values: Mapping[str, np.ndarray]
+    """(n,) float64 by channel, in [0, 1]."""
 
 
-def fuse(answers: Mapping[str, Candidates], weights: Mapping[str, float], *, k: float) -> Ranking:
-    """Sum ``weight / (k + rank)`` over the channels that found a chunk, divided by the best sum possible.
+def pool(answers: Mapping[str, Candidates], *, method: str, k: float, extra: np.ndarray | None = None) -> Pool:
+    """Put the candidates of all channels side by side.
 
-    answers: candidates of every channel that was asked and answered, even with nothing.
-    weights: positive weight of each of them.
-    k: damps the difference between neighbouring ranks; positive.
+    method: score or weighted_rrf. k: of the latter; positive. extra: (m,) int64 further chunks, which no channel found.
 
-    >>> import numpy as np
-    >>> one = Candidates(np.array([7, 8]), np.array([0.9, 0.5]))
-    >>> [(row.chunk_id, round(row.score, 3)) for row in fuse({"faiss": one}, {"faiss": 1.0}, k=60).results]
-    [(7, 1.0), (8, 0.984)]
+    >>> one = Candidates(np.array([8, 7]), np.array([0.9, 0.3]))
+    >>> [values.tolist() for values in pool({"bm25": one}, method="score", k=60).values.values()]
+    [[0.3333333333333333, 1.0]]
     """
-    parts: dict[int, dict[str, Part]] = {}
-    # Channels in the order of their names, so that floating-point sums do not depend on who answered first.
+    found = [found.chunk_ids for found in answers.values()]
+    ids = np.unique(np.concatenate([*found, np.empty(0, np.int64) if extra is None else extra]))
+    ranks: dict[str, np.ndarray] = {}
+    scores: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for name in sorted(answers):
-        found = answers[name]
-        for rank, (chunk_id, score) in enumerate(
-            zip(found.chunk_ids.tolist(), found.scores.tolist(), strict=True), start=1
-        ):
-            parts.setdefault(chunk_id, {})[name] = Part(rank, score, weights[name])
-    normalizer = sum(weights[name] / (k + 1) for name in sorted(answers))
-    fused = [
-        Fused(chunk_id, sum(part.weight / (k + part.rank) for part in found.values()) / normalizer, found)
-        for chunk_id, found in parts.items()
-    ]
-    fused.sort(key=lambda row: (-row.score, row.chunk_id))
-    return Ranking(tuple(fused), k, normalizer)
+        rows = np.searchsorted(ids, answers[name].chunk_ids)
+        own = answers[name].scores.astype(np.float64)
+        rank = np.arange(1, len(rows) + 1)
+        value = _by_score(name, own) if method == "score" else (k + 1) / (k + rank)
+        ranks[name], scores[name], values[name] = (
+            _placed(rows, column, len(ids)) for column in (rank.astype(np.int32), own, value)
+        )
+    return Pool(ids, ranks, scores, values)
+
+
+def _by_score(name: str, scores: np.ndarray) -> np.ndarray:
+    """Values of a channel's scores, which never ascend."""
+    if name == _SYMBOL or not len(scores):
+        return scores  # how well a name fits is a value already
+    best = float(scores[0])
+    floor = float(scores[min(_FLOOR_RANK, len(scores) - 1)]) if name.startswith(_DENSE) and len(scores) > 1 else 0.0
+    if best <= floor:
+        return np.ones(len(scores))
+    return np.clip((scores - floor) / (best - floor), _LEAST, 1)
+
+
+def _placed(rows: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+    placed = np.zeros(count, column.dtype)
+    placed[rows] = column
+    return placed

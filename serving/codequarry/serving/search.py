@@ -1,4 +1,4 @@
-"""One search: check, filter, ask the channels, fuse, hydrate, explain."""
+"""One search: check, filter, read the query, ask the channels, rank, hydrate, explain."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from codequarry.schemas.tools import (
     TOP_K_MAX,
     TOP_K_MIN,
     ChannelScore,
+    Evidence,
     Explain,
-    Fusion,
+    FusionMethod,
     ResultMetadata,
+    Scoring,
     SearchAnswer,
     SearchFilters,
     SearchRequest,
     SearchResult,
 )
-from codequarry.serving import present
+from codequarry.serving import present, ranking
 from codequarry.serving.arguments import checked_text, clamped
-from codequarry.serving.bm25 import matched_terms
+from codequarry.serving.bm25 import Bm25Channel, matched_terms
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
-from codequarry.serving.fusion import Fused, Ranking, fuse
+from codequarry.serving.query import Query, analyze_query
+from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
 
 logger = logging.getLogger(__name__)
 
@@ -50,27 +53,64 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
         limits.append(f"channel {name} is off: {problem}")
     results: list[SearchResult] = []
     if query.strip():
-        answers, weights = _ask(bundle, request, query, allowed, settings, deadline, limits)
-        if answers:
-            ranking = fuse(answers, weights, k=settings.rrf_k)
-            results = _hydrated(bundle, answers, ranking, top_k, query, request.filters, limits)
+        results = _results(bundle, request, query, top_k, allowed, settings, deadline, limits)
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
         results=results, queryEcho=query, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
     )
 
 
-def _ask(
+def _results(
     bundle: Bundle,
     request: SearchRequest,
-    query: str,
+    text: str,
+    top_k: int,
     allowed: np.ndarray | None,
     settings: ServingSettings,
     deadline: Deadline,
     limits: list[str],
-) -> tuple[dict[str, Candidates], dict[str, float]]:
-    """Candidates and weights of every channel that answered."""
-    weights = _weights(bundle, request.channel, settings, limits)
+) -> list[SearchResult]:
+    query = analyze_query(text)
+    weights = _weights(bundle, request.channel, query, settings, limits)
+    answers = _ask(bundle, request, query, weights, allowed, settings, deadline, limits)
+    if not answers:
+        return []
+    method, k = settings.fusion, settings.rrf_k
+    if request.channel == "hybrid":
+        ordered = rank(
+            query,
+            answers,
+            weights,
+            bundle.files,
+            phrases=_phrases(bundle, query, weights, limits),
+            allowed=allowed,
+            method=method,
+            k=k,
+            limit=top_k,
+        )
+    else:
+        ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)[:top_k]
+    rows = bundle.catalog.rows([one.chunk_id for one in ordered])
+    if dropped := sum(one.chunk_id not in rows for one in ordered):
+        limits.append(f"{dropped} results dropped: the catalog has no such chunk")
+    return [
+        _result(bundle, answers, one, rows[one.chunk_id], query, method, request.filters)
+        for one in ordered
+        if one.chunk_id in rows
+    ]
+
+
+def _ask(
+    bundle: Bundle,
+    request: SearchRequest,
+    query: Query,
+    weights: Mapping[str, float],
+    allowed: np.ndarray | None,
+    settings: ServingSettings,
+    deadline: Deadline,
+    limits: list[str],
+) -> dict[str, Candidates]:
+    """Candidates of every channel that answered."""
     answers: dict[str, Candidates] = {}
     late: list[str] = []
     for name in weights:
@@ -79,7 +119,7 @@ def _ask(
             continue
         try:
             answers[name] = bundle.channels[name].search(
-                query, settings.candidates, allowed=allowed, rerank=request.rerank
+                query.text, settings.candidates, allowed=allowed, rerank=request.rerank
             )
         except UnavailableError as error:
             limits.append(f"channel {name} is off: {error.message}")
@@ -94,60 +134,68 @@ def _ask(
         )
     if late:
         limits.append(f"stopped after {deadline.seconds:g} s, without channel {present.sentence_list(late)}")
-    return answers, {name: weights[name] for name in answers}
+    return answers
 
 
-def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str]) -> dict[str, float]:
-    """Fusion weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
-    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
-    if channel == "hybrid":
-        weights = {name: weight for name, weight in configured.items() if weight > 0 and name in bundle.channels}
-        if not weights:
-            limits.append("no channel can answer: all are off or have weight 0")
-        return weights
-    if channel not in bundle.channels:
+def _weights(
+    bundle: Bundle, channel: str, query: Query, settings: ServingSettings, limits: list[str]
+) -> dict[str, float]:
+    """Weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
+    if channel != "hybrid":
+        if channel in bundle.channels:
+            return {channel: 1.0}
         limits.append(f"channel {channel} is not served; served are {present.sentence_list(bundle.channels)}")
         return {}
-    return {channel: configured[channel] or 1.0}
+    multipliers = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
+    if not any(multiplier and name in bundle.channels for name, multiplier in multipliers.items()):
+        limits.append("no channel can answer: all are off or have weight 0")
+    weights = channel_weights(bundle.profile.classes[query.kind], multipliers)
+    if not query.names:
+        weights["symbol"] = 0.0
+    found = {name: weight for name, weight in weights.items() if weight > 0 and name in bundle.channels}
+    # A class of queries may need only channels that this version lacks: then any that is there.
+    return found or {name: one for name, one in multipliers.items() if one > 0 and name in bundle.channels}
 
 
-def _hydrated(
-    bundle: Bundle,
-    answers: Mapping[str, Candidates],
-    ranking: Ranking,
-    top_k: int,
-    query: str,
-    filters: SearchFilters,
-    limits: list[str],
-) -> list[SearchResult]:
-    wanted = ranking.results[:top_k]
-    rows = bundle.catalog.rows([one.chunk_id for one in wanted])
-    dropped = sum(one.chunk_id not in rows for one in wanted)
-    if dropped:
-        limits.append(f"{dropped} results dropped: the catalog has no such chunk")
-    return [
-        _result(bundle, answers, ranking, one, rows[one.chunk_id], query, filters)
-        for one in wanted
-        if one.chunk_id in rows
-    ]
+def _phrases(bundle: Bundle, query: Query, weights: Mapping[str, float], limits: list[str]) -> np.ndarray:
+    """Chunks that hold the query's words one after the other: (m,) int64, sorted."""
+    lexical = bundle.channels.get("bm25")
+    if "bm25" not in weights or not isinstance(lexical, Bm25Channel):
+        return np.empty(0, np.int64)
+    try:
+        return lexical.holding_phrase(query.text)
+    except UnavailableError as error:
+        limits.append(f"channel bm25 is off: {error.message}")
+        return np.empty(0, np.int64)
 
 
 def _result(
     bundle: Bundle,
     answers: Mapping[str, Candidates],
-    ranking: Ranking,
-    fused: Fused,
+    scored: Scored,
     row: ChunkRow,
-    query: str,
+    query: Query,
+    method: FusionMethod,
     filters: SearchFilters,
 ) -> SearchResult:
     explain = Explain(
-        hit_reason=_reasons(answers, fused, row, query, filters),
+        hit_reason=_reasons(answers, scored, row, query.text, filters),
         channels={
-            name: ChannelScore(rank=part.rank, score=part.score, weight=part.weight)
-            for name, part in sorted(fused.parts.items())
+            name: ChannelScore(rank=part.rank, score=part.score, value=part.value, weight=part.weight)
+            for name, part in scored.channels.items()
         },
-        fusion=Fusion(method="weighted_rrf", k=ranking.k, normalizer=ranking.normalizer),
+        scoring=Scoring(
+            method=method,
+            query_class=query.kind,
+            reason=query.reason,
+            chunk=_evidence(scored.chunk),
+            file=_evidence(scored.file),
+            factors=scored.factors,
+            file_share=scored.file_share,
+            best_chunk=scored.best_chunk,
+            best_file=scored.best_file,
+            repeat=scored.repeat,
+        ),
         scip=row.scip,
         ast=row.kind != "text",
         cst=row.cst,
@@ -157,22 +205,30 @@ def _result(
         title=present.title(row),
         url=present.url(row),
         snippet=present.first_lines(row.text),
-        score=fused.score,
-        source=bundle.channels[fused.leader(ranking.k)].source,
+        score=scored.score,
+        source=bundle.channels[scored.leader].source if scored.leader else "files",
         metadata=ResultMetadata(**present.location(row).model_dump(), explain=explain),
     )
 
 
+def _evidence(found: Mapping[str, ranking.Evidence]) -> dict[str, Evidence]:
+    return {name: Evidence(value=each.value, weight=each.weight) for name, each in found.items()}
+
+
 def _reasons(
-    answers: Mapping[str, Candidates], fused: Fused, row: ChunkRow, query: str, filters: SearchFilters
+    answers: Mapping[str, Candidates], scored: Scored, row: ChunkRow, query: str, filters: SearchFilters
 ) -> list[str]:
     reasons: list[str] = []
-    if "faiss" in fused.parts:
+    if "faiss" in scored.channels:
         reasons.append("embedding:cosine")
-    if "bm25" in fused.parts:
+    if "bm25" in scored.channels:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
         reasons.append(f"bm25:terms={','.join(terms)}")
-    reasons += [answers[name].reasons[row.chunk_id] for name in fused.parts if row.chunk_id in answers[name].reasons]
+    reasons += [
+        answers[name].reasons[row.chunk_id] for name in scored.channels if row.chunk_id in answers[name].reasons
+    ]
+    reasons += [f"text:{name}" for name in scored.chunk]
+    reasons += ["file:name"] if "name_cover" in scored.file else []
     given: Mapping[str, bool] = {
         f"filter:lang={row.lang}": bool(filters.lang),
         f"filter:repo={row.repo}": bool(filters.repos),

@@ -1,15 +1,15 @@
 """The channel of definition names: a query that names a function, class or key leads to where it is defined.
 
-======== ======================================================================================
-score    a definition
-======== ======================================================================================
-6 and 5  whose qualified name ends in one of the query (``Index.open``), in the same case or any
-4 and 3  whose name is an identifier of the query, in the same case or any
-2        whose name is the last part of a qualified name of the query, but of something else
-1 to 2   whose name has no word that the query lacks: 1 + its share of the query's words
-======== ======================================================================================
+========== ====================================================================================
+score      a definition
+========== ====================================================================================
+1 and .95  whose qualified name ends in one of the query (``Index.open``), in the same case or any
+.9 and .8  whose name is an identifier of the query, in the same case or any
+.7         whose name is the last part of a qualified name of the query, but of something else
+.1 to .4   whose name has no word that the query lacks: .1 + .3 * its share of the query's words
+========== ====================================================================================
 
-Among equals sources come first and headings and keys last, which costs less than any step of the table.
+Among equals sources come first; headings and keys count a third.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MAX_SYMBOLS = 20_000
 _BY_WORDS = 200
 """Chunks whose names share most words with the query that are looked at."""
 _MAX_REASON = 200
-_CLASS_STEP = 0.01
+_CLASS_STEP = 0.005
 _NO_CODE = frozenset({"section", "key", "table"})
-_NO_CODE_STEP = 0.1
+_NO_CODE_SHARE = 1 / 3
 
 
 class Asked(NamedTuple):
@@ -129,27 +129,27 @@ def matched(asked: Asked, symbol: SymbolName) -> _Match | None:
     score, how = _tier(asked, symbol)
     if not score:
         return None
+    score *= _NO_CODE_SHARE if symbol.kind in _NO_CODE else 1
     score -= _CLASS_STEP * (symbol.class_rank - 1)
-    score -= _NO_CODE_STEP * (symbol.kind in _NO_CODE)
     return _Match(round(score, 4), f"symbol:{how}={printable(symbol.qualified_name)[:_MAX_REASON]}")
 
 
 def _tier(asked: Asked, symbol: SymbolName) -> tuple[float, str]:
     full = f".{symbol.module}.{symbol.qualified_name}"
     if any(full.endswith(f".{name}") for name in asked.qualified):
-        return 6.0, "qualified"
+        return 1.0, "qualified"
     if any(full.lower().endswith(f".{name.lower()}") for name in asked.qualified):
-        return 5.0, "qualified_any_case"
+        return 0.95, "qualified_any_case"
     if symbol.name in asked.plain:
-        return 4.0, "exact"
+        return 0.9, "exact"
     lower = symbol.name.lower()
     if any(lower == name.lower() for name in asked.plain):
-        return 3.0, "any_case"
+        return 0.8, "any_case"
     if any(lower == name.rsplit(".", 1)[1].lower() for name in asked.qualified):
-        return 2.0, "name"
+        return 0.7, "name"
     parts = {word.text.lower() for word in words(symbol.name)}
     if parts and parts <= asked.words:
-        return 1.0 + len(parts) / len(asked.words), "words"
+        return 0.1 + 0.3 * len(parts) / len(asked.words), "words"
     return 0.0, ""
 
 

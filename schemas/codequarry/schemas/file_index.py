@@ -1,0 +1,208 @@
+"""What the ranking knows of each file: the words of its name, how it is used, and the vector of its card.
+
+Arrays in ``files/`` of a version, mapped by the reader, over the f files that are indexed, by repository and path.
+
+================ ================================================================================
+names.txt        (w,) stems of the words of file names, sorted, a line each
+offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` to ``offsets[i + 1]``
+postings.npy     (p,) of file (int32), count (int32), BM25 weight (float32); files ascending
+facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
+cards.npy        (f, d) float32, unit norm or zero
+================ ================================================================================
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from codequarry.schemas.analyzer import words
+from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.prose import stem
+
+FOLDER = "files"
+_WORDS = "names.txt"
+_POSTING = np.dtype([("file", np.int32), ("count", np.int32), ("weight", np.float32)])
+_FACTS = np.dtype(
+    [(name, np.int32) for name in ("row", "words", "code_lines", "fan_in")] + [("header", np.bool_)],
+)
+_K1, _B = 1.2, 0.75
+_GENERIC = frozenset({"__init__", "index", "init", "mod", "lib", "main", "package"})
+"""Names that say less than that of their folder."""
+_PREFIX = 4
+"""Letters from which one word may stand for another that it begins."""
+_CARD_CHARS = 2_000
+
+
+class FileRow(NamedTuple):
+    """An indexed file as the index is made from."""
+
+    row: int
+    """In ``files_mat``, which lists all files of the census by repository and path."""
+    repo: str
+    path: str
+    fan_in: int
+    """Files that import it."""
+    code_lines: int
+
+
+@dataclass(frozen=True)
+class FileIndex:
+    """The arrays above."""
+
+    names: tuple[str, ...]
+    offsets: np.ndarray
+    postings: np.ndarray
+    facts: np.ndarray
+    cards: np.ndarray
+
+    @classmethod
+    def build(cls, files: Sequence[FileRow], cards: np.ndarray) -> Self:
+        """Make the index of a version's files, by row. cards: (f, d) float32."""
+        found = [[stem(word) for word in name_words(file.path)] for file in files]
+        average = sum(map(len, found)) / max(len(found), 1) or 1.0
+        by_word: dict[str, list[tuple[int, int]]] = {}
+        for number, stems in enumerate(found):
+            for word, count in Counter(stems).items():
+                by_word.setdefault(word, []).append((number, count))
+        names = sorted(by_word)
+        postings: list[tuple[int, int, float]] = []
+        for word in names:
+            holders = by_word[word]
+            rarity = np.log1p((len(files) - len(holders) + 0.5) / (len(holders) + 0.5))
+            for number, count in holders:
+                norm = _K1 * (1 - _B + _B * len(found[number]) / average)
+                postings.append((number, count, rarity * count * (_K1 + 1) / (count + norm)))
+        lengths = [len(by_word[word]) for word in names]
+        fan_in = _shared_fan_in(files)
+        headers = headers_beside(f"{file.repo}/{file.path}" for file in files)
+        facts = [
+            (file.row, len(stems), file.code_lines, fan, f"{file.repo}/{file.path}" in headers)
+            for stems, file, fan in zip(found, files, fan_in, strict=True)
+        ]
+        return cls(
+            tuple(names),
+            np.cumsum([0, *lengths], dtype=np.int64),
+            np.array(postings, _POSTING),
+            np.array(facts, _FACTS),
+            np.ascontiguousarray(cards, np.float32),
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the files; equal indexes give equal bytes."""
+        folder.mkdir()
+        (folder / _WORDS).write_text("".join(f"{word}\n" for word in self.names), encoding="utf-8")
+        for name in ("offsets", "postings", "facts", "cards"):
+            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+
+    @classmethod
+    def open(cls, folder: Path, rows: np.ndarray, dim: int) -> Self:
+        """Map a version's index. rows: (f,) of the indexed files, ascending. dim: of the encoder's vectors.
+
+        Raises UnavailableError: there is none, or it does not fit the version.
+        """
+        try:
+            names = tuple((folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1])
+            arrays = [
+                np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+                for name in ("offsets", "postings", "facts", "cards")
+            ]
+        except (OSError, ValueError) as error:
+            raise UnavailableError("the version has no index of its files, or a damaged one") from error
+        found = cls(names, *arrays)
+        if not found._fits(rows, dim):
+            raise UnavailableError(f"the index of files is not one of these {len(rows)} files in {dim} dimensions")
+        return found
+
+    def _fits(self, rows: np.ndarray, dim: int) -> bool:
+        files = len(rows)
+        kinds = (self.offsets.dtype, self.postings.dtype, self.facts.dtype, self.cards.dtype)
+        return (
+            kinds == (np.int64, _POSTING, _FACTS, np.float32)
+            and self.offsets.shape == (len(self.names) + 1,)
+            and (not len(self.offsets) or self.offsets[-1] == len(self.postings))
+            and self.facts.shape == (files,)
+            and np.array_equal(self.facts["row"], rows)
+            and self.cards.shape == (files, dim)
+            and (not len(self.postings) or 0 <= self.postings["file"].min() <= self.postings["file"].max() < files)
+        )
+
+    def name_evidence(self, stems: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
+        """How the names of files answer a query. stems: of the query's words.
+
+        Returns two (f,) float32: the share of a name's words that the query has, where a word may also begin
+        another, and BM25 of the names, by the best.
+        """
+        cover = np.zeros(len(self.facts), np.float32)
+        match = np.zeros(len(self.facts), np.float32)
+        for number in sorted({near for word in stems for near in self._near(word)}):
+            posted = self.postings[self.offsets[number] : self.offsets[number + 1]]
+            cover[posted["file"]] += posted["count"]
+            if self.names[number] in stems:
+                match[posted["file"]] += posted["weight"]
+        cover /= np.maximum(self.facts["words"], 1)
+        return cover, match / max(float(match.max(initial=0.0)), 1e-9)
+
+    def card_evidence(self, vector: np.ndarray, neighbours: int = 30) -> np.ndarray:
+        """(f,) float32: similarity of the cards to a query's vector, 1 for the best and 0 from some rank on."""
+        similarity = self.cards @ vector
+        if len(similarity) < 2:
+            return np.ones(len(similarity), np.float32)
+        rank = min(neighbours, len(similarity) - 1)
+        floor = float(-np.partition(-similarity, rank)[rank])
+        best = float(similarity.max())
+        return np.clip((similarity - floor) / max(best - floor, 1e-6), 0, 1)
+
+    def _near(self, word: str) -> Iterable[int]:
+        """Numbers of the words that are this one, that it begins, or that begin it."""
+        at = bisect_left(self.names, word)
+        if len(word) < _PREFIX:
+            return range(at, at + 1) if at < len(self.names) and self.names[at] == word else ()
+        found = list(range(at, bisect_left(self.names, word + "\U0010ffff")))
+        for length in range(_PREFIX, len(word)):
+            short = bisect_left(self.names, word[:length])
+            if short < len(self.names) and self.names[short] == word[:length]:
+                found.append(short)
+        return found
+
+
+def name_words(path: str) -> list[str]:
+    """The words of a file's name without its ending, lower case; of the folder's where the name says nothing.
+
+    >>> name_words("src/http/request_parser.py"), name_words("serde/src/de/mod.rs")
+    (['request', 'parser'], ['de'])
+    """
+    file = PurePosixPath(path)
+    name = file.stem or file.name
+    name = file.parent.name if name in _GENERIC and file.parent.name else name
+    return [word.text.lower() for word in words(name)]
+
+
+def card_text(path: str, doc: str, names: Iterable[str]) -> str:
+    """What the dense encoder reads of a file. names: of its outer definitions, in order."""
+    return f"{path}\n{doc}\n{' '.join(dict.fromkeys(names))}"[:_CARD_CHARS]
+
+
+def headers_beside(paths: Iterable[str]) -> frozenset[str]:
+    """The C headers that lie beside the file that implements them.
+
+    >>> sorted(headers_beside(["lib/mime.c", "lib/mime.h", "lib/curl.h"]))
+    ['lib/mime.h']
+    """
+    found = set(paths)
+    return frozenset(path for path in found if path.endswith(".h") and f"{path[:-2]}.c" in found)
+
+
+def _shared_fan_in(files: Sequence[FileRow]) -> list[int]:
+    """Files that import each; what imports a C header uses the file beside it as well."""
+    fan_in = {(file.repo, file.path): file.fan_in for file in files}
+    return [
+        max(file.fan_in, fan_in.get((file.repo, f"{file.path[:-2]}.h"), 0)) if file.path.endswith(".c") else file.fan_in
+        for file in files
+    ]

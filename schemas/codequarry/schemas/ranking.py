@@ -1,0 +1,139 @@
+"""The ranking profile: every weight and factor of the hybrid ranking, in one validated record.
+
+A result's score is made in three steps, each of whose parts an answer's ``explain`` names:
+
+- chunk = sum of weight * value over the channels that found it, times the factors of its file
+- file = weighted evidence that the file is meant, times the same factors
+- score = (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j,
+  where j counts the better chunks of the same file
+
+``docs/RETRIEVAL.md`` says what each is worth. A version of the bundle carries the profile it was tuned to.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from codequarry.schemas.errors import IntegrityError
+
+QueryClass = Literal["identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic"]
+"""What a query looks like; `serving.query.analyze_query` says how it is told."""
+
+Share = Field(ge=0, le=1)
+Weight = Field(ge=0, le=100)
+Factor = Field(ge=0, le=1)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ClassProfile(_Part):
+    """How one class of queries is answered."""
+
+    lexical: float = Weight
+    """Weight of BM25."""
+    dense: float = Weight
+    """Weight of the dense channel."""
+    symbol: float = Weight
+    """Weight of definitions that bear a name of the query."""
+    literal: float = Weight
+    """Weight of holding the query's words one after the other."""
+    name_field: float = Weight
+    """Boost of the field of definitions' names in BM25; the body has 1."""
+    path_field: float = Weight
+    """Boost of the field of the path in BM25."""
+    file_share: float = Share
+    """How much of the score the file decides."""
+    repeat: float = Factor
+    """What each further chunk of one file is multiplied by."""
+
+
+class FileProfile(_Part):
+    """What speaks for a file, apart from its chunks: weights of evidence in [0, 1]."""
+
+    chunks: float = Weight
+    """Its best chunk, and the second best by ``second``."""
+    second: float = Weight
+    name_cover: float = Weight
+    """Share of the words of its name that the query has."""
+    name_match: float = Weight
+    """BM25 of its name's words, by the best."""
+    card: float = Weight
+    """Similarity of its card (path, documentation at its head, names of its definitions)."""
+    symbol: float = Weight
+    """It holds a definition that bears a name of the query."""
+
+
+class FactorProfile(_Part):
+    """What a file's evidence and chunks are multiplied by."""
+
+    test: float = Factor
+    example: float = Factor
+    docs: float = Factor
+    generated: float = Factor
+    vendored: float = Factor
+    stub: float = Factor
+    header: float = Factor
+    """A C header beside the file that implements it."""
+    fan_in: float = Share
+    """1 + this * ln(1 + files that import it)."""
+    size: float = Share
+    """1 + this * ln(1 + lines of code)."""
+
+
+class RankingProfile(_Part):
+    """All of it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    """Who made it: built-in, or tuned."""
+    classes: dict[QueryClass, ClassProfile]
+    file: FileProfile
+    factors: FactorProfile
+
+
+_FILES_FIRST = {"lexical": 0.75, "dense": 0.25, "name_field": 0.0, "file_share": 0.65, "repeat": 0.5}
+_CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
+_NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
+
+
+def _class(values: dict[str, float], **changes: float) -> ClassProfile:
+    return ClassProfile.model_validate({"symbol": 1.0, "literal": 0.3, "path_field": 0.18} | values | changes)
+
+
+BUILT_IN = RankingProfile(
+    name="built-in",
+    classes={
+        "identifier": _class(_NAMES_FIRST),
+        "qualified_name": _class(_NAMES_FIRST),
+        "path": _class(_NAMES_FIRST, path_field=2.0, file_share=0.8),
+        "code": _class(_CHUNKS_FIRST, file_share=0.2, name_field=0.0),
+        "literal": _class(_CHUNKS_FIRST, file_share=0.2, literal=1.0),
+        "statement": _class(_CHUNKS_FIRST),
+        "question": _class(_FILES_FIRST),
+        "topic": _class(_FILES_FIRST, repeat=0.7),
+    },
+    file=FileProfile(chunks=1.4, second=0.7, name_cover=0.59, name_match=0.15, card=0.21, symbol=0.5),
+    factors=FactorProfile(
+        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, fan_in=0.084, size=0.042
+    ),
+)
+"""Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""
+
+
+def read_profile(data: bytes) -> RankingProfile:
+    """Parse a profile. Raises IntegrityError: it is none, or not of this program's."""
+    try:
+        profile = RankingProfile.model_validate_json(data)
+    except ValueError as error:
+        raise IntegrityError(
+            "the ranking profile is not one this program can read",
+            suggestion="build the bundle again, or leave [ranking] profile out",
+        ) from error
+    if missing := set(BUILT_IN.classes) - set(profile.classes):
+        raise IntegrityError(
+            f"the ranking profile has no {', '.join(sorted(missing))}", suggestion="run `codequarry tune ranking` again"
+        )
+    return profile

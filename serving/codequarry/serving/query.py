@@ -1,0 +1,112 @@
+"""What a query looks like, which decides how it is answered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from codequarry.schemas.analyzer import query_terms, source_tokens, terms_of, words
+from codequarry.schemas.prose import STOP_WORDS, stem
+from codequarry.schemas.ranking import QueryClass
+from codequarry.serving.verbs import ACTIONS, DOES
+
+_NAME = r"[^\W\d]\w*"
+_SEPARATOR = r"(?:\.|::|->|#|\\)"
+_IDENTIFIER = re.compile(rf"[$@:.]?{_NAME}[!?]?(?:\(\))?")
+_QUALIFIED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})+(?:\(\))?")
+_PATH = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*|[\w@+-]+\.[A-Za-z][A-Za-z0-9]{0,4}")
+_QUOTED = re.compile(r"""(["'`]).+\1""")
+_PLACEHOLDER = re.compile(r"%[sdrfiqvxu]\b|\{[\w.!:]*\}|\$\{|%\(")
+_ERROR = re.compile(r"\b\w*(?:Error|Exception|Warning|Fault)\b\s*:|^(?:error|fatal|panic|warning)\s*:", re.IGNORECASE)
+_CODE = re.compile(r"[;{}]|\)\s*[:{]|=>|->|==|!=|\w\(|\w\[|\w\s*=\s*\w|^\s*(?:def|class|func|fn|import|from|return)\s")
+_COMMIT = re.compile(rf"(?:\[[\w -]+\]|[\w/,.-]+(?:\([^)]*\))?!?:)\s+\S|{_NAME}: \S")
+_QUESTION = frozenset("how where what which who why when is are does do can should".split())
+_WORD = re.compile(r"[A-Za-z_']+")
+_DOTTED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, read."""
+
+    text: str
+    kind: QueryClass
+    reason: str
+    """What it was told by."""
+    terms: tuple[str, ...]
+    """Index terms to look up, each once: whole words and identifiers, or stems where it is prose."""
+    stems: frozenset[str]
+    """Of all its words that are no stop words."""
+    names: tuple[str, ...]
+    """Identifiers in it, as written; a qualified one joined by dots."""
+
+
+@lru_cache(maxsize=256)
+def analyze_query(text: str) -> Query:
+    """Read a query. The first class that fits, from the narrow to the wide.
+
+    >>> [analyze_query(text).kind for text in ("openFile", "Index.open", "src/io.py", "how are files opened")]
+    ['identifier', 'qualified_name', 'path', 'question']
+    >>> [analyze_query(text).kind for text in ("'no such file'", "Returns the open files.", "session handling")]
+    ['literal', 'statement', 'topic']
+    >>> analyze_query("where are expired sessions removed").terms
+    ('expir', 'session', 'remov')
+    """
+    kind, reason = _classified(text.strip())
+    tokens = list(dict.fromkeys(source_tokens(text)))
+    prose = kind in ("statement", "question", "topic")
+    terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if prose else []
+    plain = [word.text.lower() for word in words(text)]
+    stems = frozenset(stem(word) for word in plain if word not in STOP_WORDS) or frozenset(map(stem, plain))
+    return Query(text, kind, reason, tuple(terms or query_terms(text)), stems, _names(text, kind))
+
+
+def _classified(text: str) -> tuple[QueryClass, str]:
+    if _IDENTIFIER.fullmatch(text):
+        return "identifier", "one word"
+    if _PATH.fullmatch(text) and ("/" in text or not _QUALIFIED.fullmatch(text) or _has_suffix(text)):
+        return "path", "has the form of a path"
+    if _QUALIFIED.fullmatch(text):
+        return "qualified_name", "names joined by separators"
+    if _QUOTED.fullmatch(text) or _PLACEHOLDER.search(text) or _ERROR.search(text):
+        return "literal", "quoted, with placeholders, or an error message"
+    found = [word.lower() for word in _WORD.findall(text)]
+    if found and (found[0] in _QUESTION or text.endswith("?")):
+        return "question", f"begins with {found[0]}" if found[0] in _QUESTION else "ends with a question mark"
+    if _COMMIT.match(text) and len(found) > 2:
+        return "statement", "has the form of a commit message"
+    if found and ("\n" in text or len(_CODE.findall(text)) > 1):
+        return "code", "has the punctuation of code"
+    if len(found) > 2 and (found[0] in ACTIONS or found[1] in DOES):
+        return "statement", f"says what is done ({found[0] if found[0] in ACTIONS else found[1]})"
+    if len(found) > 3 and text.endswith("."):
+        return "statement", "is a sentence"
+    return "topic", "none of the others"
+
+
+def _has_suffix(text: str) -> bool:
+    """Whether a dotted word ends as files do: ``config.py``, not ``Index.open``."""
+    return text.rsplit(".", 1)[-1] in _SUFFIXES
+
+
+_SUFFIXES = frozenset(
+    "py pyi js jsx ts tsx mjs cjs go rs java c h cc cpp hpp cs rb php kt kts swift scala sh sql html css md toml yaml "
+    "yml json ex exs hs lua zig xml txt cfg ini lock gradle".split()
+)
+
+
+def _prose_terms(token: str) -> tuple[str, ...]:
+    """What to look up for a word of prose: nothing for a stop word, its stem, or all of an identifier."""
+    whole, *parts = terms_of(token)
+    if parts:
+        return (whole, *map(stem, parts))
+    return () if whole in STOP_WORDS else (stem(whole),)
+
+
+def _names(text: str, kind: QueryClass) -> tuple[str, ...]:
+    """Identifiers of a query: its only word, or what is written as no word of a language is."""
+    found = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]
+    if kind == "identifier":
+        return tuple(found)
+    return tuple(name for name in found if "." in name or "_" in name or len(list(words(name))) > 1)
