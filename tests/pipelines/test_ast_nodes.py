@@ -198,6 +198,127 @@ extension Box: Sensor {
 }
 """
 
+ELIXIR = """
+defmodule Shop.Cart do
+  @moduledoc ~S'''
+  Holds \\items.
+
+    indented
+  '''
+  use GenServer
+
+  @doc since: "1.0"
+  @doc \"\"\"
+  Puts it.
+  \"\"\"
+  @spec put(t, Item.t()) :: t
+  # not the documentation
+  def put(%Cart{} = cart, item) when is_map(item) do
+    cart
+  end
+
+  def put(cart, nil), do: cart
+
+  # Says how many.
+  @impl true
+  def size(cart),
+    do: length(cart.items)
+
+  @typedoc "A cart."
+  @type t :: %__MODULE__{
+          items: list
+        }
+
+  @doc false
+  def hidden, do: 1
+end
+"""
+
+HASKELL = """
+{-# LANGUAGE GADTs #-}
+-- | Carts.
+module Shop.Cart (Cart, put) where
+
+import Shop.Item
+
+{-| Holds items.
+
+Never sorts them.
+-}
+data Cart a where
+  Cart :: [a] -> Cart a
+
+-- | What has a size.
+--
+-- Always finite.
+class Show a => Sized a where
+  size :: a -> Int
+  -- ^ In items.
+  size _ = 0
+  -- ^ Not of the next one.
+  empty :: a
+
+-- Not about it, for a line is between.
+
+-- | Puts it.
+put
+  :: a       -- ^ what
+  -> Cart a
+  -> Cart a
+put x (Cart xs) = Cart (x : xs)
+
+take :: Cart a -> a
+{-# INLINE take #-}
+-- the first
+take (Cart (x : _)) = x
+take _ = error "empty"
+"""
+
+LUA = """
+local M = {}
+
+---Opens it.
+---@param name string
+function M.open(name, ...)
+  return name
+end
+
+--[[ Closes it.
+  Twice is an error. ]]
+M.close = function(door) return door end
+
+local x = 1 -- not about it
+function M:shut(how)
+end
+"""
+
+ZIG = """
+//! Doors.
+
+const std = @import("std");
+
+/// A door.
+/// It closes.
+pub const Door = packed struct(u8) {
+    open: bool,
+
+    /// Shuts it.
+    pub fn shut(
+        self: *Door, // which
+    ) !void {
+        self.open = false;
+    }
+};
+
+pub fn Hinge(comptime T: type) type {
+    return struct { pin: T };
+}
+
+test "a door shuts" {
+    try std.testing.expect(true);
+}
+"""
+
 EXPECTED = [
     ("python", PYTHON, "Shelf", "class Shelf(Base)", "Holds items.\n\nNever sorts them.", ""),
     ("python", PYTHON, "Shelf.put", "def put( self, item: Item, ) -> None", "Adds one.", "Shelf"),
@@ -272,6 +393,32 @@ EXPECTED = [
         "Resets it.",
         "Box",
     ),
+    ("elixir", ELIXIR, "Shop.Cart", "defmodule Shop.Cart", "Holds \\items.\n\n  indented", "Shop"),
+    (
+        "elixir",
+        ELIXIR,
+        "Shop.Cart.put",
+        "def put(%Cart{} = cart, item) when is_map(item)",
+        "Puts it.",
+        "Shop.Cart",
+    ),
+    ("elixir", ELIXIR, "Shop.Cart.size", "def size(cart)", "Says how many.", "Shop.Cart"),
+    ("elixir", ELIXIR, "Shop.Cart.t", "@type t :: %__MODULE__", "A cart.", "Shop.Cart"),
+    ("elixir", ELIXIR, "Shop.Cart.hidden", "def hidden", "", "Shop.Cart"),
+    ("haskell", HASKELL, "Shop.Cart", "module Shop.Cart (Cart, put)", "Carts.", "Shop"),
+    ("haskell", HASKELL, "Cart", "data Cart a", "Holds items.\n\nNever sorts them.", ""),
+    ("haskell", HASKELL, "Sized", "class Show a => Sized a", "What has a size.\n\nAlways finite.", ""),
+    ("haskell", HASKELL, "Sized.size", "size :: a -> Int", "", "Sized"),
+    ("haskell", HASKELL, "Sized.empty", "empty :: a", "", "Sized"),
+    ("haskell", HASKELL, "put", "put :: a -> Cart a -> Cart a", "Puts it.", ""),
+    ("haskell", HASKELL, "take", "take :: Cart a -> a", "", ""),
+    ("lua", LUA, "M.open", "function M.open(name, ...)", "Opens it.\n@param name string", "M"),
+    ("lua", LUA, "M.close", "M.close = function(door)", "Closes it.\nTwice is an error.", "M"),
+    ("lua", LUA, "M.shut", "function M:shut(how) end", "", "M"),
+    ("zig", ZIG, "Door", "pub const Door = packed struct(u8)", "A door.\nIt closes.", ""),
+    ("zig", ZIG, "Door.shut", "pub fn shut( self: *Door, ) !void", "Shuts it.", "Door"),
+    ("zig", ZIG, "Hinge", "pub fn Hinge(comptime T: type) type", "", ""),
+    ("zig", ZIG, "a door shuts", 'test "a door shuts"', "", ""),
     ("scala", "/** All. */\ntrait A[T] {\n  def f(x: Int)(y: T): Unit = {}\n}\n", "A", "trait A[T]", "All.", ""),
     ("csharp", "/// <summary>S.</summary>\nclass C { }\n", "C", "class C", "<summary>S.</summary>", ""),
     ("c", "/* Adds. */\nstatic int add(int a) { return a; }\n", "add", "static int add(int a)", "Adds.", ""),
@@ -315,6 +462,33 @@ def test_long_signatures_and_docs_are_cut() -> None:
     found = nodes("python", f'def f({parameters}):\n    """{"word " * 1000}"""\n')["f"]
     assert len(found.signature) == MAX_SIGNATURE_CHARS
     assert MAX_DOC_CHARS - 5 <= len(found.doc) <= MAX_DOC_CHARS
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "name", "last"),
+    [
+        ("haskell", HASKELL, "take", 'take _ = error "empty"'),
+        ("elixir", ELIXIR, "Shop.Cart.put", "def put(cart, nil), do: cart"),
+    ],
+)
+def test_clauses_and_their_signature_are_one_definition(language: str, source: str, name: str, last: str) -> None:
+    made = chunk_source(source.encode(), language)
+    (node,) = (each for each in made.ast_nodes if each.qualified_name == name)
+    written = source.encode()[node.start_byte : node.end_byte].decode()
+    assert written.startswith(node.signature)
+    assert written.rstrip().endswith(last)
+    clauses = [at for at, line in enumerate(source.split("\n")) if line.lstrip().startswith(("take ", "def put"))]
+    assert node.start_line == clauses[0] and len(clauses) > 1
+    assert not [each for each in made.references if each.name == node.name and each.start_line in clauses]
+
+
+def test_what_stands_between_keeps_clauses_apart() -> None:
+    haskell = "f 0 = 1\n{-# ANN f () #-}\nf 1 = 2\ng = f\nf 2 = 3\n"
+    found = chunk_source(haskell.encode(), "haskell").ast_nodes
+    assert [(node.name, node.start_line, node.end_line) for node in found] == [("f", 0, 2), ("g", 3, 3), ("f", 4, 4)]
+    elixir = "defmodule A do\n def f(1), do: 1\n @x 1\n def f(2), do: 2\n def f(3, 4), do: 3\nend\n"
+    found = chunk_source(elixir.encode(), "elixir").ast_nodes
+    assert [node.name for node in found] == ["A", "f", "x", "f", "f"]
 
 
 def test_a_licence_and_a_trailing_comment_document_nothing() -> None:

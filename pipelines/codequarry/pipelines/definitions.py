@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.clauses import Entry, Found, join_clauses
-from codequarry.pipelines.definition_names import clean_name, last_segment, literal_name
+from codequarry.pipelines.definition_names import clean_name, last_segment, literal_name, type_head
 from codequarry.schemas.records import Definition, Leading
 
 if TYPE_CHECKING:
@@ -133,9 +133,8 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
     leading: dict[tuple[int, int], Leading] = {}
     inside: list[tuple[int, int]] = []
     for pattern, captures in QueryCursor(grammar.query, match_limit=_MATCH_LIMIT).matches(tree.root_node):
-        names = captures.get("name")
-        titles = captures.get("text")
-        if not names and not titles:
+        names = captures.get("name") or captures.get("head") or captures.get("text")
+        if not names:
             inside += (node.byte_range for node in captures.get("inside", ()))
             doc = captures["doc"][0].byte_range if "doc" in captures else (0, 0)
             for node in captures.get("attribute", ()):
@@ -144,14 +143,16 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
             for node in captures.get("leading", ()):
                 leading[node.byte_range] = _leading(node, grammar)
             continue
-        written = (names or titles or ())[0]
+        written = names[0]
         text = data[written.start_byte : written.end_byte]
-        qualifiers = captures.get("qualifier")
-        if qualifiers:
-            text = data[qualifiers[0].start_byte : qualifiers[0].end_byte] + b"." + text
-        literal = grammar.literal_names or not names
+        if "head" in captures:
+            text = type_head(text)
+        literal = grammar.literal_names or "text" in captures or ("head" in captures and not text[:1].isalpha())
         name = literal_name(text) if literal else clean_name(text)
         own = name if literal else last_segment(name)
+        qualifiers = captures.get("qualifier")
+        if qualifiers:
+            name = f"{clean_name(data[qualifiers[0].start_byte : qualifiers[0].end_byte])}.{name}"
         name_byte = max(data.rfind(own.encode(), written.start_byte, written.end_byte), written.start_byte)
         arity = captures["parameters"][0].named_child_count if "parameters" in captures else 0
         for capture, nodes in captures.items():

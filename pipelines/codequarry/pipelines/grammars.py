@@ -101,7 +101,9 @@ GRAMMARS: dict[str, GrammarSource] = {
     "json": GrammarSource("tree_sitter_json", ("json",), literal_names=True, body_fields=_DATA),
 }
 
-_COMMENTS = frozenset({"comment", "line_comment", "block_comment", "multiline_comment", "js_comment", "marginalia", "haddock"})
+_COMMENTS = frozenset(
+    {"comment", "line_comment", "block_comment", "multiline_comment", "js_comment", "marginalia", "haddock"}
+)
 _ATTRIBUTES = frozenset({"decorator", "attribute_item", "attribute_list", "attribute_declaration"})
 _PREFIXES = frozenset({"template_parameter_list", "requires_clause"})
 _HEADINGS = frozenset({"atx_heading", "setext_heading", "start_tag"})

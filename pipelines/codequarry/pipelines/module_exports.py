@@ -103,7 +103,9 @@ def _top_level(language: str, package: str, nodes: tuple[AstNode, ...]) -> list[
         return [node for node, end in zip(nodes, ends, strict=False) if node.start_byte >= end]
     containers = _NAMESPACES.get(language, frozenset())
     open_names = {"", package, *(node.qualified_name for node in nodes if node.kind in containers)}
-    return [node for node in nodes if node.parent in open_names or (language == "elixir" and node.qualified_name == package)]
+    return [
+        node for node in nodes if node.parent in open_names or (language == "elixir" and node.qualified_name == package)
+    ]
 
 
 def _before_name(node: AstNode) -> str:

@@ -40,11 +40,13 @@
     left: [(identifier) @name (call target: (identifier) @name)] operator: "::")))
   (#any-of? @_keyword "type" "typep" "opaque")) @definition.type
 (unary_operator "@" operand: (call target: (identifier) @_keyword (arguments . [
-    (binary_operator left: (call target: (identifier) @name) operator: "::")
-    (binary_operator left: (binary_operator left: (call target: (identifier) @name) operator: "::") operator: "when")]))
+    (binary_operator left: [(identifier) @name (call target: (identifier) @name)] operator: "::")
+    (binary_operator
+      left: (binary_operator left: [(identifier) @name (call target: (identifier) @name)] operator: "::")
+      operator: "when")]))
   (#any-of? @_keyword "callback" "macrocallback")) @definition.method
 (unary_operator "@" operand: (call target: (identifier) @name (arguments . (_)))
-  (#not-match? @name "^(doc|moduledoc|typedoc|shortdoc|spec|impl|type|typep|opaque|callback|macrocallback|optional_callbacks|behaviour|deprecated|since|derive|dialyzer|compile|external_resource|enforce_keys|on_load|on_definition|before_compile|after_compile|after_verify|vsn|tag|moduletag|describetag|fallback_to_any)$")) @definition.constant
+  (#not-match? @name "^(doc|moduledoc|typedoc|shortdoc|spec|impl|type|typep|opaque|callback|macrocallback|optional_callbacks|behaviour|deprecated|since|derive|dialyzer|compile|external_resource|enforce_keys|on_load|on_definition|before_compile|after_compile|after_verify|vsn|tag|moduletag|describetag|fallback_to_any|primary_key|foreign_key_type|schema_prefix|timestamps_opts)$")) @definition.constant
 
 (unary_operator "@" operand: (call target: (identifier) @_keyword (arguments . [(string) (sigil)] @doc))
   (#any-of? @_keyword "doc" "typedoc")) @attribute

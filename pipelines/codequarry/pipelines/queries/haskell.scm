@@ -9,20 +9,7 @@
 (type_family name: (_) @name) @definition.type
 (data_family name: (_) @name) @definition.type
 (class name: (_) @name) @definition.class
-(declarations (instance name: (_) @qualifier patterns: (type_patterns . [
-  (name) @name
-  (qualified id: (name) @name)
-  (apply constructor: [(name) @name (apply constructor: [(name) @name (apply constructor: (name) @name)])])
-  (parens type: [
-    (name) @name
-    (apply constructor: [
-      (name) @name
-      (apply constructor: [(name) @name (apply constructor: [(name) @name (apply constructor: (name) @name)])])])
-  ])])) @definition.object)
-(declarations (instance name: (_) @qualifier patterns: (type_patterns . [
-  (parens type: (infix operator: (_) @name))
-  (parens type: [(list) (tuple) (unit) (function) (variable) (prefix_id) (prefix_tuple) (promoted) (forall)] @text)
-  [(list) (tuple) (unit) (variable) (prefix_id) (prefix_list) (prefix_tuple) (promoted) (wildcard)] @text])) @definition.object)
+(declarations (instance name: (_) @qualifier patterns: (type_patterns . (_) @head)) @definition.object)
 (declarations (instance name: (_) @name !patterns) @definition.object)
 (pattern_synonym (equation synonym: [
   (constructor) @name
@@ -36,6 +23,8 @@
 (class_declarations (signature name: [(variable) @name (prefix_id (operator) @name)]) @definition.method)
 (class_declarations (signature names: (binding_list . name: [(variable) @name (prefix_id (operator) @name)]))
   @definition.method)
+(class_declarations (default_signature signature: (signature name: [(variable) @name (prefix_id (operator) @name)]))
+  @prefix.function)
 (function name: [(variable) @name (prefix_id (operator) @name)]) @definition.function
 (function (infix operator: [(operator) @name (infix_id (variable) @name)])) @definition.function
 (function parens: (function_head_parens (infix operator: [(operator) @name (infix_id (variable) @name)])))

@@ -13,7 +13,10 @@
     (bracket_index_expression table: (_) @qualifier field: (string (string_content) @name))] .)
   (expression_list . value: (function_definition body: (_) @body) .)) @definition.function)
 (chunk (assignment_statement
-  (variable_list . name: [(identifier) (dot_index_expression)] @name .)
+  (variable_list . name: [
+    (identifier) @name
+    (dot_index_expression) @name
+    (bracket_index_expression table: (_) @qualifier field: (string (string_content) @name))] .)
   (expression_list . value: (function_definition) .)) @definition.function)
 (block (assignment_statement
   (variable_list . name: [
@@ -22,7 +25,10 @@
     (bracket_index_expression table: (_) @qualifier field: (string (string_content) @name))] .)
   (expression_list . value: (function_definition body: (_) @body) .)) @definition.function)
 (block (assignment_statement
-  (variable_list . name: [(identifier) (dot_index_expression)] @name .)
+  (variable_list . name: [
+    (identifier) @name
+    (dot_index_expression) @name
+    (bracket_index_expression table: (_) @qualifier field: (string (string_content) @name))] .)
   (expression_list . value: (function_definition) .)) @definition.function)
 (chunk (variable_declaration (assignment_statement
   (variable_list . name: (identifier) @name .)

@@ -7,5 +7,5 @@
   (prefix_id [(operator) (constructor_operator)] @export)])
 (conditional) @branch
 (alternative pattern: (_) @_pattern (#not-eq? @_pattern "_")) @branch
-(guards (_) @_guard (#not-eq? @_guard "otherwise")) @branch
+(match (guards (_) @_guard) (#not-eq? @_guard "otherwise")) @branch
 (infix operator: (operator) @_operator (#any-of? @_operator "&&" "||")) @branch
