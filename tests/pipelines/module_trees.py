@@ -300,11 +300,13 @@ ELIXIR = Tree(
     {
         "lib/shop.ex": "defmodule Shop do\n  alias Shop.{Cart, Money.Cents}\n  alias Shop.Tax\n  import Ecto.Query\n"
         "  alias __MODULE__.Cart.Line\n  alias Shop.Nowhere.Deep\n  use Tax.Rates\n  def go, do: Tax.Duty.of(1)\nend\n",
-        "lib/shop/cart.ex": "defmodule Shop.Cart do\n  require Shop\n  defmodule Line do\n    use Shop.Cart\n  end\nend\n",
+        "lib/shop/cart.ex": "defmodule Shop.Cart do\n  require Shop\n"
+        "  defmodule Line do\n    use Shop.Cart\n  end\nend\n",
         "lib/shop/money.ex": "defmodule Shop.Money.Cents do\nend\ndefmodule Shop.Money.Euros do\nend\n",
         "lib/shop/tax/rates.ex": "defmodule Shop.Tax.Rates do\nend\n",
         "lib/shop/tax/duty.ex": "defmodule Shop.Tax.Duty do\n  def of(x), do: x\nend\n",
-        "test/shop_test.exs": "defmodule ShopTest do\n  use ExUnit.Case\n  import Shop.Money.Euros\n  alias Shop.Cart, as: C\nend\n",
+        "test/shop_test.exs": "defmodule ShopTest do\n  use ExUnit.Case\n"
+        "  import Shop.Money.Euros\n  alias Shop.Cart, as: C\nend\n",
         "mix.exs": "x = 1\n",
     },
     {
@@ -343,7 +345,8 @@ HASKELL = Tree(
 
 LUA = Tree(
     {
-        "lua/shop/init.lua": "local cart = require('shop.cart')\nlocal tax = require(\"shop.tax\")\nrequire 'vim.lsp'\n",
+        "lua/shop/init.lua": "local cart = require('shop.cart')\n"
+        "local tax = require(\"shop.tax\")\nrequire 'vim.lsp'\n",
         "lua/shop/cart.lua": "local ok, util = pcall(require, 'shop.util')\nrequire('shop')\n",
         "lua/shop/util.lua": "return {}\n",
         "lua/shop/tax/init.lua": "return { rate = require('shop.tax.rate') }\n",
@@ -373,7 +376,8 @@ ZIG = Tree(
         "src/main.zig": 'const std = @import("std");\nconst shop = @import("shop.zig");\n'
         'const Cart = @import("shop/cart.zig").Cart;\nconst gone = @import("../../gone.zig");\npub fn main() void {}\n',
         "src/shop.zig": 'pub const cart = @import("./shop/cart.zig");\n',
-        "src/shop/cart.zig": 'const shop = @import("../shop.zig");\nconst other = @import("shop");\npub const Cart = struct { x: u8 };\n',
+        "src/shop/cart.zig": 'const shop = @import("../shop.zig");\nconst other = @import("shop");\n'
+        "pub const Cart = struct { x: u8 };\n",
     },
     {
         "src/main.zig": ["src/shop.zig", "src/shop/cart.zig"],

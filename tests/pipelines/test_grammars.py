@@ -174,7 +174,8 @@ CASES = [
         "lua",
         "local M = {}\nfunction M.f() end\nfunction M.a.b:g() end\nlocal function h() end\nM.i = function() end\n"
         "M['j'] = function() end\nlocal k, l = function() end, 1\nLIMIT, low = 1, 2\nM.MAX = 3\nlocal N = require('n')",
-        "object M, function M.f, method M.a.b.g, function h, function M.i, function M.j, constant LIMIT, constant M.MAX",
+        "object M, function M.f, method M.a.b.g, function h, function M.i, "
+        "function M.j, constant LIMIT, constant M.MAX",
     ),
     (
         "lua",
@@ -185,13 +186,15 @@ CASES = [
     ),
     (
         "zig",
-        "pub const A = struct { const B = enum { x, fn f() void {} }; const n = 1; };\nconst U = union(enum) { a: u8 };\n"
+        "pub const A = struct { const B = enum { x, fn f() void {} }; const n = 1; };\n"
+        "const U = union(enum) { a: u8 };\n"
         'const E = error{Bad};\nconst std = @import("std");\nconst Self = @This();\nvar v = 1;\nconst k: u8 = 2;',
         "struct A, enum A.B, method A.B.f, constant A.n, struct U, enum E, constant k",
     ),
     (
         "zig",
-        "pub fn List(comptime T: type) type { return struct { fn push(x: T) void {} }; }\nextern fn puts(s: [*]u8) c_int;\n"
+        "pub fn List(comptime T: type) type { return struct { fn push(x: T) void {} }; }\n"
+        "extern fn puts(s: [*]u8) c_int;\n"
         'test "adds two" {}\ntest List {}\ntest {}\nconst S = struct { test "deep" {} };',
         "struct List, method List.push, function puts, function adds two, struct S, function S.deep",
     ),

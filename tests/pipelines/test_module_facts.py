@@ -203,11 +203,14 @@ CASES: dict[str, Case] = {
         entry_point=True,
     ),
     "elixir": Case(
-        '# Copyright 2031\n\ndefmodule Shop.Cart do\n  @moduledoc """\n  Holds items.\n  """\n  use GenServer, restart: :temporary\n'
-        "  alias Shop.{Item, Tax.Rate}\n  alias __MODULE__.Line\n  alias Shop.Money, as: M\n  import Ecto.Query, only: [from: 2]\n"
+        '# Copyright 2031\n\ndefmodule Shop.Cart do\n  @moduledoc """\n  Holds items.\n  """\n'
+        "  use GenServer, restart: :temporary\n"
+        "  alias Shop.{Item, Tax.Rate}\n  alias __MODULE__.Line\n  alias Shop.Money, as: M\n"
+        "  import Ecto.Query, only: [from: 2]\n"
         "  require Logger\n  @limit 1\n  @type t :: map\n  @typep hidden :: map\n  defstruct []\n"
         "  def put(a, b) do\n    if a && b, do: c\n    unless a or b, do: c\n    for x <- a, do: x\n"
-        "    case a do\n      1 -> 2\n      2 -> 3\n      _ -> 4\n    end\n    cond do\n      a -> 1\n      true -> 2\n    end\n"
+        "    case a do\n      1 -> 2\n      2 -> 3\n      _ -> 4\n    end\n"
+        "    cond do\n      a -> 1\n      true -> 2\n    end\n"
         "    with {:ok, x} <- a do x else :error -> 1 end\n    fn x -> x end\n  rescue\n    e -> e\n  end\n"
         "  defp own, do: 1\n  defmacro mac(a), do: a\n  defmodule Line do\n  end\nend\n",
         "GenServer | Shop.Item | Shop.Tax.Rate | __MODULE__.Line | Shop.Money | Ecto.Query | Logger",

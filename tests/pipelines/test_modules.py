@@ -144,7 +144,8 @@ SOURCES = st.one_of(
     st.lists(st.sampled_from(["crate", "self", "super", "a", "b", "*", ""]), max_size=5).map("::".join),
     st.text(max_size=12),
 )  # fmt: skip
-SUFFIXES = {"elixir": ".ex", "haskell": ".hs", "lua": ".lua", "zig": ".zig", "python": ".py", "typescript": ".ts", "go": ".go", "rust": ".rs", "java": ".java", "csharp": ".cs",
+SUFFIXES = {"elixir": ".ex", "haskell": ".hs", "lua": ".lua", "zig": ".zig", "python": ".py",
+            "typescript": ".ts", "go": ".go", "rust": ".rs", "java": ".java", "csharp": ".cs",
             "php": ".php", "c": ".h", "ruby": ".rb", "bash": ".sh", "swift": ".swift"}  # fmt: skip
 
 

@@ -270,7 +270,8 @@ function Box:put(item, n) self.items[n] = Item.new(item, { key = LIMIT }); box.g
     "zig": (
         """\
 const Item = @import("item.zig").Item;
-const Box = struct { items: []Item, fn put(self: *Box, item: Item) !void { try self.items.append(make(item, LIMIT)); } };
+const Box = struct { items: []Item, fn put(self: *Box, item: Item) !void {
+  try self.items.append(make(item, LIMIT)); } };
 """,
         {
             "import": "Item Item",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.clauses import Entry, Found, join_clauses
@@ -50,7 +51,7 @@ class Outline:
     """Comments and attributes by start."""
     names: frozenset[int] = frozenset()
     """Where else the names of definitions are written: in clauses after the first."""
-    joined: Mapping[int, int] = field(default_factory=dict)
+    joined: Mapping[int, int] = dataclasses.field(default_factory=dict)
     """The end, by its start, of each definition that is written in several clauses."""
 
 

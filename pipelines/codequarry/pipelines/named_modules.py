@@ -35,7 +35,7 @@ class NamedModules:
         return as_written(module)
 
     def resolve(self, module: SourceModule, imported: Import) -> set[str]:
-        """The files that declare the module; of a name that only others begin with, those whose modules are mentioned."""
+        """The files that declare the module; of a name with which others begin, those whose modules are mentioned."""
         for name in self._meant(module, imported.source):
             if name in self._declared:
                 return nearest(self._declared[name], module.path)
