@@ -2,24 +2,24 @@
 
 Definitions are found by one query per language, ``queries/<name>.scm``. Captures: ``@definition.<kind>`` is a
 definition, ``@scope.<kind>`` a container that only qualifies names (a Rust ``impl``), ``@prefix.<kind>`` a signature,
-which belongs to the definition after it; ``@name`` its name, ``@text`` a name that is text, ``@head`` a type of Haskell
-that is named by what it is applied from, ``@qualifier`` a prefix written inside the definition itself (the receiver of a
-Go method), ``@body`` where its body starts if no field of the grammar tells, ``@parameters`` what tells functions of one
-name apart; ``@attribute`` stands above a definition and belongs to it, with a string in it that is its ``@doc``;
-``@inside`` is a string that documents what it stands in; those that begin with ``_`` serve predicates. Where two patterns
-capture the same node and name, the earlier one wins, so specific patterns precede general ones. A pattern with
-``#set! extent "rest"`` reaches to the end of the file.
+which belongs to the definition after it; ``@name`` its name, ``@text`` a name that is text, ``@head`` a type of
+Haskell that is named by what it is applied from, ``@qualifier`` a prefix written inside the definition itself (the
+receiver of a Go method), ``@body`` where its body starts if no field of the grammar tells, ``@parameters`` what tells
+functions of one name apart; ``@attribute`` stands above a definition and belongs to it, with a string in it that is
+its ``@doc``; ``@inside`` is a string that documents what it stands in; those that begin with ``_`` serve predicates.
+Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede general ones. A
+pattern with ``#set! extent "rest"`` reaches to the end of the file.
 
 References are found by ``queries/references/<name>.scm``. Captures: ``@name`` is any identifier, ``@call`` and
 ``@type`` one in that role, ``@dotted`` a type told by a path, ``@skip`` one that names no definition, ``@import`` a
 statement that imports whatever it names.
 
 What a file is as a module is found by ``queries/modules/<name>.scm``. Captures of imports: ``@source`` what is
-imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says it
-all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
+imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says
+it all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
 declared. ``@export`` is a name offered, ``@listed`` an expression that lists some, ``@only`` tells that there are no
-others, ``@skip`` a name that is not offered after all; ``@package`` the package declared, ``@entry`` what makes the file
-a program, ``@branch`` a decision point, ``@plain`` a statement that only imports or exports.
+others, ``@skip`` a name that is not offered after all; ``@package`` the package declared, ``@entry`` what makes the
+file a program, ``@branch`` a decision point, ``@plain`` a statement that only imports or exports.
 """
 
 from __future__ import annotations
