@@ -303,7 +303,7 @@ ELIXIR = Tree(
         "lib/shop/cart.ex": "defmodule Shop.Cart do\n  require Shop\n"
         "  defmodule Line do\n    use Shop.Cart\n  end\nend\n",
         "lib/shop/money.ex": "defmodule Shop.Money.Cents do\nend\ndefmodule Shop.Money.Euros do\nend\n",
-        "lib/shop/tax/rates.ex": "defmodule Shop.Tax.Rates do\nend\n",
+        "lib/shop/tax/rates.ex": "defmodule Shop.Tax.Error do\nend\ndefmodule Shop.Tax.Rates do\nend\n",
         "lib/shop/tax/duty.ex": "defmodule Shop.Tax.Duty do\n  def of(x), do: x\nend\n",
         "test/shop_test.exs": "defmodule ShopTest do\n  use ExUnit.Case\n"
         "  import Shop.Money.Euros\n  alias Shop.Cart, as: C\nend\n",
@@ -317,6 +317,7 @@ ELIXIR = Tree(
     {
         "lib/shop.ex": ("Shop", ""),
         "lib/shop/money.ex": ("Shop.Money.Cents", "Shop.Money"),
+        "lib/shop/tax/rates.ex": ("Shop.Tax.Rates", "Shop.Tax"),
         "mix.exs": ("mix", ""),
     },
 )

@@ -68,8 +68,8 @@ def module_facts(
         doc = clean_docstring(text.data[top[0] : top[1]].decode("utf-8", "replace"))
     else:
         doc = leading_doc(text.data, outline.leading, nodes)
-        if not doc and outline.definitions and outline.definitions[0].kind == "module":
-            doc = nodes[0].doc if outline.definitions[0].docstring[1] else ""
+        if not doc and grammar.name == "elixir" and len(found.packages) == 1:
+            doc = next((node.doc for node in nodes if node.qualified_name == package), "")
     return ModuleFacts(
         package=package,
         doc=doc,

@@ -26,8 +26,11 @@ class NamedModules:
                 self._below.setdefault(above, set()).add(last)
 
     def name(self, module: SourceModule) -> ModuleName:
-        """The first module that the file declares, else its dotted path."""
-        name = module.facts.package or dotted(without_suffix(module.path))
+        """The module that the file is named after, else the first that it declares, else its dotted path."""
+        stem = without_suffix(module.path)
+        wanted = stem.rpartition("/")[2].replace("_", "").casefold()
+        namesakes = (name for name in module.facts.defined if name.rpartition(".")[2].casefold() == wanted)
+        name = next(namesakes, module.facts.package) or dotted(stem)
         return ModuleName(name, name.rpartition(".")[0])
 
     def entries(self, module: SourceModule) -> Iterable[tuple[str, Import]]:
