@@ -34,7 +34,7 @@ _NORM_TOLERANCE = 1e-3
 _MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
 
 _HELD: dict[str, str] = {
-    "files": "SELECT repo, path, lang, skip_reason, size_bytes, lines, sha256 FROM files",
+    "files": "SELECT repo, path, lang, skip_reason, parsed, size_bytes, lines, sha256 FROM files",
     "chunks": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, len(symbols) AS symbols, "
     "strlen(text) AS text_bytes FROM chunks",
     "embeddings": "SELECT chunk_id, list_inner_product(vector, vector) AS squared_norm FROM embeddings",
