@@ -296,6 +296,98 @@ BASH = Tree(
     {"bin/lib.sh": ("bin.lib", "bin")},
 )
 
+ELIXIR = Tree(
+    {
+        "lib/shop.ex": "defmodule Shop do\n  alias Shop.{Cart, Money.Cents}\n  alias Shop.Tax\n  import Ecto.Query\n"
+        "  alias __MODULE__.Cart.Line\n  alias Shop.Nowhere.Deep\n  use Tax.Rates\n  def go, do: Tax.Duty.of(1)\nend\n",
+        "lib/shop/cart.ex": "defmodule Shop.Cart do\n  require Shop\n"
+        "  defmodule Line do\n    use Shop.Cart\n  end\nend\n",
+        "lib/shop/money.ex": "defmodule Shop.Money.Cents do\nend\ndefmodule Shop.Money.Euros do\nend\n",
+        "lib/shop/tax/rates.ex": "defmodule Shop.Tax.Error do\nend\ndefmodule Shop.Tax.Rates do\nend\n",
+        "lib/shop/tax/duty.ex": "defmodule Shop.Tax.Duty do\n  def of(x), do: x\nend\n",
+        "test/shop_test.exs": "defmodule ShopTest do\n  use ExUnit.Case\n"
+        "  import Shop.Money.Euros\n  alias Shop.Cart, as: C\nend\n",
+        "mix.exs": "x = 1\n",
+    },
+    {
+        "lib/shop.ex": ["lib/shop/cart.ex", "lib/shop/money.ex", "lib/shop/tax/duty.ex", "lib/shop/tax/rates.ex"],
+        "lib/shop/cart.ex": ["lib/shop.ex"],
+        "test/shop_test.exs": ["lib/shop/cart.ex", "lib/shop/money.ex"],
+    },
+    {
+        "lib/shop.ex": ("Shop", ""),
+        "lib/shop/money.ex": ("Shop.Money.Cents", "Shop.Money"),
+        "lib/shop/tax/rates.ex": ("Shop.Tax.Rates", "Shop.Tax"),
+        "mix.exs": ("mix", ""),
+    },
+)
+
+HASKELL = Tree(
+    {
+        "src/Shop.hs": "module Shop where\nimport Shop.Cart\nimport qualified Data.Map as M\n"
+        "import Shop.Money hiding (cents)\n",
+        "src/Shop/Cart.hs": "module Shop.Cart (Cart) where\nimport Shop.Money (cents)\ndata Cart = Cart\n",
+        "src/Shop/Money.hs": "module Shop.Money where\ncents = 1\n",
+        "lib/Odd.hs": "module Shop.Elsewhere where\nx = 1\n",
+        "app/Main.hs": "import Shop\nimport Shop.Elsewhere\nimport Shop.Gone\nmain = go\n",
+        "other/Money.hs": "module Shop.Money where\ncents = 2\n",
+    },
+    {
+        "src/Shop.hs": ["src/Shop/Cart.hs", "src/Shop/Money.hs"],
+        "src/Shop/Cart.hs": ["src/Shop/Money.hs"],
+        "app/Main.hs": ["lib/Odd.hs", "src/Shop.hs"],
+    },
+    {
+        "src/Shop/Cart.hs": ("Shop.Cart", "Shop"),
+        "lib/Odd.hs": ("Shop.Elsewhere", "Shop"),
+        "app/Main.hs": ("app.Main", "app"),
+    },
+)
+
+LUA = Tree(
+    {
+        "lua/shop/init.lua": "local cart = require('shop.cart')\n"
+        "local tax = require(\"shop.tax\")\nrequire 'vim.lsp'\n",
+        "lua/shop/cart.lua": "local ok, util = pcall(require, 'shop.util')\nrequire('shop')\n",
+        "lua/shop/util.lua": "return {}\n",
+        "lua/shop/tax/init.lua": "return { rate = require('shop.tax.rate') }\n",
+        "lua/shop/tax/rate.lua": "return 1\n",
+        "spec/cart_spec.lua": "local shop = require('shop')\nlocal help = require('spec.help')\n",
+        "spec/help.lua": "local n = require('deep.only')\nlocal d = require(name)\n",
+        "pkg/src/deep/only.lua": "return 2\n",
+    },
+    {
+        "lua/shop/init.lua": ["lua/shop/cart.lua", "lua/shop/tax/init.lua"],
+        "lua/shop/cart.lua": ["lua/shop/init.lua", "lua/shop/util.lua"],
+        "lua/shop/tax/init.lua": ["lua/shop/tax/rate.lua"],
+        "spec/cart_spec.lua": ["lua/shop/init.lua", "spec/help.lua"],
+        "spec/help.lua": ["pkg/src/deep/only.lua"],
+    },
+    {
+        "lua/shop/init.lua": ("shop", ""),
+        "lua/shop/tax/rate.lua": ("shop.tax.rate", "shop.tax"),
+        "pkg/src/deep/only.lua": ("deep.only", "deep"),
+        "spec/help.lua": ("spec.help", "spec"),
+    },
+)
+
+ZIG = Tree(
+    {
+        "build.zig": 'const std = @import("std");\nconst deps = @import("build.zig.zon");\n',
+        "src/main.zig": 'const std = @import("std");\nconst shop = @import("shop.zig");\n'
+        'const Cart = @import("shop/cart.zig").Cart;\nconst gone = @import("../../gone.zig");\npub fn main() void {}\n',
+        "src/shop.zig": 'pub const cart = @import("./shop/cart.zig");\n',
+        "src/shop/cart.zig": 'const shop = @import("../shop.zig");\nconst other = @import("shop");\n'
+        "pub const Cart = struct { x: u8 };\n",
+    },
+    {
+        "src/main.zig": ["src/shop.zig", "src/shop/cart.zig"],
+        "src/shop.zig": ["src/shop/cart.zig"],
+        "src/shop/cart.zig": ["src/shop.zig"],
+    },
+    {"src/shop/cart.zig": ("src.shop.cart", "src.shop"), "build.zig": ("build", "")},
+)
+
 NO_FILES = Tree(
     {
         "Sources/App.swift": "import Foundation\nimport Shop\n@main struct App {}\n",
@@ -317,6 +409,10 @@ TREES: dict[str, Tree] = {
     "php": PHP,
     "c": C,
     "ruby": RUBY,
+    "elixir": ELIXIR,
+    "haskell": HASKELL,
+    "lua": LUA,
+    "zig": ZIG,
     "bash": BASH,
     "swift and sql": NO_FILES,
 }

@@ -13,6 +13,7 @@ from codequarry.pipelines.ast_nodes import MAX_DOC_CHARS, MAX_SIGNATURE_CHARS
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.languages import language_of
 from codequarry.schemas.records import AstNode
+from tests.pipelines.ast_cases import ELIXIR, EXPECTED, HASKELL
 
 SOURCES = sorted((Path(__file__).parents[1] / "fixtures" / "sources").iterdir())
 
@@ -21,270 +22,6 @@ def nodes(language: str, source: str) -> dict[str, AstNode]:
     made = chunk_source(source.encode(), language)
     assert made.parsed and not made.has_syntax_errors
     return {node.qualified_name: node for node in made.ast_nodes}
-
-
-PYTHON = '''
-# Not about the class: a blank line follows.
-
-@dataclass
-class Shelf(Base):
-    """Holds items.
-
-    Never sorts them.
-    """
-
-    # Adds one.
-    @traced("put")
-    def put(
-        self,
-        item: Item,  # what to add
-    ) -> None:
-        self.items.append(item)
-
-    async def take(self, name: str = "a(b):") -> Item: return r"""x"""
-
-# How many are few.
-FEW = 3
-'''
-
-TYPESCRIPT = """
-/** Says hello.
- *
- *   indented
- */
-export const greet = async (name: string): Promise<string> => {
-  return name;
-};
-
-export default class Router<T> extends Base<T> {
-  // Finds a route.
-  // Slowly.
-  @memo()
-  find(path: string): T | undefined { return undefined; }
-}
-
-interface Store { get(key: string): string }  // a store
-function after(): void {}
-"""
-
-GO = """package p
-
-// Open opens
-// the door.
-func (d *Door) Open(key Key) (bool, error) {
-	return true, nil
-}
-
-type (
-	// Key fits.
-	Key struct {
-		teeth int
-	}
-)
-"""
-
-RUST = """
-/// A cache.
-///
-/// Small.
-#[derive(Debug)]
-pub struct Cache<K> { keys: Vec<K> }
-
-impl<K: Eq> Cache<K> {
-    /* Looks it up. */
-    #[inline]
-    pub fn get(&self, key: &K) -> Option<&K> where K: Ord {
-        None
-    }
-}
-"""
-
-JAVA = """package x;
-
-/**
- * A ledger.
- * @author nobody
- */
-@Entity
-public final class Ledger<T> implements Book {
-    /** Books it. */
-    @Override
-    public long book(String account,
-                     long cents) throws IOException {
-        return 0;
-    }
-    abstract int size();
-}
-"""
-
-CPP = """
-namespace a {
-// A matrix of numbers.
-template <typename T>
-class Matrix : public Base {
- public:
-  /// Rows times columns.
-  int size() const noexcept { return 0; }
-};
-}
-
-template <class T> T& a::Matrix<T>::at(int row) {
-  return x;
-}
-"""
-
-RUBY = """
-module Text
-  # Parses text.
-  class Parser < Base
-    # ---------
-    # Reads pairs.
-    private def read(text, strict: false)
-      text
-    end
-
-=begin
-Builds one.
-=end
-    def self.build; end
-  end
-end
-"""
-
-PHP = """<?php
-namespace Shop;
-
-/**
- * A basket.
- */
-#[Entity]
-final class Basket extends Bag
-{
-    # Adds it.
-    public static function add(string $article, int $cents = 0): ?self
-    {
-        return null;
-    }
-}
-"""
-
-KOTLIN = """
-/** A session. */
-@Serializable
-data class Session(
-    val token: String, // secret
-    val user: String,
-) : Base() {
-    // Ends it.
-    override fun close(now: Instant): Boolean = true
-}
-
-fun Session.age(): Int { return 0 }
-"""
-
-SWIFT = """
-/// A sensor.
-protocol Sensor {
-    /// Reads it.
-    func read() throws -> Double
-}
-
-extension Box: Sensor {
-    /** Resets it. */
-    @discardableResult
-    public func reset(to value: Int = 0) -> Int {
-        return value
-    }
-}
-"""
-
-EXPECTED = [
-    ("python", PYTHON, "Shelf", "class Shelf(Base)", "Holds items.\n\nNever sorts them.", ""),
-    ("python", PYTHON, "Shelf.put", "def put( self, item: Item, ) -> None", "Adds one.", "Shelf"),
-    ("python", PYTHON, "Shelf.take", 'async def take(self, name: str = "a(b):") -> Item', "", "Shelf"),
-    ("python", PYTHON, "FEW", "FEW = 3", "How many are few.", ""),
-    (
-        "typescript",
-        TYPESCRIPT,
-        "greet",
-        "export const greet = async (name: string): Promise<string> =>",
-        "Says hello.\n\n  indented",
-        "",
-    ),
-    ("typescript", TYPESCRIPT, "Router", "export default class Router<T> extends Base<T>", "", ""),
-    ("typescript", TYPESCRIPT, "Router.find", "find(path: string): T | undefined", "Finds a route.\nSlowly.", "Router"),
-    ("typescript", TYPESCRIPT, "Store.get", "get(key: string): string", "", "Store"),
-    ("typescript", TYPESCRIPT, "after", "function after(): void", "", ""),
-    ("go", GO, "Door.Open", "func (d *Door) Open(key Key) (bool, error)", "Open opens\nthe door.", "Door"),
-    ("go", GO, "Key", "Key struct", "Key fits.", ""),
-    ("rust", RUST, "Cache", "pub struct Cache<K>", "A cache.\n\nSmall.", ""),
-    ("rust", RUST, "Cache.get", "pub fn get(&self, key: &K) -> Option<&K> where K: Ord", "Looks it up.", "Cache"),
-    (
-        "java",
-        JAVA,
-        "Ledger",
-        "@Entity public final class Ledger<T> implements Book",
-        "A ledger.\n@author nobody",
-        "",
-    ),
-    (
-        "java",
-        JAVA,
-        "Ledger.book",
-        "@Override public long book(String account, long cents) throws IOException",
-        "Books it.",
-        "Ledger",
-    ),
-    ("java", JAVA, "Ledger.size", "abstract int size()", "", "Ledger"),
-    ("cpp", CPP, "a", "namespace a", "", ""),
-    ("cpp", CPP, "a.Matrix", "template <typename T> class Matrix : public Base", "A matrix of numbers.", "a"),
-    ("cpp", CPP, "a.Matrix.size", "int size() const noexcept", "Rows times columns.", "a.Matrix"),
-    ("cpp", CPP, "a.Matrix.at", "template <class T> T& a::Matrix<T>::at(int row)", "", "a.Matrix"),
-    ("ruby", RUBY, "Text.Parser", "class Parser < Base", "Parses text.", "Text"),
-    ("ruby", RUBY, "Text.Parser.read", "private def read(text, strict: false)", "Reads pairs.", "Text.Parser"),
-    ("ruby", RUBY, "Text.Parser.build", "def self.build; end", "Builds one.", "Text.Parser"),
-    ("php", PHP, "Shop.Basket", "#[Entity] final class Basket extends Bag", "A basket.", "Shop"),
-    (
-        "php",
-        PHP,
-        "Shop.Basket.add",
-        "public static function add(string $article, int $cents = 0): ?self",
-        "Adds it.",
-        "Shop.Basket",
-    ),
-    (
-        "kotlin",
-        KOTLIN,
-        "Session",
-        "@Serializable data class Session( val token: String, val user: String, ) : Base()",
-        "A session.",
-        "",
-    ),
-    ("kotlin", KOTLIN, "Session.close", "override fun close(now: Instant): Boolean", "Ends it.", "Session"),
-    ("kotlin", KOTLIN, "Session.age", "fun Session.age(): Int", "", "Session"),
-    ("swift", SWIFT, "Sensor", "protocol Sensor", "A sensor.", ""),
-    ("swift", SWIFT, "Sensor.read", "func read() throws -> Double", "Reads it.", "Sensor"),
-    (
-        "swift",
-        SWIFT,
-        "Box.reset",
-        "@discardableResult public func reset(to value: Int = 0) -> Int",
-        "Resets it.",
-        "Box",
-    ),
-    ("scala", "/** All. */\ntrait A[T] {\n  def f(x: Int)(y: T): Unit = {}\n}\n", "A", "trait A[T]", "All.", ""),
-    ("csharp", "/// <summary>S.</summary>\nclass C { }\n", "C", "class C", "<summary>S.</summary>", ""),
-    ("c", "/* Adds. */\nstatic int add(int a) { return a; }\n", "add", "static int add(int a)", "Adds.", ""),
-    ("bash", "#!/bin/sh\nf() {\n  true\n}\n", "f", "f()", "", ""),
-    ("sql", "-- People.\nCREATE TABLE shop.people (\n id INT);", "shop.people", "CREATE TABLE shop.people", "People.",
-     "shop"),
-    ("html", '<!-- Top. -->\n<nav id="menu">\n</nav>\n', "menu", '<nav id="menu">', "Top.", ""),
-    ("css", "/* B. */\n.a,\n.b { color: red }\n", ".a, .b", ".a, .b", "B.", ""),
-    ("markdown", "# One. Two\n\ntext\n\n## Three\n", "One. Two.Three", "## Three", "", "One. Two"),
-    ("toml", "# About.\n[tool.lint]\nx = 1\n", "tool.lint", "[tool.lint]", "About.", ""),
-    ("yaml", "# All jobs.\njobs:\n  test:\n    run: x\n", "jobs", "jobs", "All jobs.", ""),
-    ("json", '{"scripts": {"lint": ["a"]}}', "scripts.lint", '"lint": ["a"]', "", "scripts"),
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("language", "source", "name", "signature", "doc", "parent"), EXPECTED)
@@ -315,6 +52,33 @@ def test_long_signatures_and_docs_are_cut() -> None:
     found = nodes("python", f'def f({parameters}):\n    """{"word " * 1000}"""\n')["f"]
     assert len(found.signature) == MAX_SIGNATURE_CHARS
     assert MAX_DOC_CHARS - 5 <= len(found.doc) <= MAX_DOC_CHARS
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "name", "last"),
+    [
+        ("haskell", HASKELL, "take", 'take _ = error "empty"'),
+        ("elixir", ELIXIR, "Shop.Cart.put", "def put(cart, nil), do: cart"),
+    ],
+)
+def test_clauses_and_their_signature_are_one_definition(language: str, source: str, name: str, last: str) -> None:
+    made = chunk_source(source.encode(), language)
+    (node,) = (each for each in made.ast_nodes if each.qualified_name == name)
+    written = source.encode()[node.start_byte : node.end_byte].decode()
+    assert written.startswith(node.signature)
+    assert written.rstrip().endswith(last)
+    clauses = [at for at, line in enumerate(source.split("\n")) if line.lstrip().startswith(("take ", "def put"))]
+    assert node.start_line == clauses[0] and len(clauses) > 1
+    assert not [each for each in made.references if each.name == node.name and each.start_line in clauses]
+
+
+def test_what_stands_between_keeps_clauses_apart() -> None:
+    haskell = "f 0 = 1\n{-# ANN f () #-}\nf 1 = 2\ng = f\nf 2 = 3\n"
+    found = chunk_source(haskell.encode(), "haskell").ast_nodes
+    assert [(node.name, node.start_line, node.end_line) for node in found] == [("f", 0, 2), ("g", 3, 3), ("f", 4, 4)]
+    elixir = "defmodule A do\n def f(1), do: 1\n @x 1\n def f(2), do: 2\n def f(3, 4), do: 3\nend\n"
+    found = chunk_source(elixir.encode(), "elixir").ast_nodes
+    assert [node.name for node in found] == ["A", "f", "x", "f", "f"]
 
 
 def test_a_licence_and_a_trailing_comment_document_nothing() -> None:

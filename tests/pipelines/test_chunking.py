@@ -23,7 +23,20 @@ SOURCES = Path(__file__).parents[1] / "fixtures" / "sources"
 GOLDEN = Path(__file__).parents[1] / "golden" / "chunks"
 BY_LANGUAGE = {language_of(path.name) or "": path for path in sorted(SOURCES.iterdir())}
 GOLDEN_MAX, GOLDEN_MERGE = 320, 120
-DAMAGE = [*(bytes([code]) for code in b"{}()[]<>\"'`\f\0"), b"/*", b"\n", b"\r\n", b"#if\n", b"\xef\xbb\xbf", b"end\n"]
+DAMAGE = [
+    b'"""',
+    b"{-",
+    b"do\n",
+    b"--[[",
+    b" where\n",
+    *(bytes([code]) for code in b"{}()[]<>\"'`\f\0"),
+    b"/*",
+    b"\n",
+    b"\r\n",
+    b"#if\n",
+    b"\xef\xbb\xbf",
+    b"end\n",
+]
 
 
 def ink(data: bytes) -> int:
@@ -206,16 +219,25 @@ def test_a_namespace_around_one_definition_gives_way_to_it() -> None:
         ("cpp", "// Doc.\ntemplate <typename T>\n", "class F {\n"),
         ("csharp", "/// <summary>Doc.</summary>\n[Serializable]\n", "class F {\n"),
         ("ruby", "# Doc.\n", "def f\n"),
+        ("elixir", '@doc """\nDoc.\n"""\n@spec f() :: 1\n@impl true\n', "def f() do\n"),
+        ("haskell", "-- | Doc.\nf :: Int\n", "f = do\n"),
+        ("lua", "--- Doc.\n-- @return x\n", "function f()\n"),
+        ("zig", "/// Doc.\n", "pub fn f() void {\n"),
     ],
 )
 def test_comments_and_decorators_stay_with_a_definition_too_large_to_keep_whole(
     language: str, lead: str, definition: str
 ) -> None:
-    fixture = BY_LANGUAGE[language].read_text()
-    filler = {"python": "    x = work(12345678)\n", "ruby": "  x = work(12345678)\n"}.get(
-        language, "  int x = 12345678;\n"
-    )
-    close = {"python": "", "ruby": "end\n"}.get(language, "}\n")
+    fixture = BY_LANGUAGE[language].read_text().removesuffix("return M\n")  # nothing may follow it in Lua
+    fillers = {
+        "python": "    x = work(12345678)\n",
+        "haskell": "    x <- work 12345678\n",
+        "zig": "  const x = 12345678;\n",
+        **dict.fromkeys(("ruby", "elixir", "lua"), "  x = work(12345678)\n"),
+    }
+    filler = fillers.get(language, "  int x = 12345678;\n")
+    closes = {"python": "", "haskell": "    pure x\n", **dict.fromkeys(("ruby", "elixir", "lua"), "end\n")}
+    close = closes.get(language, "}\n")
     data = (fixture + "\n" + lead + definition + filler * 40 + close).encode()
     for part in texts(data, chunk_source(data, language, max_chars=300, merge_chars=100)):
         if definition in part:
@@ -283,6 +305,13 @@ def test_syntax_errors_are_reported_and_do_not_stop_chunking() -> None:
         ("kotlin", "fun f() { ", " }"),
         ("swift", "a(", ")"),
         ("scala", "class A { ", " }"),
+        ("elixir", "def f do ", " end"),
+        ("elixir", "f(", ")"),
+        ("haskell", "(", ")"),
+        ("haskell", "do ", ""),
+        ("lua", "function f() ", " end"),
+        ("lua", "x = {", "}"),
+        ("zig", "const a = struct { ", " };"),
         ("bash", "f() { ", " }"),
         ("sql", "select (", ")"),
         ("html", "<div id='a'>", "</div>"),

@@ -136,6 +136,68 @@ CASES = [
         "package p\nobject O { type T = Int; val Max = 1; val x = 2; def ::(a: Int): Int = a }\ncase class C(x: Int)",
         "object O, type O.T, constant O.Max, method O.::, class C",
     ),
+    (
+        "elixir",
+        "defmodule A.B do\n @limit 1\n @type t(x) :: x\n defstruct [:x]\n def f(1), do: 2\n def f(x), do: x\n"
+        " def f(x, y), do: x\n defp g?, do: 1\n defmacro m(x) do x end\n defmodule C do\n def h do 1 end\n end\nend",
+        "module A.B, constant A.B.limit, type A.B.t, struct A.B.defstruct, function A.B.f, function A.B.f, "
+        "function A.B.g?, macro A.B.m, module A.B.C, function A.B.C.h",
+    ),
+    (
+        "elixir",
+        "defprotocol P do\n def size(x)\nend\ndefimpl P, for: [A.B, C] do\n def size(x) when x > 1, do: 1\nend\n"
+        "defmodule D do\n @callback run(x :: term) :: :ok\n @callback stop :: :ok\n def a <~> b, do: a\n"
+        " def unquote(x)(), do: 1\n defguard is_x(a) when a\n defdelegate len(a), to: B\n defimpl P do\n end\nend",
+        "interface P, method P.size, module P.A.B, function P.A.B.size, module D, method D.run, method D.stop, "
+        "function D.<~>, macro D.is_x, function D.len, module D.P",
+    ),
+    (
+        "haskell",
+        "module A.B where\nf :: Int -> Int\nf 0 = 1\nf n = go n where\n  go :: Int -> Int\n  go x = x\n\n"
+        "g' = 1\n(<+>) :: Int\na <+> b = a\n(x `on` f) y = x\n(p, q) = (1, 2)\n",
+        "module A.B, function f, function f.go, function g', function <+>, function on",
+    ),
+    (
+        "haskell",
+        "data T = X | Y\ndata R = R { a :: Int }\ndata G where\n  G1 :: G\n  G2 :: G\nnewtype N = N Int\n"
+        "type S = [Int]\ntype family F a where\n  F Int = S\nclass C a where\n  type E a\n  m :: a\n  m = undefined\n"
+        "  default n :: Int\n  n :: a\n  n = undefined\npattern P x = (x, 1)\n",
+        "enum T, struct R, enum G, struct N, type S, type F, class C, type C.E, method C.m, method C.n, function P",
+    ),
+    (
+        "haskell",
+        "instance C (M.Map k v) where\n  m = 1\ninstance D [a] Int\ninstance (C f, C g) => C' (f :*: g) where\n"
+        "  x <> y = x\ninstance C ((,) a) where\n",
+        "object C.Map, method C.Map.m, object D.[a], object C'.:*:, method C'.:*:.<>, object C.((,) a)",
+    ),
+    (
+        "lua",
+        "local M = {}\nfunction M.f() end\nfunction M.a.b:g() end\nlocal function h() end\nM.i = function() end\n"
+        "M['j'] = function() end\nlocal k, l = function() end, 1\nLIMIT, low = 1, 2\nM.MAX = 3\nlocal N = require('n')",
+        "object M, function M.f, method M.a.b.g, function h, function M.i, "
+        "function M.j, constant LIMIT, constant M.MAX",
+    ),
+    (
+        "lua",
+        "local C = setmetatable({}, {})\nC.opts = { run = function() end, deep = { go = function() end }, x = 1 }\n"
+        "local function out() local inner = function() end\n local t = { cb = function() end } end",
+        "object C, object C.opts, method C.opts.run, method C.opts.deep.go, function out, function out.inner, "
+        "method out.t.cb",
+    ),
+    (
+        "zig",
+        "pub const A = struct { const B = enum { x, fn f() void {} }; const n = 1; };\n"
+        "const U = union(enum) { a: u8 };\n"
+        'const E = error{Bad};\nconst std = @import("std");\nconst Self = @This();\nvar v = 1;\nconst k: u8 = 2;',
+        "struct A, enum A.B, method A.B.f, constant A.n, struct U, enum E, constant k",
+    ),
+    (
+        "zig",
+        "pub fn List(comptime T: type) type { return struct { fn push(x: T) void {} }; }\n"
+        "extern fn puts(s: [*]u8) c_int;\n"
+        'test "adds two" {}\ntest List {}\ntest {}\nconst S = struct { test "deep" {} };',
+        "struct List, method List.push, function puts, function adds two, struct S, function S.deep",
+    ),
     ("bash", "export FOO=1\nbar=2\nf() { X=1; }\nfunction g { true; }", "constant FOO, function f, function g"),
     (
         "sql",

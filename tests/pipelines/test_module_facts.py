@@ -202,6 +202,60 @@ CASES: dict[str, Case] = {
         package="a.b",
         entry_point=True,
     ),
+    "elixir": Case(
+        '# Copyright 2031\n\ndefmodule Shop.Cart do\n  @moduledoc """\n  Holds items.\n  """\n'
+        "  use GenServer, restart: :temporary\n"
+        "  alias Shop.{Item, Tax.Rate}\n  alias __MODULE__.Line\n  alias Shop.Money, as: M\n"
+        "  import Ecto.Query, only: [from: 2]\n"
+        "  require Logger\n  @limit 1\n  @type t :: map\n  @typep hidden :: map\n  defstruct []\n"
+        "  def put(a, b) do\n    if a && b, do: c\n    unless a or b, do: c\n    for x <- a, do: x\n"
+        "    case a do\n      1 -> 2\n      2 -> 3\n      _ -> 4\n    end\n"
+        "    cond do\n      a -> 1\n      true -> 2\n    end\n"
+        "    with {:ok, x} <- a do x else :error -> 1 end\n    fn x -> x end\n  rescue\n    e -> e\n  end\n"
+        "  defp own, do: 1\n  defmacro mac(a), do: a\n  defmodule Line do\n  end\nend\n",
+        "GenServer | Shop.Item | Shop.Tax.Rate | __MODULE__.Line | Shop.Money | Ecto.Query | Logger",
+        "Cart t put mac Line",
+        11,
+        doc="Holds items.",
+        package="Shop.Cart",
+    ),
+    "haskell": Case(
+        "{-# LANGUAGE GADTs #-}\n{-|\nModule      : Shop.Cart\nCopyright   : (c) Nobody 2031\n\nHolds items.\n-}\n"
+        "module Shop.Cart (Cart (..), put, (<+>), module Shop.Item) where\n\nimport qualified Data.Map as M\n"
+        "import Shop.Item (Item (..), total)\nimport Prelude hiding (map)\n\ndata Cart = Cart\n"
+        "put a b\n  | a && b = 1\n  | a, b = 2\n  | otherwise = 3\nhidden a = if a || b then 1 else case a of\n"
+        "  1 -> 2\n  _ -> 3\nmain = put\n",
+        "Data.Map | Shop.Item | Prelude",
+        "Cart put <+>",
+        6,
+        doc="Holds items.",
+        package="Shop.Cart",
+        entry_point=True,
+    ),
+    "lua": Case(
+        "#!/usr/bin/env lua\n--- Holds items.\n-- @module cart\nlocal M = {}\nlocal a = require('shop.item')\n"
+        "local b = require \"json\"\nlocal ok, c = pcall(require, 'a.b')\nfunction M.put(x)\n"
+        "  if x and y or z then elseif w then else end\n  for i = 1, 2 do end\n  for k in pairs(x) do end\n"
+        "  while x do end\n  repeat until x\nend\nfunction M:take() end\nM.limit = 1\nlocal function hidden() end\n"
+        "function global() end\nreturn M\n",
+        "shop.item | json | a.b",
+        "put take limit global",
+        8,
+        doc="Holds items.\n@module cart",
+        entry_point=True,
+    ),
+    "zig": Case(
+        '//! Holds items.\n\nconst std = @import("std");\nconst item = @import("shop/item.zig");\n'
+        'const Own = @import("own.zig").Own;\npub const Cart = struct { x: u8 };\nconst Hidden = struct { x: u8 };\n'
+        "pub fn main() !void {\n  if (a and b or c) {}\n  for (a) |x| {}\n  while (a) {}\n"
+        "  switch (x) { 1, 2 => {}, 3...4 => {}, else => {} }\n  const y = a orelse b;\n  f() catch {};\n"
+        "  const z = if (a) 1 else 2;\n}\nexport fn entry() void {}\n",
+        "std | ./shop/item.zig | ./own.zig",
+        "Cart main entry",
+        10,
+        doc="Holds items.",
+        entry_point=True,
+    ),
     "bash": Case(
         '#!/bin/bash\n# Backs up.\n\nsource ./lib.sh\n. "$(dirname "$0")/x.sh"\nsave() {\n  if a && b; then :; fi\n'
         "  for x in y; do :; done\n  case x in 1) :;; *) :;; esac\n}\n",
@@ -223,7 +277,7 @@ CASES: dict[str, Case] = {
 
 def test_every_language_with_a_module_query_has_a_case() -> None:
     assert CASES.keys() == MODULE_LANGUAGES
-    assert len(CASES) == 17
+    assert len(CASES) == 21
 
 
 @pytest.mark.parametrize("language", CASES)

@@ -86,6 +86,8 @@ TAGGED = {
     "crate/src/main.rs": ("use clap::Parser;\nfn main() {}\n", ["cli", "entry_point"]),
     "main.swift": ("let x = 1\n", ["entry_point"]),
     "examples/run.sh": ("#!/bin/sh\ntrue\n", ["entry_point", "example"]),
+    "lua/shop/init.lua": ("local argparse = require('argparse')\nreturn {}\n", ["cli", "package"]),
+    "app/Main.hs": ("module Main where\nimport Options.Applicative\nmain = run\n", ["cli", "entry_point"]),
     "Serve.cs": ('using System;\nConsole.WriteLine("x");\n', ["entry_point"]),
 }
 
@@ -93,7 +95,7 @@ TAGGED = {
 def test_tags_tell_the_role_of_a_file(tmp_path: Path, make_settings: MakeSettings) -> None:
     rows, report = described(write(tmp_path / "tree", {p: text for p, (text, _) in TAGGED.items()}), make_settings)
     assert {path: row["tags"] for path, row in rows.items()} == {path: tags for path, (_, tags) in TAGGED.items()}
-    assert report.tags["cli"] == 5
+    assert report.tags["cli"] == 7
     assert report.most_imported[0] == ("pkg/a.py", 2)
 
 
@@ -142,7 +144,8 @@ SOURCES = st.one_of(
     st.lists(st.sampled_from(["crate", "self", "super", "a", "b", "*", ""]), max_size=5).map("::".join),
     st.text(max_size=12),
 )  # fmt: skip
-SUFFIXES = {"python": ".py", "typescript": ".ts", "go": ".go", "rust": ".rs", "java": ".java", "csharp": ".cs",
+SUFFIXES = {"elixir": ".ex", "haskell": ".hs", "lua": ".lua", "zig": ".zig", "python": ".py",
+            "typescript": ".ts", "go": ".go", "rust": ".rs", "java": ".java", "csharp": ".cs",
             "php": ".php", "c": ".h", "ruby": ".rb", "bash": ".sh", "swift": ".swift"}  # fmt: skip
 
 

@@ -11,9 +11,12 @@ from codequarry.pipelines.path_classes import PATH_CLASSES, path_class
 
 EXPECTED = {
     "source": "app.py src/main.go Latest.java contest.kt src/attest.rs lib/protest.py greatest.cs specification.py "
+    "src/Spectrum.hs src/aspect.lua lib/latest.ex src/contest.zig "
     "src/manual_entry.py reader.py",
     "test": "tests/app.py test_app.py pkg/app_test.go src/app.test.tsx src/app.spec.ts conftest.py OrderTest.java "
-    "OrderTests.cs spec/order_spec.rb src/__tests__/a.js src/test/java/Order.java testdata/in.go Tests/a.swift "
+    "OrderTests.cs spec/order_spec.rb src/order_spec.lua lib/order_test.exs "
+    "src/OrderSpec.hs Spec.hs src/OrderTest.hs src/order_test.zig "
+    "src/__tests__/a.js src/test/java/Order.java testdata/in.go Tests/a.swift "
     "run.bats",
     "example": "examples/a.py samples/b/README.md demo.py docs_src/../demos/a.ts",
     "docs": "docs/index.html docs/conf.py README.md CHANGELOG LICENSE.txt guide.rst man/tool.1",

@@ -228,6 +228,58 @@ class Box extends Base with Port { def put(item: Item): Item = { items.add(new I
             "other": "item items item Shelf LIMIT",
         },
     ),
+    "elixir": (
+        """\
+defmodule Box do
+  alias Shop.{Item, Shelf}
+  @spec put(Box.t(), Item.t()) :: t
+  def put(%Box{} = box, item), do: box |> grow |> Map.put(:item, Item.new(item, @limit))
+end
+""",
+        {
+            "import": "Shop Item Shelf",
+            "call": "t t grow put new",
+            "type": "Box Item Box Map Item",
+            "other": "t box item box item limit",
+        },
+    ),
+    "haskell": (
+        """\
+import Data.Map (insert)
+put :: Item -> Box Item -> IO ()
+put item box = M.insert item (grow box) >>= render . Shelf limit
+put _ (Box x) = print $ x + 1
+""",
+        {
+            "import": "Map insert",
+            "call": "insert grow Shelf Box print",
+            "type": "Item Box Item IO",
+            "other": "item box item box >>= render . limit x $ x +",
+        },
+    ),
+    "lua": (
+        """\
+local box = require("box")
+function Box:put(item, n) self.items[n] = Item.new(item, { key = LIMIT }); box.grow(self):render() end
+""",
+        {
+            "call": "require new grow render",
+            "other": "box Box item n self items n Item item LIMIT box self",
+        },
+    ),
+    "zig": (
+        """\
+const Item = @import("item.zig").Item;
+const Box = struct { items: []Item, fn put(self: *Box, item: Item) !void {
+  try self.items.append(make(item, LIMIT)); } };
+""",
+        {
+            "import": "Item Item",
+            "call": "append make",
+            "type": "Item Box Item",
+            "other": "items self item self items item LIMIT",
+        },
+    ),
     "bash": (
         """\
 put() { local item=$1; render "$LIMIT" | sort; }

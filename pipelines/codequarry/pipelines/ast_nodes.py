@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 from bisect import bisect_left
+from collections.abc import Iterator
 
-from codequarry.pipelines.definitions import Leading, Outline
+from codequarry.pipelines.definitions import Outline
 from codequarry.pipelines.source_text import SourceText
-from codequarry.schemas.records import AstNode, Definition
+from codequarry.schemas.records import AstNode, Definition, Leading
 
 MAX_SIGNATURE_CHARS = 300
 MAX_DOC_CHARS = 2_000
@@ -25,11 +26,13 @@ _CALLABLE = frozenset({"function", "method", "macro"})
 _MODIFIERS = re.compile(rb"[A-Za-z_][A-Za-z_ \t]*")
 _COMMENT_GAP = re.compile(rb"[ \t]*(?:\r?\n)?[A-Za-z_ \t]*")
 _ATTRIBUTE_GAP = re.compile(rb"\s*[A-Za-z_ \t]*")
-_BLOCK_COMMENTS = (b"/*", b"<!--", b"=begin")
-_OPENER = re.compile(r"^(?:/\*+!?|<!--|=begin|//+!?|#+|--+)[ \t]?")
-_CLOSER = re.compile(r"[ \t]*(?:\*+/|-->|\n=end)$")
+_BLOCK_COMMENTS = (b"/*", b"<!--", b"=begin", b"{-", b"--[[", b"--[=")
+_NO_DOC = re.compile(rb"#!|//!|(?:--+|\{-+)[ \t]*\^")
+"""A line that starts programs, documentation of what it stands in, and Haddock's of what stands before it."""
+_OPENER = re.compile(r"^(?:/\*+!?|<!--|=begin|//+!?|#+|--\[=*\[|(?:--+|\{-+)(?:[ \t]*\|)?)[ \t]?")
+_CLOSER = re.compile(r"[ \t]*(?:\*+/|-->|\n=end|-+\}|(?<!\])\]=*\])$")
 _STAR = re.compile(r"^[ \t]*\*+[ \t]?")
-_DOCSTRING = re.compile(r"""^[A-Za-z]*(\"{3}|'{3}|"|')(.*)\1$""", re.DOTALL)
+_DOCSTRING = re.compile(r"""^~?[A-Za-z]*(\"{3}|'{3}|"|')(.*)\1$""", re.DOTALL)
 _OPENING = " {([;,"
 
 
@@ -88,10 +91,21 @@ class Surroundings:
 
     def doc(self, entry: Definition) -> str:
         """The text of the docstring, or else of the comment above."""
-        start, end = entry.docstring
+        declared = self._declaration_start(entry.start_byte)
+        start, end = entry.docstring if entry.docstring[1] else self._string_above(declared)
         if end:
             return clean_docstring(self._data[start:end].decode("utf-8", "replace"))
-        return clean_comment(self._comments_above(self._declaration_start(entry.start_byte)))
+        return clean_comment(self._comments_above(declared))
+
+    def _string_above(self, start: int) -> tuple[int, int]:
+        """The string in an attribute above that documents what follows; (0, 0) when there is none."""
+        while (above := self._before(start)) is not None:
+            if not _ATTRIBUTE_GAP.fullmatch(self._data, above.end, start):
+                break
+            if above.doc[1]:
+                return above.doc
+            start = above.start
+        return 0, 0
 
     def _declaration_start(self, start: int) -> int:
         """Where the modifiers and template parameters before a definition begin."""
@@ -122,7 +136,7 @@ class Surroundings:
                 is_block = written.startswith(_BLOCK_COMMENTS)
                 if not self._starts_line(above.start) or (is_block and found) or len(found) > MAX_DOC_CHARS:
                     break
-                if written.startswith(b"#!"):
+                if _NO_DOC.match(written):
                     break
                 found.insert(0, written[:_DOC_BYTES])
                 if is_block:
@@ -150,7 +164,7 @@ def _without_opening(signature: str) -> str:
     >>> _without_opening("def f(x):"), _without_opening("def f: Int ="), _without_opening("const f = () =>")
     ('def f(x)', 'def f: Int', 'const f = () =>')
     """
-    trimmed = signature.rstrip(_OPENING)
+    trimmed = signature.removesuffix(" where").rstrip(_OPENING)
     while trimmed[-1:] in (":", "=") and (trimmed[-2:-1].isalnum() or trimmed[-2:-1] in (" ", ")", "]", "_", '"')):
         trimmed = trimmed[:-1].rstrip(_OPENING)
     return trimmed
@@ -170,8 +184,8 @@ def clean_comment(comments: list[bytes]) -> str:
     'Says hello.'
     """
     lines: list[str] = []
-    for comment in comments:
-        text = _CLOSER.sub("", _OPENER.sub("", comment.decode("utf-8", "replace").replace("\r\n", "\n")))
+    for written in _single(comments):
+        text = _CLOSER.sub("", _OPENER.sub("", written))
         first, *others = text.split("\n")
         if any(map(_STAR.match, others)):
             lines += [first, *(_STAR.sub("", line) for line in others)]
@@ -182,3 +196,13 @@ def clean_comment(comments: list[bytes]) -> str:
     while lines and not any(map(str.isalnum, lines[-1])):
         lines.pop()
     return "\n".join(line.rstrip() for line in lines)[:MAX_DOC_CHARS].strip()
+
+
+def _single(comments: list[bytes]) -> Iterator[str]:
+    """Comments as text, those of one line each apart: in Haskell's grammar such lines are one comment together."""
+    for comment in comments:
+        text = comment.decode("utf-8", "replace").replace("\r\n", "\n")
+        if text.startswith("--") and not text.startswith(("--[[", "--[=")):
+            yield from (line.strip() for line in text.split("\n"))
+        else:
+            yield text

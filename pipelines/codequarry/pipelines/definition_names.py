@@ -8,10 +8,12 @@ _MAX_NAME_CHARS = 200
 _BRACKETS = re.compile(r"<[^<>]*>")
 _WORD = re.compile(r"\w")
 _OPERATOR = re.compile(r"\boperator\b")
+_TYPE_HEAD = re.compile(rb"[(\s]*([A-Z][\w.']*)")
+_TYPE_OPERATOR = re.compile(rb"[(\s]*[a-z_][\w']*\s+([!#$%&*+./<=>?@\\^|~:-]+)\s")
 _QUOTES = "[]()\"'`*&"
 _SPACE = re.compile(r"\s+")
 _EXPORTS = re.compile(r"^(?:module\.)?(?:exports|this)\.")
-_PATH = re.compile(r"[\w$#~!?=]+(?:(?:\.|::)[\w$#~!?=]+)*")
+_PATH = re.compile(r"[\w$#~!?=]+(?:'\w*)*(?:(?:\.|::)[\w$#~!?=]+(?:'\w*)*)*")
 
 
 def clean_name(written: bytes) -> str:
@@ -55,3 +57,13 @@ def literal_name(written: bytes) -> str:
     if len(name) > 2 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
     return name[:_MAX_NAME_CHARS]
+
+
+def type_head(written: bytes) -> bytes:
+    """What a type of Haskell is applied from: a constructor without its module, an operator, else the type itself.
+
+    >>> type_head(b"(VU.Vector a)"), type_head(b"(f :*: g)"), type_head(b"((,) a)")
+    (b'Vector', b':*:', b'((,) a)')
+    """
+    match = _TYPE_HEAD.match(written) or _TYPE_OPERATOR.match(written)
+    return match[1].rpartition(b".")[2] or match[1] if match else written[: 4 * _MAX_NAME_CHARS]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from codequarry.pipelines.definition_names import clean_name, last_segment, literal_name
-from codequarry.schemas.records import Definition
+from codequarry.pipelines.clauses import Entry, Found, join_clauses
+from codequarry.pipelines.definition_names import clean_name, last_segment, literal_name, type_head
+from codequarry.schemas.records import Definition, Leading
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Point, Tree
@@ -46,25 +49,10 @@ class Outline:
     """Containers that qualify names without being definitions, e.g. kind ``impl``, ``object`` or ``namespace``."""
     leading: tuple[Leading, ...]
     """Comments and attributes by start."""
-
-
-class Leading(NamedTuple):
-    """A comment, or an attribute or decorator, which may belong to the definition after it."""
-
-    start: int
-    end: int
-    is_comment: bool
-    is_attribute: bool
-    """It stands apart from the definition's own first line, unlike the parameters of a C++ template."""
-
-
-class _Found(NamedTuple):
-    pattern: int
-    capture: str
-    name: str
-    name_byte: int
-    body_byte: int
-    doc: tuple[int, int]
+    names: frozenset[int] = frozenset()
+    """Where else the names of definitions are written: in clauses after the first."""
+    joined: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """The end, by its start, of each definition that is written in several clauses."""
 
 
 class _Budget:
@@ -142,21 +130,32 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
     """Definitions and scopes of a tree."""
     from tree_sitter import QueryCursor
 
-    found: dict[tuple[int, int, int], _Found] = {}
-    leading: list[Leading] = []
+    found: dict[tuple[int, int, int], Found] = {}
+    leading: dict[tuple[int, int], Leading] = {}
+    inside: list[tuple[int, int]] = []
     for pattern, captures in QueryCursor(grammar.query, match_limit=_MATCH_LIMIT).matches(tree.root_node):
-        names = captures.get("name")
+        names = captures.get("name") or captures.get("head") or captures.get("text")
         if not names:
-            leading += (_leading(node, grammar) for node in captures.get("leading", ()))
+            inside += (node.byte_range for node in captures.get("inside", ()))
+            doc = captures["doc"][0].byte_range if "doc" in captures else (0, 0)
+            for node in captures.get("attribute", ()):
+                if doc[1] or node.byte_range not in leading:
+                    leading[node.byte_range] = Leading(*node.byte_range, False, True, doc)
+            for node in captures.get("leading", ()):
+                leading[node.byte_range] = _leading(node, grammar)
             continue
         written = names[0]
         text = data[written.start_byte : written.end_byte]
+        if "head" in captures:
+            text = type_head(text)
+        literal = grammar.literal_names or "text" in captures or ("head" in captures and not text[:1].isalpha())
+        name = literal_name(text) if literal else clean_name(text)
+        own = name if literal else last_segment(name)
         qualifiers = captures.get("qualifier")
         if qualifiers:
-            text = data[qualifiers[0].start_byte : qualifiers[0].end_byte] + b"." + text
-        name = literal_name(text) if grammar.literal_names else clean_name(text)
-        own = name if grammar.literal_names else last_segment(name)
+            name = f"{clean_name(data[qualifiers[0].start_byte : qualifiers[0].end_byte])}.{name}"
         name_byte = max(data.rfind(own.encode(), written.start_byte, written.end_byte), written.start_byte)
+        arity = captures["parameters"][0].named_child_count if "parameters" in captures else 0
         for capture, nodes in captures.items():
             if "." not in capture:
                 continue
@@ -164,15 +163,40 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
             key = (node.start_byte, -node.end_byte, written.start_byte)
             earlier = found.get(key)
             if earlier is None or pattern < earlier.pattern:
-                body = None if capture == "definition.key" else _body(node, grammar)
+                body = captures["body"][0] if "body" in captures else None
+                if body is None and capture != "definition.key":
+                    body = _body(node, grammar)
                 doc = docstring_range(body) if body and grammar.docstrings else (0, 0)
                 end = body.start_byte if body else node.end_byte
-                found[key] = _Found(pattern, capture, name, name_byte, end, doc)
+                found[key] = Found(pattern, capture, name, name_byte, end, doc, literal, arity)
     entries = [
         (start, len(data) if entry.pattern in grammar.open_patterns else -minus_end, entry)
         for (start, minus_end, _), entry in sorted(found.items())
     ]
-    return Outline(*_qualified(entries, grammar.literal_names), tuple(sorted(leading)))
+    around = sorted(leading.values())
+    if inside:
+        entries = _documented(entries, inside)
+    if not grammar.clauses:
+        return Outline(*_qualified(entries), tuple(around))
+    entries, other_names, joined = join_clauses(entries, around, data)
+    return Outline(*_qualified(entries), tuple(around), other_names, joined)
+
+
+def _documented(entries: list[Entry], inside: list[tuple[int, int]]) -> list[Entry]:
+    """The entries, each with the first of some strings that lies in it and in none of those within it."""
+    documented = list(entries)
+    enclosing: list[int] = []
+    at = 0
+    for start, end in sorted(inside):
+        while at < len(entries) and entries[at][0] <= start:
+            enclosing.append(at)
+            at += 1
+        while enclosing and entries[enclosing[-1]][1] < end:
+            enclosing.pop()
+        if enclosing and not documented[enclosing[-1]][2].doc[1]:
+            first, last, entry = documented[enclosing[-1]]
+            documented[enclosing[-1]] = (first, last, entry._replace(doc=(start, end)))
+    return documented
 
 
 def _leading(node: Node, grammar: Grammar) -> Leading:
@@ -213,9 +237,7 @@ def docstring_range(body: Node) -> tuple[int, int]:
     return 0, 0
 
 
-def _qualified(
-    entries: list[tuple[int, int, _Found]], literal: bool
-) -> tuple[tuple[Definition, ...], tuple[Definition, ...]]:
+def _qualified(entries: list[Entry]) -> tuple[tuple[Definition, ...], tuple[Definition, ...]]:
     """Give every (start, end, found) its dotted path and final kind; returns definitions and scopes."""
     definitions: list[Definition] = []
     scopes: list[Definition] = []
@@ -225,9 +247,11 @@ def _qualified(
             enclosing.pop()
         role, kind = found.capture.split(".")
         outer = enclosing[-1] if enclosing else None
-        if kind == "function" and ("::" in found.name or (outer is not None and outer.kind in _CLASS_LIKE)):
+        in_class = outer is not None and outer.kind in _CLASS_LIKE and not found.literal
+        if kind == "function" and ("::" in found.name or in_class):
             kind = "method"
         # Scala has an operator ``::``.
+        literal = found.literal
         written = found.name if literal or found.name == "::" else found.name.replace("::", ".")
         nested = outer is not None and len(outer.qualified_name) < _MAX_PARENT_CHARS
         qualified = f"{outer.qualified_name}.{written}" if outer and nested else written

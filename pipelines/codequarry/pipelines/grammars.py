@@ -1,21 +1,25 @@
 """The packaged tree-sitter grammars: one row per language says where it comes from and how it is read.
 
 Definitions are found by one query per language, ``queries/<name>.scm``. Captures: ``@definition.<kind>`` is a
-definition, ``@scope.<kind>`` a container that only qualifies names (a Rust ``impl``), ``@name`` its name,
-``@qualifier`` a prefix written inside the definition itself (the receiver of a Go method); those that begin with ``_``
-serve predicates. Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede
-general ones. A pattern with ``#set! extent "rest"`` reaches to the end of the file.
+definition, ``@scope.<kind>`` a container that only qualifies names (a Rust ``impl``), ``@prefix.<kind>`` a signature,
+which belongs to the definition after it; ``@name`` its name, ``@text`` a name that is text, ``@head`` a type of
+Haskell that is named by what it is applied from, ``@qualifier`` a prefix written inside the definition itself (the
+receiver of a Go method), ``@body`` where its body starts if no field of the grammar tells, ``@parameters`` what tells
+functions of one name apart; ``@attribute`` stands above a definition and belongs to it, with a string in it that is
+its ``@doc``; ``@inside`` is a string that documents what it stands in; those that begin with ``_`` serve predicates.
+Where two patterns capture the same node and name, the earlier one wins, so specific patterns precede general ones. A
+pattern with ``#set! extent "rest"`` reaches to the end of the file.
 
 References are found by ``queries/references/<name>.scm``. Captures: ``@name`` is any identifier, ``@call`` and
-``@type`` one in that role, ``@skip`` one that names no definition, ``@import`` a statement that imports whatever it
-names.
+``@type`` one in that role, ``@dotted`` a type told by a path, ``@skip`` one that names no definition, ``@import`` a
+statement that imports whatever it names.
 
 What a file is as a module is found by ``queries/modules/<name>.scm``. Captures of imports: ``@source`` what is
-imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says it
-all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
-declared. ``@export`` is a name offered, ``@listed`` an expression that lists some, ``@skip`` a name that is not offered
-after all; ``@package`` the package declared, ``@entry`` what makes the file a program, ``@branch`` a decision point,
-``@plain`` a statement that only imports or exports.
+imported, ``@name`` and ``@alias`` what is taken out of it and its name here; ``@clause`` a statement whose text says
+it all, ``@path`` an expression that gives a path, ``@beside`` a path relative to the file, ``@module`` a child module
+declared. ``@export`` is a name offered, ``@listed`` an expression that lists some, ``@only`` tells that there are no
+others, ``@skip`` a name that is not offered after all; ``@package`` the package declared, ``@entry`` what makes the
+file a program, ``@branch`` a decision point, ``@plain`` a statement that only imports or exports.
 """
 
 from __future__ import annotations
@@ -48,6 +52,8 @@ class GrammarSource:
     """Names are text, such as headings and keys, rather than identifiers joined by dots."""
     docstrings: bool = False
     """The first string of a body documents its definition, before any comment above it."""
+    clauses: bool = False
+    """A definition may be written in several statements side by side: clauses, and a signature before them."""
     max_line_depth: int | None = None
     """Levels one line may open; None for any. The YAML scanner writes past its buffer at about 250 of them."""
     body_fields: tuple[str, ...] = ("body", "consequence")
@@ -56,6 +62,8 @@ class GrammarSource:
 
 
 _DATA = ("value",)
+_DO = frozenset({"do_block"})
+_HASKELL_BODIES = ("match", "declarations", "closed_family")
 _KOTLIN_BODIES = frozenset({"function_body", "class_body", "enum_class_body"})
 
 _ECMASCRIPT = ("ecmascript", "jsx", "javascript")
@@ -78,6 +86,12 @@ GRAMMARS: dict[str, GrammarSource] = {
     "kotlin": GrammarSource("tree_sitter_kotlin", ("kotlin",), ("kotlin",), ("kotlin",), body_kinds=_KOTLIN_BODIES),
     "swift": GrammarSource("tree_sitter_swift", ("swift",), ("swift",), ("swift",)),
     "scala": GrammarSource("tree_sitter_scala", ("scala",), ("scala",), ("scala",)),
+    "elixir": GrammarSource("tree_sitter_elixir", ("elixir",), ("elixir",), ("elixir",), clauses=True, body_kinds=_DO),
+    "haskell": GrammarSource(
+        "tree_sitter_haskell", ("haskell",), ("haskell",), ("haskell",), clauses=True, body_fields=_HASKELL_BODIES
+    ),
+    "lua": GrammarSource("tree_sitter_lua", ("lua",), ("lua",), ("lua",)),
+    "zig": GrammarSource("tree_sitter_zig", ("zig",), ("zig",), ("zig",)),
     "bash": GrammarSource("tree_sitter_bash", ("bash",), ("bash",), ("bash",)),
     "sql": GrammarSource("tree_sitter_sql", ("sql",), ("sql",), ("sql",), body_kinds=frozenset({"function_body"})),
     "html": GrammarSource("tree_sitter_html", ("html",), literal_names=True),
@@ -88,11 +102,13 @@ GRAMMARS: dict[str, GrammarSource] = {
     "json": GrammarSource("tree_sitter_json", ("json",), literal_names=True, body_fields=_DATA),
 }
 
-_COMMENTS = frozenset({"comment", "line_comment", "block_comment", "multiline_comment", "js_comment", "marginalia"})
+_COMMENTS = frozenset(
+    {"comment", "line_comment", "block_comment", "multiline_comment", "js_comment", "marginalia", "haddock"}
+)
 _ATTRIBUTES = frozenset({"decorator", "attribute_item", "attribute_list", "attribute_declaration"})
 _PREFIXES = frozenset({"template_parameter_list", "requires_clause"})
 _HEADINGS = frozenset({"atx_heading", "setext_heading", "start_tag"})
-_LISTS = frozenset({"statement_list"})
+_LISTS = frozenset({"statement_list", "imports", "declarations"})
 _WRAPPED_FIELDS = ("declaration", "definition")
 _VALUE_FIELDS = ("value", "right", "type")
 
@@ -111,6 +127,7 @@ class Grammar:
     """Imports, exports and decision points; None for data and markup."""
     literal_names: bool
     docstrings: bool
+    clauses: bool
     max_line_depth: int | None
     comment_kinds: frozenset[int]
     """Node kinds that are comments."""
@@ -161,6 +178,7 @@ def grammar(name: str) -> Grammar:
         modules=modules,
         literal_names=source.literal_names,
         docstrings=source.docstrings,
+        clauses=source.clauses,
         max_line_depth=source.max_line_depth,
         comment_kinds=_kind_ids(language, _COMMENTS),
         attribute_kinds=_kind_ids(language, _ATTRIBUTES),

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from codequarry.pipelines.ast_nodes import clean_comment
-from codequarry.pipelines.definitions import Leading
-from codequarry.schemas.records import AstNode
+from codequarry.schemas.records import AstNode, Leading
 
 _MAX_GROUP_BYTES = 16 << 10
 _LICENCE = re.compile(
@@ -23,8 +22,12 @@ _DIRECTIVE = re.compile(
     r"|swiftlint|swift-tools|scalastyle|scalafmt|ktlint|cspell|biome|deno)(?:\s*[-:]|\s+(?:disable|enable|ignore)\b))"
 )
 _TAG = re.compile(r"^@(?:file|fileoverview|fileOverview|overview|module|brief|description|summary|desc)\b[ \t]*")
-_BETWEEN = re.compile(rb"""(?:\s|\xef\xbb\xbf|<\?php\b|<\?hh\b|#![^\n]*\n|["']use strict["'];?|#pragma once\b)*""")
-_BLOCK = (b"/*", b"=begin")
+_FIELDS = re.compile(r"Module[ \t]*:.*?(?:\n\n|\Z)", re.DOTALL)
+"""Haddock's table of what is known of a module, which comes before the text."""
+_BETWEEN = re.compile(
+    rb"""(?:\s|\xef\xbb\xbf|<\?php\b|<\?hh\b|#![^\n]*\n|["']use strict["'];?|#pragma once\b|\{-#.*?#-\})*""", re.DOTALL
+)
+_BLOCK = (b"/*", b"=begin", b"{-", b"--[[", b"--[=")
 _INNER = (b"//!", b"/*!")
 _CONTAINERS = frozenset({"namespace", "module"})
 
@@ -40,8 +43,8 @@ def leading_doc(data: bytes, leading: tuple[Leading, ...], nodes: tuple[AstNode,
         lines = [line for line in written.split("\n") if not _DIRECTIVE.match(line)]
         while lines and not any(map(str.isalpha, lines[0])):
             lines.pop(0)
-        text = _TAG.sub("", "\n".join(lines).strip())
-        about_file = written != of_first or group[0].startswith(_INNER)
+        text = _FIELDS.sub("", _TAG.sub("", "\n".join(lines).strip()), count=1).lstrip()
+        about_file = written != of_first or group[0].startswith(_INNER) or "@module" in written
         if text and about_file and not _LICENCE.search(text.partition("\n\n")[0]):
             return text
     return ""

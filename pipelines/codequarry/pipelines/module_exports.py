@@ -18,10 +18,12 @@ _NAMESPACES: dict[str, frozenset[str]] = {
     "php": frozenset({"namespace"}),
     "ruby": frozenset({"module"}),
 }
-_DECLARED = frozenset({"javascript", "typescript", "tsx"})
+_DECLARED = frozenset({"javascript", "typescript", "tsx", "lua"})
 """Languages whose exports are what the query captured."""
 _BY_NAME = frozenset({"java", "kotlin", "scala", "csharp", "php"})
 """Languages whose imports name definitions by package, wherever the file is."""
+
+_PRIVATE = ("defp ", "defmacrop ", "defguardp ", "@typep ")
 
 _OFFERS: dict[str, Callable[[AstNode], bool]] = {
     "python": lambda node: not node.name.startswith("_"),
@@ -35,6 +37,8 @@ _OFFERS: dict[str, Callable[[AstNode], bool]] = {
     "scala": lambda node: not _HIDDEN.search(_before_name(node)),
     "swift": lambda node: not _HIDDEN.search(_before_name(node)),
     "ruby": lambda node: node.kind in _TYPES,
+    "elixir": lambda node: node.kind not in ("constant", "struct") and not node.signature.startswith(_PRIVATE),
+    "zig": lambda node: node.signature.startswith(("pub ", "export ")),
     "php": lambda node: node.kind != "namespace",
 }
 _PROGRAMS: dict[str, Callable[[AstNode], bool]] = {
@@ -46,6 +50,8 @@ _PROGRAMS: dict[str, Callable[[AstNode], bool]] = {
     "csharp": lambda node: node.name == "Main" and bool(_STATIC.search(_before_name(node))),
     "scala": lambda node: node.name == "main" and "Array[String]" in node.signature,
     "go": lambda node: not node.parent and node.name == "main",
+    "haskell": lambda node: not node.parent and node.name == "main",
+    "zig": lambda node: not node.parent and node.name == "main",
 }
 _CALLABLE = frozenset({"function", "method"})
 
@@ -66,6 +72,10 @@ def offered(
 
 def qualified(language: str, package: str, nodes: tuple[AstNode, ...]) -> tuple[str, ...]:
     """Names by which imports of other files reach the definitions at the top of a file; none where they name files."""
+    if language == "haskell":
+        return (package,) if package else ()
+    if language == "elixir":
+        return tuple(node.qualified_name for node in nodes if node.kind in ("module", "interface"))
     if language not in _BY_NAME:
         return ()
     # Namespaces of C# and PHP are definitions themselves, and part of the names within.
@@ -93,7 +103,9 @@ def _top_level(language: str, package: str, nodes: tuple[AstNode, ...]) -> list[
         return [node for node, end in zip(nodes, ends, strict=False) if node.start_byte >= end]
     containers = _NAMESPACES.get(language, frozenset())
     open_names = {"", package, *(node.qualified_name for node in nodes if node.kind in containers)}
-    return [node for node in nodes if node.parent in open_names]
+    return [
+        node for node in nodes if node.parent in open_names or (language == "elixir" and node.qualified_name == package)
+    ]
 
 
 def _before_name(node: AstNode) -> str:

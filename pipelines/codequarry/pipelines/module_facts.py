@@ -44,6 +44,7 @@ def module_facts(
     documentation = [
         top,
         *((comment.start, comment.end) for comment in outline.leading if comment.is_comment),
+        *(above.doc for above in outline.leading),
         *(definition.docstring for definition in outline.definitions),
     ]
     code, starts = text.inked(), text.line_starts()
@@ -67,6 +68,8 @@ def module_facts(
         doc = clean_docstring(text.data[top[0] : top[1]].decode("utf-8", "replace"))
     else:
         doc = leading_doc(text.data, outline.leading, nodes)
+        if not doc and grammar.name == "elixir" and len(found.packages) == 1:
+            doc = next((node.doc for node in nodes if node.qualified_name == package), "")
     return ModuleFacts(
         package=package,
         doc=doc,
@@ -117,6 +120,7 @@ class _Found:
             self._skipped.update(node.start_byte for node in captures.get("skip", ()))
             for node in captures.get("export", ()):
                 self._exports[node.start_byte] = self._text(node)
+            self.lists_names = self.lists_names or "only" in captures
             for node in captures.get("listed", ()):
                 self._listed(node)
             self._imports(captures)

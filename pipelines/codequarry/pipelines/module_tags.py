@@ -15,6 +15,7 @@ _PACKAGE_STEMS = {
     "typescript": frozenset({"index"}),
     "tsx": frozenset({"index"}),
     "rust": frozenset({"mod", "lib"}),
+    "lua": frozenset({"init"}),
 }
 _RE_EXPORTING = frozenset({"python", "javascript", "typescript", "tsx", "rust"})
 _CONFIG = re.compile(r"(?:.*[._-])?(?:settings?|configs?|configuration|conf|options)", re.IGNORECASE)
@@ -25,7 +26,7 @@ _CLI = re.compile(
     r"|clap|structopt|argh|pico_args|lexopt"
     r"|picocli|org\.apache\.commons\.cli|com\.beust\.jcommander|com\.github\.ajalt\.clikt|kotlinx\.cli|scopt"
     r"|com\.monovore\.decline|mainargs|System\.CommandLine|CommandLine|Spectre\.Console\.Cli|ArgumentParser"
-    r"|thor|slop|gli|Symfony\.Component\.Console|<?getopt\.h>?|<?argp\.h>?|.*(?:CLI11|cxxopts|argparse)\.hpp>?)"
+    r"|thor|slop|gli|Symfony\.Component\.Console|<?getopt\.h>?|<?argp\.h>?|Options\.Applicative|System\.Console\.GetOpt|pl\.lapp|cliargs|.*(?:CLI11|cxxopts|argparse)\.hpp>?)"
     r"(?:\b.*)?"
 )
 

@@ -15,10 +15,11 @@ from codequarry.pipelines.go_modules import GoModules
 from codequarry.pipelines.module_families import Family, Repository
 from codequarry.pipelines.module_table import SourceModule, read_modules
 from codequarry.pipelines.module_tags import module_tags
+from codequarry.pipelines.named_modules import NamedModules
 from codequarry.pipelines.package_modules import PackageModules
 from codequarry.pipelines.parts import MODULE_FACTS, Part, plan_parts
 from codequarry.pipelines.path_classes import SOURCE
-from codequarry.pipelines.path_modules import CModules, PathModules, RubyModules, ShellModules
+from codequarry.pipelines.path_modules import CModules, LuaModules, PathModules, RubyModules, ShellModules, ZigModules
 from codequarry.pipelines.python_modules import PythonModules
 from codequarry.pipelines.rust_modules import RustModules
 from codequarry.pipelines.snapshot import Contents
@@ -83,7 +84,7 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
     modules = [module for part in plan_parts(work, settings) for module in _part_modules(part)]
     files = read_table(work.require(work.table("files"), "chunk"), ["path", "path_class"])
     classes = dict(zip(files["path"].to_pylist(), files["path_class"].to_pylist(), strict=True))
-    by_package = {language for languages in _BY_PACKAGE for language in languages}
+    by_package = {"elixir", *(language for languages in _BY_PACKAGE for language in languages)}
     repository = Repository(
         modules={module.path: module for module in modules},
         paths=frozenset(classes),
@@ -177,6 +178,10 @@ def _families(repository: Repository) -> dict[str, Family]:
         "rust": RustModules(repository),
         **dict.fromkeys(("c", "cpp"), native),
         "ruby": RubyModules(repository, "ruby"),
+        "elixir": NamedModules(repository, "elixir"),
+        "haskell": NamedModules(repository, "haskell"),
+        "lua": LuaModules(repository, "lua"),
+        "zig": ZigModules(repository, "zig"),
         "bash": ShellModules(repository, "bash"),
     }
     for languages in _BY_PACKAGE:

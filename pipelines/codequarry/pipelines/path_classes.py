@@ -46,9 +46,9 @@ PATH_RULES: tuple[PathRule, ...] = (
     _rule(
         "test",
         "test tests testing __tests__ __mocks__ spec specs testdata test_data fixtures e2e testsuite test-utils",
-        r"test_.*\.\w+|tests?\.(py|rs|js|ts)|conftest\.py|.*_tests?\.(py|go|rs|c|cc|cpp|dart|exs?|rb|java|kt|lua)"
+        r"test_.*\.\w+|tests?\.(py|rs|js|ts|zig|lua)|conftest\.py|.*_tests?\.(py|go|rs|c|cc|cpp|dart|exs?|rb|java|kt|lua|zig)"
         r"|.*[.-](test|spec|e2e|cy)\.[mc]?[jt]sx?|.*_spec\.(rb|lua|js|ts)|.*\.bats"
-        r"|.*[A-Za-z0-9]Test(s|Case)?\.(java|kt|scala|php|cs|swift)",
+        r"|.*[A-Za-z0-9]Test(s|Case)?\.(java|kt|scala|php|cs|swift|hs)|(.*[A-Za-z0-9])?Spec\.hs",
     ),
     _rule("example", "example examples sample samples demo demos tutorial tutorials", r"(example|demo)s?\.\w+"),
     _rule(

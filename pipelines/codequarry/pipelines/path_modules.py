@@ -1,4 +1,4 @@
-"""Languages whose imports name files by path: C and C++, Ruby, Bash; and those without imports of files."""
+"""Languages whose imports name files by path: C and C++, Ruby, Lua, Zig, Bash; and those without imports of files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from codequarry.pipelines.module_families import (
 from codequarry.pipelines.module_table import SourceModule
 from codequarry.schemas.records import Import
 
+_LUA_ROOTS = ("lua", "src", "lib")
 _EXPANDED = re.compile(r"""^.*[)}]/|^\$\w+/""")
 
 
@@ -85,6 +86,37 @@ class RubyModules(PathModules):
             return self._first(parents(module.path)[:1], path)
         roots = [f"{folder}/lib" if folder else "lib" for folder in parents(module.path)]
         return self._first([*roots, ""], path) or _single(self._ending(f"lib/{path}"))
+
+
+class LuaModules(PathModules):
+    """Lua: ``require`` with dots, from a source root."""
+
+    def name(self, module: SourceModule) -> ModuleName:
+        """The dotted path below the last source root; a folder's ``init.lua`` is the folder."""
+        name = dotted(without_suffix(module.path))
+        for root in _LUA_ROOTS:
+            name = f".{name}".rpartition(f".{root}.")[2].removeprefix(".")
+        if name.endswith(".init"):
+            return ModuleName(name.removesuffix(".init"), name.removesuffix(".init").rpartition(".")[0])
+        return ModuleName(name, name.rpartition(".")[0])
+
+    def resolve(self, module: SourceModule, imported: Import) -> set[str]:
+        """The file, or the ``init.lua`` of the folder: in a source root, else from the repository's root inwards."""
+        path = imported.source.replace(".", "/")
+        above = parents(module.path)
+        roots = [join(folder, root) or "" for folder in above for root in _LUA_ROOTS]
+        for folder in (*roots, *reversed(above)):
+            if found := self._first([folder], f"{path}.lua") or self._first([folder], f"{path}/init.lua"):
+                return found
+        return _single(self._ending(f"{path}.lua") | self._ending(f"{path}/init.lua"))
+
+
+class ZigModules(PathModules):
+    """Zig: ``@import`` of a file; what build.zig gives a name to is no path."""
+
+    def resolve(self, module: SourceModule, imported: Import) -> set[str]:
+        """The file, from where the importing one lies."""
+        return self._first(parents(module.path)[:1], imported.source) if imported.source.startswith(".") else set()
 
 
 class ShellModules(PathModules):

@@ -34,10 +34,15 @@ def references(grammar: Grammar, tree: Tree, outline: Outline, text: SourceText)
         for node in captures.get(capture, ()):
             start, end = node.byte_range
             found[start] = (end, role)
+    for node in captures.get("dotted", ()):
+        start, end = node.byte_range
+        found[max(text.data.rfind(b".", start, end) + 1, start)] = (end, "type")
     for node in captures.get("skip", ()):
         found.pop(node.start_byte, None)
     for definition in outline.definitions:
         found.pop(definition.name_byte, None)
+    for start in outline.names:
+        found.pop(start, None)
     places = sorted((start, end, role) for start, (end, role) in found.items() if end - start <= MAX_NAME_BYTES)
     starts = [start for start, _, _ in places]
     roles = [role for _, _, role in places]

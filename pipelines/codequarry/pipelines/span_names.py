@@ -25,6 +25,10 @@ class SpanNames:
         )
         self.ranges = frozenset((entry.start_byte, entry.end_byte) for entry in self._entries)
         """(start, end) of every definition and scope."""
+        self.joined = outline.joined
+        """End by start of what is written in several nodes that stand side by side."""
+        self.attributes = frozenset((entry.start, entry.end) for entry in outline.leading if entry.is_attribute)
+        """(start, end) of what stands above definitions and belongs to them, comments apart."""
         self._starts = [entry.start_byte for entry in self._entries]
         self._parents: list[int] = []
         enclosing: list[int] = []

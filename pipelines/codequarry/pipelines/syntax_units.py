@@ -56,6 +56,8 @@ class _Pending(NamedTuple):
     comment: bool
     expand: bool = False
     """The body of a node that is over budget: expanded even if it fits, so that the header keeps its first lines."""
+    clauses: tuple[_Pending, ...] = ()
+    """What a definition that no one node holds is written in."""
 
 
 def syntax_units(
@@ -82,13 +84,16 @@ def syntax_units(
         if item is None:
             fresh = True
         else:
-            node, start, end, leads, closes, comment, expand = item
+            node, start, end, leads, closes, comment, expand, clauses = item
             if ink[end] - ink[start] <= whole_limit and not (expand and node and node.child_count):
                 units.append(Unit(start, end, leads, closes, comment, fresh))
-                if node is not None:
-                    nodes.append((start, node))
+                nodes += ((each.start, each.node) for each in clauses or (item,) if each.node is not None)
                 # The semicolon after a class is not yet what follows it.
                 fresh = fresh and closes
+            elif clauses:
+                fresh = True
+                pending.append(None)
+                pending.extend(reversed(clauses))
             elif (
                 node is None
                 or not node.child_count
@@ -103,7 +108,7 @@ def syntax_units(
                 if whole_limit and (start, end) in names.ranges:
                     fresh = True
                     pending.append(None)
-                children, empty = _children(node, start, end, grammar, text)
+                children, empty = _children(node, start, end, grammar, text, names)
                 pending.extend(reversed(children))
                 nodes += ((child.start_byte, child) for child in empty)
                 if not node.named_child_count:
@@ -120,9 +125,12 @@ def _is_table(node: Node, size: int) -> bool:
 
 
 def _children(
-    node: Node, start: int, end: int, grammar: Grammar, text: SourceText
+    node: Node, start: int, end: int, grammar: Grammar, text: SourceText, names: SpanNames
 ) -> tuple[list[_Pending], list[Node]]:
-    """The children of a node, with a piece of bare text wherever ink lies between them; and those without a byte."""
+    """The children of a node, with a piece of bare text wherever ink lies between them; and those without a byte.
+
+    Those that are one definition together are one.
+    """
     ink = text.ink_before
     body_start, torn = _body(node, start, grammar)
     found: list[_Pending] = []
@@ -136,7 +144,7 @@ def _children(
             continue
         if ink[child_start] > ink[covered]:
             found.append(_Pending(None, covered, child_start, False, False, False))
-        comment = child.kind_id in grammar.leading_kinds
+        comment = child.kind_id in grammar.leading_kinds or (child_start, child_end) in names.attributes
         closes = not child.is_named and text.data[child_start:child_end] in _CLOSERS
         leads = comment or child_start < body_start or not (closes or child.is_named)
         expand = (torn and child_start == body_start) or child.kind_id in grammar.list_kinds
@@ -144,7 +152,26 @@ def _children(
         covered = child_end
     if ink[end] > ink[covered]:
         found.append(_Pending(None, covered, end, False, False, False))
-    return found, empty
+    return _joined(found, names) if names.joined else found, empty
+
+
+def _joined(found: list[_Pending], names: SpanNames) -> list[_Pending]:
+    """Siblings, with those that are clauses of one definition put together."""
+    whole: list[_Pending] = []
+    at = 0
+    while at < len(found):
+        first = found[at]
+        end = names.joined.get(first.start, 0)
+        after = at + 1
+        while after < len(found) and found[after].end <= end:
+            after += 1
+        if after - at > 1 and found[after - 1].end == end:
+            clauses = (first._replace(leads=True), *found[at + 1 : after])
+            whole.append(_Pending(None, first.start, end, False, False, False, clauses=clauses))
+        else:
+            whole += found[at:after]
+        at = after
+    return whole
 
 
 def _body(node: Node, start: int, grammar: Grammar) -> tuple[int, bool]:

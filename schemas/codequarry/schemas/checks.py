@@ -34,7 +34,7 @@ _NORM_TOLERANCE = 1e-3
 _MODULE_LANGUAGES = ", ".join(f"'{language}'" for language in sorted(MODULE_LANGUAGES))
 
 _HELD: dict[str, str] = {
-    "files": "SELECT repo, path, lang, skip_reason, size_bytes, lines, sha256 FROM files",
+    "files": "SELECT repo, path, lang, skip_reason, parsed, size_bytes, lines, sha256 FROM files",
     "chunks": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, len(symbols) AS symbols, "
     "strlen(text) AS text_bytes FROM chunks",
     "embeddings": "SELECT chunk_id, list_inner_product(vector, vector) AS squared_norm FROM embeddings",
@@ -78,7 +78,9 @@ MUST_BE_ZERO: dict[str, str] = {
     "chunks whose lines or bytes are out of order": "SELECT count(*) FROM chunks "
     "WHERE end_byte <= start_byte OR end_line < start_line OR start_byte < 0 OR start_line < 0",
     "source files without a module, or modules without a source file": "SELECT count(*) FROM ("
-    f"SELECT repo, path FROM files WHERE skip_reason = '' AND lang IN ({_MODULE_LANGUAGES})) AS file "
+    f"SELECT repo, path FROM files WHERE skip_reason = '' AND lang IN ({_MODULE_LANGUAGES}) "
+    # A version built before a language had a grammar has no modules of it.
+    "AND (parsed OR lang IN (SELECT lang FROM modules))) AS file "
     "FULL JOIN modules USING (repo, path) WHERE file.path IS NULL OR modules.path IS NULL",
     "imports that resolve to what is no module": "SELECT count(*) FROM "
     "(SELECT repo, unnest(resolved) AS path FROM modules) ANTI JOIN modules USING (repo, path)",

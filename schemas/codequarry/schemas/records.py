@@ -33,6 +33,18 @@ class Definition:
     """Byte range of the string that documents it from inside; (0, 0) when there is none."""
 
 
+class Leading(NamedTuple):
+    """A comment, or an attribute or decorator, which may belong to the definition after it."""
+
+    start: int
+    end: int
+    is_comment: bool
+    is_attribute: bool
+    """It stands apart from the definition's own first line, unlike the parameters of a C++ template."""
+    doc: tuple[int, int] = (0, 0)
+    """Byte range of the string in it that documents what follows; (0, 0) when there is none."""
+
+
 class AstNode(NamedTuple):
     """A definition as the ``ast_nodes`` table tells it."""
 
