@@ -77,13 +77,13 @@ def found(answer: SearchAnswer) -> list[tuple[str, str, float]]:
 
 def test_a_name_leads_to_its_definitions_same_case_and_sources_first(engine: Engine) -> None:
     answer = ask(engine, "open")
+    equal = sorted((OPEN, INDEX_OPEN, STORE_OPEN), key=lambda one: one.id)
     assert found(answer) == [
-        *sorted([(str(one.id), f"symbol:exact={one.qualified_name}", near(0.9)) for one in (OPEN, INDEX_OPEN, STORE_OPEN)],
-                key=lambda one: int(one[0])),
+        *((str(one.id), f"symbol:exact={one.qualified_name}", near(0.9)) for one in equal),
         (str(OPEN_TEST.id), "symbol:exact=open", near(0.885)),
         (str(OPEN_UPPER.id), "symbol:any_case=Open", near(0.8)),
         (str(OPEN_KEY.id), "symbol:exact=open", near(0.3)),
-    ]  # fmt: skip
+    ]
     assert {one.source for one in answer.results} == {"symbol"}
 
 
