@@ -91,7 +91,20 @@ class Surroundings:
         start, end = entry.docstring
         if end:
             return clean_docstring(self._data[start:end].decode("utf-8", "replace"))
-        return clean_comment(self._comments_above(self._declaration_start(entry.start_byte)))
+        return clean_comment([self._data[start:end][:_DOC_BYTES] for start, end in self._comments_above(entry)])
+
+    def doc_ranges(self, entry: Definition) -> list[tuple[int, int]]:
+        """Where that text is written: inside the quotes of the docstring, or the comments above with their markers.
+
+        Empty when there is none, and where blanks in its place would be another program: strings that are joined.
+        """
+        start, end = entry.docstring
+        if not end:
+            return self._comments_above(entry)
+        match = _DOCSTRING.match(self._data[start:end].decode("latin-1"))  # a byte is a character
+        if match is None or (len(match[1]) == 1 and "\n" in match[2]):
+            return []
+        return [(start + match.start(2), start + match.end(2))]
 
     def _declaration_start(self, start: int) -> int:
         """Where the modifiers and template parameters before a definition begin."""
@@ -107,9 +120,10 @@ class Surroundings:
                 return start
             start = above.start
 
-    def _comments_above(self, start: int) -> list[bytes]:
+    def _comments_above(self, entry: Definition) -> list[tuple[int, int]]:
         """The comment that ends right above: one block, or several lines in their order."""
-        found: list[bytes] = []
+        start = self._declaration_start(entry.start_byte)
+        found: list[tuple[int, int]] = []
         while (above := self._before(start)) is not None:
             written = self._data[above.start : above.end].rstrip()
             end = above.start + len(written)
@@ -124,7 +138,7 @@ class Surroundings:
                     break
                 if written.startswith(b"#!"):
                     break
-                found.insert(0, written[:_DOC_BYTES])
+                found.insert(0, (above.start, end))
                 if is_block:
                     break
             start = above.start
