@@ -90,6 +90,9 @@ def evaluate(
         import_module("codequarry.pipelines.evaluation.mining")
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry evaluate", "build", missing=error.name) from None
+    if golden:
+        _golden(as_json)
+        return
     from codequarry.assets.evaluating import evaluate_sides
 
     asked = tuple(name.strip() for name in channels.split(",") if name.strip())
@@ -192,6 +195,21 @@ def _other_settings(compare: str) -> Settings:
             suggestion="give the settings that the other side is indexed and served with",
         )
     return load_settings(Path(compare))
+
+
+def _golden(as_json: bool) -> None:
+    """Check the golden oracle pack. Raises typer.Exit with code 1: a promise is not kept."""
+    from codequarry.assets.golden import check_golden
+
+    with Bars() as bars:
+        checks = check_golden(bars.show)
+    if as_json:
+        typer.echo(json.dumps([check._asdict() for check in checks], ensure_ascii=False, indent=1))
+    else:
+        rows = ((check.index, check.what, "yes" if check.kept else "NO", check.found) for check in checks)
+        print_table(("index", "what", "kept", "found"), rows, whole=4)
+    if not all(check.kept for check in checks):
+        raise typer.Exit(1)
 
 
 def _show(summary: dict[str, Any], out: Path) -> None:
