@@ -49,12 +49,17 @@ def check_golden(progress: Progress) -> list[Check]:
 
 def check_bundle(pack: GoldenPack, paths: BundlePaths, factory: str) -> list[Check]:
     """Every check of one bundle that holds the pack's corpus. Raises as `Bundle.open_current`."""
-    ids = _ids(paths)
-    found = [_chunks(pack, paths), _vectors(pack, paths, ids), _id_map(pack, paths, ids), _join(paths, ids)]
+    found = check_tables(pack, paths)
     with engine_over(paths.path.parents[1], ServingSettings()) as engine:
         found += [_search(pack, engine, query) for query in pack.queries]
-        found.append(_fetch(pack, engine, ids))
-    return [Check(factory, what, kept, told) for what, kept, told in found]
+        found.append(_fetch(pack, engine, _ids(paths)))
+    return [Check(factory, *one) for one in found]
+
+
+def check_tables(pack: GoldenPack, paths: BundlePaths) -> list[tuple[str, bool, str]]:
+    """(what, kept, found) of the checks that look into the files of a version."""
+    ids = _ids(paths)
+    return [_chunks(pack, paths), _vectors(pack, paths, ids), _id_map(pack, paths, ids), _join(paths, ids)]
 
 
 _Found = tuple[str, bool, str]

@@ -13,14 +13,14 @@ from codequarry.pipelines.evaluation.sampling import Place, spread
 from codequarry.pipelines.evaluation.source_tables import Mined, Node
 from codequarry.pipelines.path_classes import SOURCE, path_class
 from codequarry.schemas.analyzer import identifier_parts
-from codequarry.schemas.languages import DATA_LANGUAGES
 
 IDENTIFIER, LITERAL, KEY = "C identifier", "C literal", "C key"
 _MIN_NAME = 6
 _MIN_LITERAL_WORDS, _MIN_LITERAL = 3, 14
 _MAX_LITERALS_PER_FILE = 12
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_KEY_NAME = re.compile(r"[A-Za-z][\w.-]{4,60}")
+_KEY = re.compile(r"""^[\s{,-]*["']?([A-Za-z][\w.-]{4,60})["']?\s*[:=](?:\s|["'\[{]|$)""")
+_CONFIGURATION = frozenset({"toml", "yaml", "json", "ini"})
 _ENVIRONMENT = re.compile(r"""["']([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)["']""")
 _STRING = re.compile(r"(?<![\"'])(?:\"((?:[^\"\\\n]|\\.){14,200})\"|'((?:[^'\\\n]|\\.){14,200})')(?![\"'])")
 _COMPLAINS = re.compile(
@@ -105,30 +105,23 @@ def _messages(repository: Mined, path: str, data: bytes) -> Iterator[_Said]:
 
 
 def _keys(repositories: Sequence[Mined], count: int, seed: int) -> list[_Said]:
-    """Keys of configuration files that no other file has, and names of environment variables that one line reads."""
-    named = Counter(node.name for repository in repositories for node in repository.nodes if node.kind == "key")
-    found = [
-        _placed(_Said(repository, node.path, node.name_start_line, node.name))
-        for repository in repositories
-        for node in repository.nodes
-        if node.kind == "key" and named[node.name] == 1 and _KEY_NAME.fullmatch(node.name)
-        and repository.languages.get(node.path) in DATA_LANGUAGES and path_class(node.path) == SOURCE
-        and not _is_hidden(node.path)
-    ]  # fmt: skip
-    found += [
-        _placed(_Said(repository, path, line, match[1]))
-        for repository in repositories
-        for path, _, data in repository.contents()
-        if repository.is_source(path)
-        for line, text in enumerate(data.decode("utf-8", "replace").split("\n"))
-        for match in _ENVIRONMENT.finditer(text)
-    ]
+    """Keys of configuration files, and names of environment variables that a program reads."""
+    found: list[tuple[Place, _Said]] = []
+    for repository in repositories:
+        for path, lang, data in repository.contents():
+            written = _ENVIRONMENT if repository.is_source(path) else _KEY if _is_configuration(path, lang) else None
+            if written is not None:
+                for line, text in enumerate(data.decode("utf-8", "replace").split("\n")):
+                    found += [
+                        _placed(_Said(repository, path, line, match[1])) for match in written.finditer(text)
+                    ]  # fmt: skip
     return _only_here(repositories, spread(found, seed), count)
 
 
-def _is_hidden(path: str) -> bool:
-    """Whether a file lies where services and tools keep their settings about the repository."""
-    return any(part.startswith(".") for part in path.split("/"))
+def _is_configuration(path: str, lang: str) -> bool:
+    """Whether a file holds settings, and not those of a service about the repository itself."""
+    hidden = any(part.startswith(".") for part in path.split("/"))
+    return lang in _CONFIGURATION and path_class(path) == SOURCE and not hidden
 
 
 def _only_here(repositories: Sequence[Mined], drawn: Iterator[_Said], count: int) -> list[_Said]:
