@@ -103,8 +103,8 @@ def test_a_paired_difference_sees_what_is_small_but_always_there() -> None:
         return (*[hit("other")] * (rank - 1), hit("t"))
 
     ranks = [1 + number % 8 for number in range(30)]
-    worse = Run("worse", tuple(ranked(rank + 1) for rank in ranks), (1.0,) * 30, {})
-    better = Run("better", tuple(map(ranked, ranks)), (1.0,) * 30, {})
+    worse = Run("worse", tuple(ranked(rank + 1) for rank in ranks), (1.0,) * 30, {}, frozenset())
+    better = Run("better", tuple(map(ranked, ranks)), (1.0,) * 30, {}, frozenset())
     found = {(one["class"], one["metric"]): one for one in difference(questions, better, worse)}
     assert found["all", "ndcg_10"]["low"] > 0
     assert found["all", "ndcg_10"]["difference"] == pytest.approx(

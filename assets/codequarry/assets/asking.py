@@ -59,6 +59,7 @@ class Asker:
         spent: list[float] = []
         stages: dict[str, list[float]] = defaultdict(list)
         limits: dict[str, None] = {}
+        channels: set[str] = set()
         for question in questions[:_WARM_UP]:
             self._search(question.query, channel)
         for done, question in enumerate(questions, start=1):
@@ -67,11 +68,12 @@ class Asker:
             spent.append(1000 * (time.perf_counter() - started))
             hits.append(self.hits(answer))
             limits |= dict.fromkeys(answer.limits)
+            channels.update(name for result in answer.results for name in result.metadata.explain.channels)
             for stage, milliseconds in stage_times(answer).items():
                 stages[stage].append(milliseconds)
             show(done)
         told = {stage: tuple(each) for stage, each in stages.items()}
-        return Run(name, tuple(hits), tuple(spent), told, tuple(limits))
+        return Run(name, tuple(hits), tuple(spent), told, frozenset(channels), tuple(limits))
 
     def hits(self, answer: SearchAnswer) -> tuple[Hit, ...]:
         """The results of an answer, with the length of their whole chunks."""

@@ -227,6 +227,6 @@ def _show(summary: dict[str, Any], out: Path) -> None:
         table(*report.classes_table(summary))
     table(*report.ladder_table(summary))
     head, rows = report.differences_table(summary)
-    table(head, [row for row in rows if row[1] == OVERALL])
+    table(head, [row for row in rows if row[1] == OVERALL or row[-1] == "worse"])
     table(*report.latency_table(summary))
     typer.echo(f"report: {out / 'report.md'}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codequarry.assets.asking import Asker, engine_over
-from codequarry.assets.ladder import comparisons, how_to_ask, rungs, runs_of
+from codequarry.assets.ladder import comparisons, how_to_ask, rungs, runs_of, strangers
 from codequarry.pipelines.evaluation.qrels import write_questions
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.report import rounded, write_report
@@ -117,11 +117,11 @@ def _runs_of_side(
         for name in names:
             what = f"asking {name}{side.label and ' '}{side.label}"
             channel, engine.settings = how_to_ask(name, side.serving)
-            made.append(
-                asker.ask(
-                    f"{name} {side.label}".strip(), questions, channel,
-                    lambda done, what=what: progress(what, done, len(questions)),
-                )
+            run = asker.ask(
+                f"{name} {side.label}".strip(), questions, channel,
+                lambda done, what=what: progress(what, done, len(questions)),
             )  # fmt: skip
+            if not strangers(name, run.channels):
+                made.append(run)
         version = engine.bundle.manifest.version
     return served, version, made

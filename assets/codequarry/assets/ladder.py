@@ -45,8 +45,16 @@ def runs_of(served: Collection[str], wanted: Collection[str]) -> list[str]:
     return [name for name in (*runs, HYBRID) if not wanted or name in wanted]
 
 
+def strangers(run: str, channels: Collection[str]) -> list[str]:
+    """Channels that gave results to a run that is to leave them out. channels: those that found any."""
+    return sorted(set(channels) - set(STAGED.split("+"))) if run == STAGED else []
+
+
 def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]:
-    """The ladder as the summary has it: the run that shows each rung and the one before, or why there is none."""
+    """The ladder as the summary has it: the run that shows each rung and the one before, or why there is none.
+
+    ran: the runs that were made and are what their name says.
+    """
     found: list[dict[str, str]] = []
     before = ""
     for rung in LADDER:
@@ -57,7 +65,7 @@ def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]
         elif missing:
             reason = f"the bundle has no channel {' and '.join(missing)}"
         elif rung.run not in ran:
-            reason = "not asked for"
+            reason = "not asked for, or hybrid cannot be asked without the other channels"
         run = "" if reason else rung.run
         found.append({"rung": rung.letter, "title": rung.title, "run": run, "against": before, "reason": reason})
         before = run or before

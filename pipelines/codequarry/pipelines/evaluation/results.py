@@ -31,6 +31,8 @@ class Run:
     """By question: the whole call."""
     stages: Mapping[str, tuple[float, ...]]
     """Milliseconds of each stage of those answers that tell, by its name."""
+    channels: frozenset[str]
+    """Those that found any of the results."""
     limits: tuple[str, ...] = ()
     """What answers said was missing or cut, each once."""
 
