@@ -150,16 +150,15 @@ def _mined(settings: Settings, repositories: list[str], queries: int, seed: int,
 
 def _given(settings: Settings, qrels: Path, compare: str, temporary: Path, bars: Bars) -> _Plan:
     from codequarry.assets.evaluating import Side, missing_targets
-    from codequarry.pipelines.evaluation.mining import index_folder
     from codequarry.pipelines.evaluation.qrels import is_collection, read_collection, read_questions
 
     if is_collection(qrels):
         found = read_collection(qrels, temporary / "corpus")
         notes = [f"{found.documents:,} documents"]
         notes += [f"{found.cut} queries were cut: a search takes fewer characters"] if found.cut else []
-        sides = [_indexed(settings, "", temporary, bars, index_folder)]
+        sides = [_indexed(settings, "", temporary, bars)]
         if compare:
-            sides.append(_indexed(_other_settings(compare), "(compared)", temporary, bars, index_folder))
+            sides.append(_indexed(_other_settings(compare), "(compared)", temporary, bars))
         return str(qrels), found.questions, sides, notes
     questions = read_questions(qrels)
     sides = [Side("", settings.bundle.root, "", settings.serving)]
@@ -169,8 +168,9 @@ def _given(settings: Settings, qrels: Path, compare: str, temporary: Path, bars:
     return str(qrels), questions, sides, notes
 
 
-def _indexed(settings: Settings, label: str, temporary: Path, bars: Bars, index_folder: Any) -> Side:
+def _indexed(settings: Settings, label: str, temporary: Path, bars: Bars) -> Side:
     from codequarry.assets.evaluating import Side
+    from codequarry.pipelines.evaluation.mining import index_folder
 
     home = temporary / ("compared" if label else "evaluated")
     root = index_folder("corpus", temporary / "corpus", settings, home, bars.show)

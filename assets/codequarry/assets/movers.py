@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log, prod
+from typing import Any, NamedTuple
 
 from codequarry.pipelines.evaluation.version_diff import Chunk
-from codequarry.schemas.tools import Explain, SearchAnswer, SearchResult
+from codequarry.schemas.tools import SearchAnswer, SearchResult
 
+_NOTHING = 1e-9
 NEW, REMOVED, SAME, MOVED = "new", "removed", "same", "moved"
 
 
@@ -67,13 +70,62 @@ def movers(
     return found
 
 
-def parts_of(explain: Explain) -> dict[str, float]:
-    """What each channel gave to a score; the parts add up to it."""
-    fusion = explain.fusion
-    return {
-        f"channel {name}": part.weight / (fusion.k + part.rank) / fusion.normalizer
-        for name, part in explain.channels.items()
+def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> dict[str, float]:
+    """What each part of the score changed it by; together, the difference of the two scores.
+
+    before, after: the explanations in their wire form; None where the result was not returned, which counts as 0.
+
+    A score is a sum of parts times factors. Of the difference of two, each part gets its own times the mean of the
+    products of factors, and the factors share the rest by the logarithm of what each became.
+    """
+    had, has = (_told(each) for each in (before or after or {}, after or before or {}))
+    old, new = had.parts if before else {}, has.parts if after else {}
+    products = [prod(each.factors.values()) for each in (had, has)]
+    found = {
+        name: (new.get(name, 0.0) - old.get(name, 0.0)) * sum(products) / 2 for name in sorted({*old, *new})
+    }  # fmt: skip
+    ratios = {
+        name: log(max(has.factors.get(name, 1.0), _NOTHING) / max(had.factors.get(name, 1.0), _NOTHING))
+        for name in sorted({*had.factors, *has.factors})
     }
+    if (whole := sum(ratios.values())) and products[0] != products[1]:
+        rest = (products[1] - products[0]) * (sum(old.values()) + sum(new.values())) / 2
+        found |= {f"factor {name}": rest * ratio / whole for name, ratio in ratios.items() if ratio}
+    return found
+
+
+class _Told(NamedTuple):
+    """A score taken apart."""
+
+    parts: dict[str, float]
+    factors: dict[str, float]
+
+
+def _told(explain: Mapping[str, Any]) -> _Told:
+    """The parts of a score, before all factors, and the factors."""
+    channels: Mapping[str, Mapping[str, float]] = explain.get("channels", {})
+    if "fusion" in explain:
+        fusion = explain["fusion"]
+        return _Told(
+            {
+                f"channel {name}": part["weight"] / (fusion["k"] + part["rank"]) / fusion["normalizer"]
+                for name, part in channels.items()
+            },
+            {},
+        )
+    scoring: Mapping[str, Any] = explain.get("scoring", {})
+    share = scoring.get("file_share", 0.0)
+    sides = (
+        ("channel", channels, (1 - share) / (scoring.get("best_chunk") or 1.0)),
+        ("chunk", scoring.get("chunk", {}), (1 - share) / (scoring.get("best_chunk") or 1.0)),
+        ("file", scoring.get("file", {}), share / (scoring.get("best_file") or 1.0)),
+    )
+    parts = {
+        f"{whose} {name}": part["value"] * part["weight"] * scale
+        for whose, evidence, scale in sides
+        for name, part in evidence.items()
+    }
+    return _Told(parts, {**scoring.get("factors", {}), "repeat": scoring.get("repeat", 1.0)})
 
 
 def _mover(
@@ -95,10 +147,10 @@ def _mover(
 
 
 def _through(before: SearchResult | None, after: SearchResult | None) -> str:
-    had, has = (parts_of(result.metadata.explain) if result else {} for result in (before, after))
-    changes = {name: has.get(name, 0.0) - had.get(name, 0.0) for name in sorted({*had, *has})}
-    name = max(changes, key=lambda one: abs(changes[one]), default="")
-    return f"{name} {changes[name]:+.3f}" if name and abs(changes[name]) > 1e-9 else "other results"
+    sides = (each and each.metadata.explain.model_dump() for each in (before, after))
+    amounts = changes(*sides)
+    name = max(amounts, key=lambda one: abs(amounts[one]), default="")
+    return f"{name} {amounts[name]:+.3f}" if name and abs(amounts[name]) > _NOTHING else "other results"
 
 
 def _where(result: SearchResult) -> str:

@@ -174,14 +174,20 @@ def _nodes_then(
 
 
 def _changed_lines(folder: Path, commit: _Commit) -> Mapping[str, list[int]]:
-    """The lines of each file that a commit wrote, 0-based; where it only removed some, the line before."""
-    done = run_git(
-        folder, "diff-tree", "--no-commit-id", "--root", "-r", "-p", "-U0", "--no-ext-diff", "--no-textconv",
-        "--no-renames", "--no-color", "--relative", "--src-prefix=a/", "--dst-prefix=b/", commit.id,
-    )  # fmt: skip
+    """The lines of each file that a commit wrote, 0-based; where it only removed some, the line before.
+
+    Empty where git cannot tell, as in a clone that lacks the files of older commits.
+    """
+    try:
+        done = run_git(
+            folder, "diff-tree", "--no-commit-id", "--root", "-r", "-p", "-U0", "--no-ext-diff", "--no-textconv",
+            "--no-renames", "--no-color", "--relative", "--src-prefix=a/", "--dst-prefix=b/", commit.id,
+        )  # fmt: skip
+    except TimeoutError:
+        return {}
     lines: dict[str, list[int]] = {}
     # A path with odd characters is quoted, and found in no file's name.
-    for difference in _DIFFERENCE.split(done.output.decode("utf-8", "replace"))[1:]:
+    for difference in _DIFFERENCE.split(done.output.decode("utf-8", "replace"))[1:] if done.done else ():
         named = re.search(r"^\+\+\+ b/(.+?)\t?$", difference, re.MULTILINE)
         if named is not None:
             hunks = ((int(hunk[1]), int(hunk[2] or 1)) for hunk in _HUNK.finditer(difference))
