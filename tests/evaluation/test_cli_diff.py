@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_chunks_files_and_results_between_two_versions(
     movers = {(one["query"], one["place"].split(":")[0]): one for one in report["results"]["movers"]}
     bell = movers["bell at the door", "app/bell.py"]
     assert (bell["before"], bell["after"], bell["chunk"]) == (None, 1, "new")
-    assert bell["through"].startswith("channel ")
+    assert re.fullmatch(r"(channel|chunk|file|factor) \w+ \+0\.\d+", bell["through"])
     assert bell["score_before"] is None
     assert 0 < bell["score_after"] <= 1
     # What moved and keeps its rank is the same result, not one that left and another that entered.
