@@ -28,7 +28,7 @@ _COMPLAINS = re.compile(
 )
 _COMMENT = re.compile(r"\s*(?://|#(?!\{)|\*|--|;)")
 _VARIABLE = re.compile(r"\$?\{[^{}]*\}|#\{[^}]*\}|\\\([^)]*\)|%[-+# 0-9.]*[a-zA-Z@]|\\.|\$\w+")
-_WORDS = re.compile(r"[A-Za-z]{2,}")
+_WORD = re.compile(r"[A-Za-z]{2}")
 
 
 class _Said(NamedTuple):
@@ -56,11 +56,12 @@ def name_questions(repositories: Sequence[Mined], count: int, seed: int) -> list
 def static_part(literal: str) -> str:
     """The longest stretch of a string that no variable interrupts; "" when it says too little.
 
-    >>> static_part("no such column: %s in {table}"), static_part("%d")
+    >>> static_part("no such column: %s in {table}"), static_part("application/patch-ops-error+xml")
     ('no such column:', '')
     """
     longest = max((piece.strip(" '\"`([<") for piece in _VARIABLE.split(literal)), key=len)
-    return longest if len(longest) >= _MIN_LITERAL and len(_WORDS.findall(longest)) >= _MIN_LITERAL_WORDS else ""
+    words = sum(_WORD.search(word) is not None for word in longest.split())
+    return longest if len(longest) >= _MIN_LITERAL and words >= _MIN_LITERAL_WORDS else ""
 
 
 def _identifiers(repositories: Sequence[Mined], count: int, seed: int) -> list[_Said]:
