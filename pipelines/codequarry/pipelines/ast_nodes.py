@@ -92,13 +92,29 @@ class Surroundings:
     def doc(self, entry: Definition) -> str:
         """The text of the docstring, or else of the comment above."""
         declared = self._declaration_start(entry.start_byte)
-        start, end = entry.docstring if entry.docstring[1] else self._string_above(declared)
+        start, end = self._docstring(entry, declared)
         if end:
             return clean_docstring(self._data[start:end].decode("utf-8", "replace"))
-        return clean_comment(self._comments_above(declared))
+        return clean_comment([self._data[start:end][:_DOC_BYTES] for start, end in self._comments_above(declared)])
 
-    def _string_above(self, start: int) -> tuple[int, int]:
-        """The string in an attribute above that documents what follows; (0, 0) when there is none."""
+    def doc_ranges(self, entry: Definition) -> list[tuple[int, int]]:
+        """Where that text is written: inside the quotes of the docstring, or the comments above with their markers.
+
+        Empty when there is none, and where blanks in its place would be another program: strings that are joined.
+        """
+        declared = self._declaration_start(entry.start_byte)
+        start, end = self._docstring(entry, declared)
+        if not end:
+            return self._comments_above(declared)
+        match = _DOCSTRING.match(self._data[start:end].decode("latin-1"))  # a byte is a character
+        if match is None or (len(match[1]) == 1 and "\n" in match[2]):
+            return []
+        return [(start + match.start(2), start + match.end(2))]
+
+    def _docstring(self, entry: Definition, start: int) -> tuple[int, int]:
+        """The string inside that documents it, or one in an attribute above; (0, 0) when there is none."""
+        if entry.docstring[1]:
+            return entry.docstring
         while (above := self._before(start)) is not None:
             if not _ATTRIBUTE_GAP.fullmatch(self._data, above.end, start):
                 break
@@ -121,9 +137,9 @@ class Surroundings:
                 return start
             start = above.start
 
-    def _comments_above(self, start: int) -> list[bytes]:
+    def _comments_above(self, start: int) -> list[tuple[int, int]]:
         """The comment that ends right above: one block, or several lines in their order."""
-        found: list[bytes] = []
+        found: list[tuple[int, int]] = []
         while (above := self._before(start)) is not None:
             written = self._data[above.start : above.end].rstrip()
             end = above.start + len(written)
@@ -138,7 +154,7 @@ class Surroundings:
                     break
                 if _NO_DOC.match(written):
                     break
-                found.insert(0, written[:_DOC_BYTES])
+                found.insert(0, (above.start, end))
                 if is_block:
                     break
             start = above.start

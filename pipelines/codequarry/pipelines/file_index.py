@@ -1,11 +1,12 @@
-"""The index of files (`schemas.file_index`) of a staged version, from its tables."""
+"""The index of files (`schemas.file_index`) of a staged version, from the work folders of its repositories."""
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from codequarry.pipelines.embeddings import embed_texts
+from codequarry.pipelines.workspace import RepositoryWork
 from codequarry.schemas.file_index import FileIndex, FileRow, card_text
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.settings import Settings
@@ -13,35 +14,53 @@ from codequarry.schemas.tables import read_table
 
 _OUTER = 1
 """Dots in the qualified name of a definition that a card still names."""
+_NO_MODULE = {"doc": "", "fan_in": 0, "code_lines": 0}
 
 
-def write_file_index(paths: BundlePaths, settings: Settings) -> None:
-    """Write ``files/`` of a staged version whose tables and encoder are there."""
-    columns = ["repo", "path", "skip_reason"]
-    files = sorted(zip(*(read_table(paths.table("files"), columns)[name].to_pylist() for name in columns), strict=True))
-    modules = {
-        (row["repo"], row["path"]): row
-        for row in read_table(paths.table("modules"), ["repo", "path", "doc", "fan_in", "code_lines"]).to_pylist()
-    }
-    outer = _outer_names(paths)
-    rows: list[FileRow] = []
-    cards: list[str] = []
-    for row, (repo, path, skipped) in enumerate(files):
-        if skipped:
-            continue
-        module = modules.get((repo, path), {"doc": "", "fan_in": 0, "code_lines": 0})
-        rows.append(FileRow(row, repo, path, module["fan_in"], module["code_lines"]))
-        cards.append(card_text(path, module["doc"], outer.get((repo, path), ())))
-    FileIndex.build(rows, embed_texts(cards, paths.encoder, settings)).write(paths.files)
+class FileCard(NamedTuple):
+    """A file of the census."""
+
+    path: str
+    indexed: bool
+    fan_in: int
+    code_lines: int
+    text: str
+    """What the encoder reads of it; "" when it is not indexed."""
 
 
-def _outer_names(paths: BundlePaths) -> dict[tuple[str, str], list[str]]:
+def write_file_index(paths: BundlePaths, works: Sequence[RepositoryWork], settings: Settings) -> None:
+    """Write ``files/`` of a staged version whose encoder is there. works: in the order of their names."""
+    cards = [(work.path.name, card) for work in works for card in file_cards(work)]
+    rows = [
+        FileRow(row, repo, card.path, card.fan_in, card.code_lines)
+        for row, (repo, card) in enumerate(cards)
+        if card.indexed
+    ]
+    texts = [card.text for _, card in cards if card.indexed]
+    FileIndex.build(rows, embed_texts(texts, paths.encoder, settings)).write(paths.files)
+
+
+def file_cards(work: RepositoryWork) -> Iterator[FileCard]:
+    """The files of a repository by path, as its stages left them; raises as `RepositoryWork.require`."""
+    files = read_table(work.require(work.table("files"), "chunk"), ["path", "skip_reason"]).sort_by("path")
+    columns = ["path", *_NO_MODULE]
+    modules = read_table(work.require(work.table("modules"), "module"), columns).to_pylist()
+    by_path = {module["path"]: module for module in modules}
+    outer = _outer_names(work)
+    for path, skipped in zip(files["path"].to_pylist(), files["skip_reason"].to_pylist(), strict=True):
+        module = by_path.get(path, _NO_MODULE)
+        text = "" if skipped else card_text(path, module["doc"], outer.get(path, ()))
+        yield FileCard(path, not skipped, module["fan_in"], module["code_lines"], text)
+
+
+def _outer_names(work: RepositoryWork) -> dict[str, list[str]]:
     """Names of the outer definitions of each file, in order."""
-    columns = ["repo", "path", "start_byte", "name", "qualified_name"]
-    table = pa.concat_tables(read_table(file, columns) for file in paths.table_files("ast_nodes"))
-    depth = np.array([name.count(".") for name in table["qualified_name"].to_pylist()], np.int64)
-    outer = table.filter(pa.array(depth <= _OUTER)).sort_by([(name, "ascending") for name in columns[:3]])
-    found: dict[tuple[str, str], list[str]] = {}
-    for repo, path, name in zip(*(outer[name].to_pylist() for name in ("repo", "path", "name")), strict=True):
-        found.setdefault((repo, path), []).append(name)
+    found: dict[str, list[str]] = {}
+    for file in sorted(work.parts.glob("*/ast_nodes.parquet")):
+        table = read_table(file, ["path", "start_byte", "name", "qualified_name"])
+        by_place = table.sort_by([(name, "ascending") for name in ("path", "start_byte", "qualified_name")])
+        columns = (by_place[name].to_pylist() for name in ("path", "name", "qualified_name"))
+        for path, name, qualified_name in zip(*columns, strict=True):
+            if qualified_name.count(".") <= _OUTER:
+                found.setdefault(path, []).append(name)
     return found

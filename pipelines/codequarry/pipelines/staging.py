@@ -140,7 +140,7 @@ def _fill(
     linked |= reused
     timed("tables", lambda: _write_tables(paths, works, plan))
     timed("faiss", lambda: _write_dense(paths, plan, dense))
-    timed("files", lambda: write_file_index(paths, settings))
+    timed("files", lambda: write_file_index(paths, works, settings))
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))

@@ -16,6 +16,7 @@ from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
 from codequarry.pipelines.embeddings import TEXT_COLUMNS
 from codequarry.pipelines.encoders import encoder_directory, encoder_folder
+from codequarry.pipelines.file_index import file_cards
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
@@ -94,6 +95,8 @@ def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
     for file in sorted(work.parts.glob("*/chunks.parquet")):
         for row in read_table(file, list(TEXT_COLUMNS)).to_pylist():
             yield text_key(dense_text(**row))
+    if work.table("modules").is_file():
+        yield from (text_key(card.text) for card in file_cards(work) if card.indexed)
 
 
 def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:

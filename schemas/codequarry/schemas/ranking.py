@@ -94,7 +94,7 @@ class RankingProfile(_Part):
     factors: FactorProfile
 
 
-_FILES_FIRST = {"lexical": 0.75, "dense": 0.25, "name_field": 0.0, "file_share": 0.65, "repeat": 0.5}
+_FILES_FIRST = {"lexical": 0.7, "dense": 0.3, "name_field": 0.0, "file_share": 0.7, "repeat": 0.5}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
 _NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
 
@@ -113,11 +113,11 @@ BUILT_IN = RankingProfile(
         "literal": _class(_CHUNKS_FIRST, file_share=0.2, literal=1.0),
         "statement": _class(_CHUNKS_FIRST),
         "question": _class(_FILES_FIRST),
-        "topic": _class(_FILES_FIRST, repeat=0.7),
+        "topic": _class(_FILES_FIRST, repeat=0.6),
     },
     file=FileProfile(chunks=1.4, second=0.7, name_cover=0.59, name_match=0.15, card=0.21, symbol=0.5),
     factors=FactorProfile(
-        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, fan_in=0.084, size=0.042
+        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, fan_in=0.12, size=0.042
     ),
 )
 """Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""

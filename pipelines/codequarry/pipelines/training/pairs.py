@@ -27,9 +27,10 @@ _BLOCK_BYTES = 1_500
 _DEFINITION_BYTES = range(40, 20_000)
 _WORD = re.compile(r"\w+")
 _KINDS_WITHOUT_CODE = frozenset({"constant", "module", "namespace"})
-_NO_DOCUMENTATION = re.compile(
+NO_DOCUMENTATION = re.compile(
     r"(?i)copyright|licen[sc]e|todo|fixme|eslint|noqa|pylint|type: ignore|^\s*@|nolint|clang-format|coverage"
 )
+"""What is written where documentation is, for lawyers and tools."""
 
 
 class Pair(NamedTuple):
@@ -66,7 +67,7 @@ def word_count(text: str) -> int:
 
 
 def _of_definition(entry: Definition, doc: str, data: bytes) -> Iterator[Pair]:
-    if word_count(doc) >= MIN_DOC_WORDS and not _NO_DOCUMENTATION.search(doc[:200]):
+    if word_count(doc) >= MIN_DOC_WORDS and not NO_DOCUMENTATION.search(doc[:200]):
         start, end = entry.docstring
         # A definition without a docstring has the empty range at 0.
         code = data[entry.start_byte : start] + data[end : entry.end_byte] if end else _own(entry, data)
@@ -98,7 +99,7 @@ def _of_comments(found: Outline, data: bytes) -> Iterator[Pair]:
         if following < len(begins) and not data[end : begins[following]].strip():
             continue  # documents a definition
         text = clean_comment(parts)
-        if not MIN_DOC_WORDS <= word_count(text) <= _MAX_COMMENT_WORDS or _NO_DOCUMENTATION.search(text):
+        if not MIN_DOC_WORDS <= word_count(text) <= _MAX_COMMENT_WORDS or NO_DOCUMENTATION.search(text):
             continue
         blank = data.find(b"\n\n", end)
         stops = [end + _BLOCK_BYTES, *([blank] if blank >= 0 else []), *(one.start for one in comments[at : at + 1])]

@@ -1,0 +1,127 @@
+"""Questions mined from repositories, and a bundle to ask them of in which the answers are not given away.
+
+Everything lies below one folder and is made anew, or found unchanged, by each run: ``original`` (what the
+repositories hold), ``repositories`` (their indexed files, the documentation of the functions asked for blanked) and
+``bundles``. The bundle that is served is neither read nor touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from codequarry.pipelines.build import index_repositories
+from codequarry.pipelines.chunks import chunk_repository
+from codequarry.pipelines.evaluation.commit_questions import commit_questions
+from codequarry.pipelines.evaluation.doc_questions import Blanks, blanked, doc_questions
+from codequarry.pipelines.evaluation.name_questions import name_questions
+from codequarry.pipelines.evaluation.records import Question
+from codequarry.pipelines.evaluation.source_tables import Mined
+from codequarry.pipelines.snapshot import snapshot_repository
+from codequarry.pipelines.sources import named
+from codequarry.pipelines.workspace import Progress, hide_home, repository_work, silent, working
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
+
+QUESTIONS = 100
+"""Of each kind: documentation, commits, names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Questions, and the bundle to ask them of."""
+
+    questions: tuple[Question, ...]
+    root: Path
+    """Bundle root whose CURRENT is the evaluation bundle."""
+    notes: tuple[str, ...]
+    """What could not be asked about."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Questions by kind."""
+        return dict(sorted(Counter(question.kind for question in self.questions).items()))
+
+
+def mine(
+    settings: Settings, home: Path, count: int = QUESTIONS, seed: int = 0, progress: Progress = silent
+) -> Prepared:
+    """Mine questions from the repositories of the settings and index the repositories without their answers.
+
+    home: where it all is kept. count: most questions of each kind. seed: another one draws others.
+
+    Raises InvalidArgumentError: there is nothing to ask about. SourceError: a repository cannot be read. Raises as
+    `index_repositories` besides.
+    """
+    original = _below(settings, home / "original", home / "bundles")
+    repositories = named(settings.sources.repositories)
+    with working(original):
+        hide_home(settings)
+        mined: list[Mined] = []
+        for repository in repositories.values():
+            snapshot = snapshot_repository(repository, original, progress)
+            chunk_repository(snapshot.name, original, progress)
+            mined.append(Mined(snapshot.name, snapshot, repository_work(original.paths.work, snapshot.name)))
+        progress("mining questions", 0, 3)
+        by_docs, blanks = doc_questions(mined, count, seed)
+        progress("mining questions", 1, 3)
+        folders = [(one, repositories[one.name].path) for one in mined]
+        by_commits, notes = commit_questions(folders, count, seed, original.chunking)
+        progress("mining questions", 2, 3)
+        by_names = name_questions(mined, count, seed)
+        progress("mining questions", 3, 3)
+        if not (questions := (*by_docs, *by_commits, *by_names)):
+            raise InvalidArgumentError(
+                "no question can be mined: no documented function, no commit, no name that is there once",
+                suggestion="evaluate on larger repositories, or give questions of your own with --qrels",
+            )
+        copies = [_copy(one, home / "repositories" / one.name, blanks, progress) for one in mined]
+    notes += [f"no question of kind {kind}" for kind, made in (("A", by_docs), ("C", by_names)) if not made]
+    evaluated = _below(settings, home / "work", home / "bundles")
+    listed = tuple(
+        RepositorySettings(name=one.name, path=copy, scip=repositories[one.name].scip)
+        for one, copy in zip(mined, copies, strict=True)
+    )
+    sources = evaluated.sources.model_copy(update={"repositories": listed})
+    index_repositories(evaluated.model_copy(update={"sources": sources}), progress)
+    return Prepared(questions, evaluated.bundle.root, tuple(notes))
+
+
+def index_folder(name: str, folder: Path, settings: Settings, home: Path, progress: Progress = silent) -> Path:
+    """Index a plain folder below ``home``; returns the bundle root. Raises as `index_repositories`."""
+    own = _below(settings, home / "work", home / "bundles")
+    sources = own.sources.model_copy(update={"repositories": (RepositorySettings(name=name, path=folder),)})
+    index_repositories(own.model_copy(update={"sources": sources}), progress)
+    return own.bundle.root
+
+
+def _below(settings: Settings, work: Path, root: Path) -> Settings:
+    """The settings with work and bundles of their own, and the same store."""
+    paths = PathsSettings(store=settings.paths.store, work=work)
+    return settings.model_copy(update={"paths": paths, "bundle": BundleSettings(root=root, keep_versions=2)})
+
+
+def _copy(repository: Mined, folder: Path, blanks: Blanks, progress: Progress) -> Path:
+    """Write the indexed files of a repository, with blanks, into a folder that holds nothing else."""
+    shutil.rmtree(folder, ignore_errors=True)
+    total = repository.snapshot.files
+    for done, (path, _, data) in enumerate(repository.contents(), start=1):
+        if _stays_inside(path):
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(blanked(data, blanks.get((repository.name, path), ())))
+        if done % 256 == 0 or done == total:
+            progress(f"{repository.name}: blanking", done, total)
+    return folder
+
+
+def _stays_inside(path: str) -> bool:
+    """Whether a path of a commit names a file below the folder it is written to, and none of git's.
+
+    >>> _stays_inside("src/app.py"), _stays_inside("../app.py"), _stays_inside(".GIT/config")
+    (True, False, False)
+    """
+    parts = PurePosixPath(path).parts
+    return not path.startswith("/") and not any(part == ".." or part.lower() == ".git" for part in parts)
