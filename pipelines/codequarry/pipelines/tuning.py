@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from codequarry.pipelines.chunk_workers import SourceFile
-from codequarry.pipelines.encoders import encoder_directory
+from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.snapshot import read_contents, snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.training.adapt import adapt
@@ -15,6 +15,7 @@ from codequarry.pipelines.workspace import Progress, repository_work, silent, wo
 from codequarry.schemas.encoder import Adaptation
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import Settings
 
 
@@ -36,10 +37,8 @@ def tune_encoder(
     with working(settings):
         for repository in repositories.values():
             snapshot_repository(repository, settings, progress)
-        return adapt(
-            _files(list(repositories), settings), encoder_directory(settings), target, budget_s=budget_s,
-            progress=progress,
-        )  # fmt: skip
+        base = encoder_directories(settings)[DENSE_LEGS[0]]
+        return adapt(_files(list(repositories), settings), base, target, budget_s=budget_s, progress=progress)
 
 
 def _files(names: list[str], settings: Settings) -> Iterator[SourceFile]:

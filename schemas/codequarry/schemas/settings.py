@@ -33,6 +33,9 @@ from codequarry.schemas.git_urls import check_ref, parse_git_url, without_creden
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
 
+Tier = Literal["fast", "standard"]
+"""What a bundle is made of, cheapest first; each holds what the one before it holds."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -147,6 +150,10 @@ class EmbeddingSettings(_Section):
         default=None,
         description="static: the folder of an encoder of your own, by codequarry tune encoder or train-encoder.",
     )
+    second: Path | None = Field(
+        default=None,
+        description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
+    )
     max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
     threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
 
@@ -154,6 +161,11 @@ class EmbeddingSettings(_Section):
 class IndexesSettings(_Section):
     """Search indexes."""
 
+    tier: Tier = Field(
+        default="fast",
+        description="fast: words, names of definitions, and vectors of the encoder. standard: also vectors of a second "
+        "encoder, see `embedding.second`, searched as a channel of its own.",
+    )
     faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
@@ -220,6 +232,9 @@ class ServingSettings(_Section):
     candidates: int = Field(default=100, ge=10, le=2_000, description="Candidates each channel gives to the fusion.")
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
     weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")
+    weight_faiss2: float = Field(
+        default=1.0, ge=0, description="Fusion weight of the second dense channel, in bundles of tier standard."
+    )
     weight_bm25: float = Field(default=0.8, ge=0, description="Fusion weight of the lexical channel.")
     weight_symbol: float = Field(default=0.0, ge=0, description="Fusion weight of the channel of definition names.")
 
@@ -241,10 +256,10 @@ class Settings(_Section):
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
 
-        Which encoder a folder holds, its fingerprint tells.
+        Which encoders the folders hold, their fingerprints tell.
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
-        for key in ("threads", "folder"):
+        for key in ("threads", "folder", "second"):
             deciding["embedding"].pop(key)
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
@@ -375,7 +390,10 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
             "bundle": settings.bundle.model_copy(update={"root": absolute(settings.bundle.root)}),
             "embedding": settings.embedding.model_copy(
-                update={"folder": settings.embedding.folder and absolute(settings.embedding.folder)}
+                update={
+                    "folder": settings.embedding.folder and absolute(settings.embedding.folder),
+                    "second": settings.embedding.second and absolute(settings.embedding.second),
+                }
             ),
             "sources": settings.sources.model_copy(
                 update={

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from codequarry.schemas.errors import DeadlineError, UnavailableError
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import (
     MAX_QUERY_CHARS,
@@ -99,7 +100,12 @@ def _ask(
 
 def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str]) -> dict[str, float]:
     """Fusion weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
-    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
+    configured = {
+        "bm25": settings.weight_bm25,
+        "faiss": settings.weight_faiss,
+        "faiss2": settings.weight_faiss2,
+        "symbol": settings.weight_symbol,
+    }
     if channel == "hybrid":
         weights = {name: weight for name, weight in configured.items() if weight > 0 and name in bundle.channels}
         if not weights:
@@ -167,7 +173,7 @@ def _reasons(
     answers: Mapping[str, Candidates], fused: Fused, row: ChunkRow, query: str, filters: SearchFilters
 ) -> list[str]:
     reasons: list[str] = []
-    if "faiss" in fused.parts:
+    if not fused.parts.keys().isdisjoint(DENSE_LEGS):
         reasons.append("embedding:cosine")
     if "bm25" in fused.parts:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
