@@ -13,7 +13,9 @@ from codequarry.pipelines.workspace import Progress, repository_work
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 
-@repository_asset("embeddings.embed_repository", kinds={"onnx", "parquet"}, after="repository_chunks")
+@repository_asset(
+    "embeddings.embed_repository", kinds={"onnx", "parquet"}, after=("repository_chunks", "fitted_encoder")
+)
 def repository_embeddings(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return each_repository(context, project, _embeddings)
 

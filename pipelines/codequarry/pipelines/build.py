@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from codequarry.pipelines.adaptation import AdaptationReport, adapt_encoder
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
@@ -58,6 +59,8 @@ class IndexReport:
     """What retention removed after the publish."""
     reused_shards: int = 0
     """Shards of the version that are links to the one before."""
+    adaptation: AdaptationReport | None = None
+    """What came of fitting the encoder, where the settings want that and there was something to do."""
 
 
 def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
@@ -95,6 +98,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
             acknowledge_current(root)
             path = root.version(current.version).path
             return IndexReport(path, current, True, snapshots, (), (), (), (), seconds, cpu_seconds)
+        adaptation = timed("adapt", lambda: adapt_encoder(settings, progress)) if settings.embedding.adapt else None
         timed("embed", lambda: encoder_directories(settings))  # what is missing is said before the long stages
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
@@ -114,7 +118,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
     return IndexReport(
         published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,
         embeddings, seconds, cpu_seconds,
-        published.linked_bytes, published.pruned, staged.reused_shards,
+        published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
     )  # fmt: skip
 
 

@@ -50,6 +50,14 @@ def index(
         list[str] | None,
         typer.Option(metavar="[NAME=]FILE", help="A SCIP index of a repository that was made elsewhere; repeatable."),
     ] = None,
+    adapt: Annotated[
+        bool | None,
+        typer.Option(
+            "--adapt/--no-adapt",
+            help="Fit the encoder to the repositories first, and take it where it is better beyond doubt.",
+            show_default="[embedding] adapt of the settings",
+        ),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -66,8 +74,12 @@ def index(
       codequarry index https://example.org/team/app#v1.0
 
       codequarry index . --scip index.scip
+
+      codequarry index . --adapt
     """
     settings = with_indexes(over(load_settings(settings_file, bundle_root=root), repositories or []), scip or [])
+    if adapt is not None:
+        settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
     try:
         from codequarry.pipelines.build import index_repositories
     except ModuleNotFoundError as error:
@@ -138,6 +150,8 @@ def _say_tier(report: IndexReport, settings: Settings) -> None:
     encoders = " and ".join(leg.encoder.name for leg in manifest.legs)
     console.print(f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}", highlight=False)
     above = next_tier(manifest.tier)
+    if manifest.encoder.adaptation:
+        console.print(f"fitted to the repositories: {manifest.encoder.adaptation}", highlight=False, markup=False)
     if above is not None and manifest.counts.chunks:
         facts = FACTS[above]
         cost = estimate(manifest.counts.chunks, settings.embedding)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines import minilm
@@ -20,10 +22,59 @@ SHIPPED = Path(__file__).with_name("code_encoder")
 def encoder_folders(settings: Settings) -> dict[str, Path]:
     """Where the encoder of each dense leg of the settings lies, once it is exported, by channel."""
     embedding, (first, second) = settings.embedding, DENSE_LEGS
-    folders = {first: (embedding.folder or SHIPPED) if embedding.model == "static" else _minilm_folder(settings)}
+    adapted = read_adapted(settings)
+    folders = {first: adapted.folder if adapted is not None and adapted.kept else base_folder(settings)}
     if settings.indexes.tier != "fast":
         folders[second] = embedding.second or _minilm_folder(settings)
     return folders
+
+
+def base_folder(settings: Settings) -> Path:
+    """Where the encoder of the first leg lies, before it is fitted to anything."""
+    if settings.embedding.model == "static":
+        return settings.embedding.folder or SHIPPED
+    return _minilm_folder(settings)
+
+
+def adapted_pointer(settings: Settings) -> Path:
+    """The file that tells later stages what came of fitting the encoder to the repositories of this work folder."""
+    return settings.paths.work / "adapted.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """What came of fitting the encoder of the first leg to the repositories."""
+
+    base: str
+    """Fingerprint of the encoder it began with."""
+    said: str
+    """The verdict in one line, or why there is none."""
+    result: str
+    """Folder of the store that keeps it."""
+    kept: bool
+
+    @property
+    def folder(self) -> Path:
+        """Of the fitted encoder, where it was kept."""
+        return Path(self.result) / "encoder"
+
+
+def read_adapted(settings: Settings) -> Adapted | None:
+    """What the last run of the adaptation stage left for the encoder of the settings; None when they want none."""
+    if not settings.embedding.adapt or settings.embedding.model != "static":
+        return None
+    try:
+        found = Adapted(**json.loads(adapted_pointer(settings).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.base == EncoderSpec.load(base_folder(settings)).fingerprint else None
+
+
+def checked_base(settings: Settings) -> Path:
+    """The static encoder of the first leg, not fitted to anything. Raises IntegrityError: it is damaged."""
+    folder = base_folder(settings)
+    _check(folder, "folder")
+    return folder
 
 
 def encoder_directories(settings: Settings) -> dict[str, Path]:

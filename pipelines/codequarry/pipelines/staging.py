@@ -21,7 +21,7 @@ import pyarrow as pa
 from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.disk_space import require_space
-from codequarry.pipelines.encoders import encoder_directories
+from codequarry.pipelines.encoders import encoder_directories, read_adapted
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
@@ -34,7 +34,7 @@ from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.integrity import current_manifest, list_files
-from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
     EncoderEntry,
     FaissEntry,
@@ -129,7 +129,7 @@ def _fill(
     works = [repository_work(settings.paths.work, name) for name in names]
     parts = [plan_parts(work, settings) for work in works]
     held = current_manifest(root)
-    legs, linked = _put_encoders(encoder_directories(settings), paths, root, held, settings.indexes.faiss_factory)
+    legs, linked = _put_encoders(settings, paths, root, held)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
@@ -151,13 +151,17 @@ def _fill(
 
 
 def _put_encoders(
-    folders: dict[str, Path], paths: BundlePaths, root: BundleRoot, held: Manifest | None, factory: str
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None
 ) -> tuple[list[LegEntry], frozenset[str]]:
     """The query encoder of every dense leg. Returns the legs and the paths that are links."""
+    folders, factory, adapted = encoder_directories(settings), settings.indexes.faiss_factory, read_adapted(settings)
+    said = adapted.said if adapted is not None else ""
     legs: list[LegEntry] = []
     linked: frozenset[str] = frozenset()
     for channel, folder in folders.items():
         entry, links = _put_encoder(folder, paths.leg(channel), root, held)
+        if channel == DENSE_LEGS[0]:
+            entry = entry.model_copy(update={"adaptation": said})
         index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
         legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
         linked |= links

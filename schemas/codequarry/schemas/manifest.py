@@ -102,6 +102,9 @@ class EncoderEntry(_Record):
     name: str = Field(description="Name for people.")
     fingerprint: str = Field(description="Hash of everything that changes vectors; queries need the same.")
     dim: int = Field(description="Length of a vector.")
+    adaptation: str = Field(
+        default="", description="What came of fitting it to the sources; empty when that was not tried, and before 4."
+    )
 
 
 class FaissEntry(_Record):
@@ -224,7 +227,7 @@ def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
     if manifest.format_version < 4:
-        del raw["more_legs"]
+        del raw["more_legs"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:
         del raw["shards"]
     if manifest.format_version == 1:

@@ -150,6 +150,11 @@ class EmbeddingSettings(_Section):
         default=None,
         description="static: the folder of an encoder of your own, by codequarry tune encoder or train-encoder.",
     )
+    adapt: bool = Field(
+        default=False,
+        description="Train a static encoder further on the repositories before they are embedded, and take it where it "
+        "is better beyond doubt. Needs the extra train.",
+    )
     second: Path | None = Field(
         default=None,
         description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
