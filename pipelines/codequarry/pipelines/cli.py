@@ -146,17 +146,19 @@ def _say_tier(report: IndexReport, settings: Settings) -> None:
     """Which tier the version is of, and what the next one would cost and add."""
     from codequarry.pipelines.tiers import FACTS, estimate, next_tier
 
-    manifest = report.manifest
+    manifest, embedding = report.manifest, settings.embedding
     encoders = " and ".join(leg.encoder.name for leg in manifest.legs)
-    console.print(f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}", highlight=False)
-    above = next_tier(manifest.tier)
+    said = [f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}"]
     if manifest.encoder.adaptation:
-        console.print(f"fitted to the repositories: {manifest.encoder.adaptation}", highlight=False, markup=False)
-    if above is not None and manifest.counts.chunks:
+        said.append(f"fitted to the repositories: {manifest.encoder.adaptation}")
+    above = next_tier(manifest.tier)
+    # The figures are those of the static encoder and MiniLM, and of no other two.
+    if above is not None and embedding.model == "static" and embedding.second is None:
         facts = FACTS[above]
-        cost = estimate(manifest.counts.chunks, settings.embedding)
-        console.print(f"tier {above} would add {facts.adds}: {cost}; {facts.gain}", highlight=False, markup=False)
-        console.print(f'  for it: [indexes] tier = "{above}", and {facts.needs}', highlight=False, markup=False)
+        said.append(f"tier {above} would add {facts.adds}: {estimate(manifest.counts.chunks, embedding)}; {facts.gain}")
+        said.append(f'  for it: [indexes] tier = "{above}", and {facts.needs}')
+    for line in said:
+        console.print(line, highlight=False, markup=False)
 
 
 def _reasons(skipped: Counter[str]) -> str:

@@ -94,11 +94,10 @@ class Bundle:
                     if name in DENSE_LEGS and name not in legs:
                         continue
                     try:
-                        channel = (
-                            _open_dense(paths.leg(name), legs[name], manifest)
-                            if name in legs
-                            else _OPENERS[name](paths, manifest, catalog, opened)
-                        )
+                        if name in legs:
+                            channel = _open_dense(paths.leg(name), legs[name], manifest)
+                        else:
+                            channel = _OPENERS[name](paths, manifest, catalog, opened)
                         opened[name] = undo.enter_context(closing(channel))
                     except UnavailableError as error:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
