@@ -27,13 +27,13 @@ FACTS: dict[Tier, TierFacts] = {
     "fast": TierFacts("words, names of definitions, and vectors of the encoder", "", ""),
     "standard": TierFacts(
         "vectors of a second encoder, MiniLM",
-        "documentation finds its code with MRR@10 .588 instead of .532 (3,395 questions about 25 held-out packages; "
+        "documentation finds its code with MRR@10 .591 instead of .540 (3,395 questions about 25 held-out packages; "
         "both encoders fused, MiniLM reading 256 tokens)",
         "pip install 'codequarry[models]'",
     ),
 }
-CHUNKS_PER_CPU_SECOND = {128: 130, 256: 51}
-"""Of MiniLM reading at most so many tokens of a chunk, on the machine of docs/BENCHMARKS.md."""
+CHUNKS_PER_CPU_SECOND = {128: 111, 256: 45}
+"""Of MiniLM reading at most so many tokens of a chunk of 1,000 characters, as in docs/BENCHMARKS.md."""
 
 
 def next_tier(tier: Tier) -> Tier | None:
@@ -47,7 +47,7 @@ def estimate(chunks: int, embedding: EmbeddingSettings) -> str:
     """What MiniLM would take for so many chunks, none of which it knows, and the rate that this is computed from.
 
     >>> estimate(5_800, EmbeddingSettings())
-    'about 45 CPU-seconds for 5,800 chunks at 130 a CPU-second, once, and 41 MB'
+    'about 52 CPU-seconds for 5,800 chunks at 111 a CPU-second, once, and 41 MB'
     """
     tokens = min(size for size in CHUNKS_PER_CPU_SECOND if size >= embedding.max_tokens)
     rate = CHUNKS_PER_CPU_SECOND[tokens]
