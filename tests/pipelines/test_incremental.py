@@ -60,7 +60,8 @@ def from_nothing(made: Settings, home: Path) -> IndexReport:
     bundle = made.bundle.model_copy(update={"root": home / "elsewhere" / "bundles"})
     paths = PathsSettings(store=home / "elsewhere" / "store", work=home / "elsewhere" / "work")
     paths.store.mkdir(parents=True)
-    (paths.store / "encoders").symlink_to(made.paths.store / "encoders")
+    if (made.paths.store / "encoders").exists():
+        (paths.store / "encoders").symlink_to(made.paths.store / "encoders")
     shutil.copytree(made.paths.store / "vectors", paths.store / "vectors")
     return index_repositories(made.model_copy(update={"bundle": bundle, "paths": paths}))
 

@@ -19,7 +19,7 @@ from codequarry.pipelines import staging
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.embeddings import embed_repository, embedding_key
-from codequarry.pipelines.encoders import encoder_directory
+from codequarry.pipelines.encoders import SHIPPED
 from codequarry.pipelines.modules import module_repository
 from codequarry.pipelines.parts import CHUNKED, EMBEDDED, plan_parts, put_seal
 from codequarry.pipelines.publisher import publish_verified
@@ -72,7 +72,7 @@ def edit_table(settings: Settings, name: str, edit: Callable[[pa.Table], pa.Tabl
     record = json.loads((part.folder / f"{seal}.json").read_text())
     put_seal(part.folder, seal, record["key"], list(record["files"]), record["facts"])
     if seal == CHUNKED:
-        spec = EncoderSpec.load(encoder_directory(settings))
+        spec = EncoderSpec.load(SHIPPED)
         put_seal(part.folder, EMBEDDED, embedding_key(part, spec.fingerprint), ["embeddings.parquet"], {})
 
 

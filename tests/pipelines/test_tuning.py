@@ -99,5 +99,5 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
 def test_a_file_that_takes_all_memory_is_left_out_and_its_neighbours_are_not() -> None:
     good = [(f"app/{name}", "python", data) for name, data in jargon(6, learnable=True).items()]
     bomb = ("app/bomb.java", "java", b"a =>" * 5_000)
-    rows = list(_rows([*good[:3], bomb, *good[3:]], lambda *_: None))
+    rows = list(_rows([*good[:3], bomb, *good[3:]], [], lambda *_: None))
     assert len(rows) == 24

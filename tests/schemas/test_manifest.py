@@ -15,6 +15,7 @@ from codequarry.schemas.manifest import (
     EncoderEntry,
     FaissEntry,
     FileEntry,
+    LegEntry,
     Manifest,
     SourceEntry,
     content_digest,
@@ -39,6 +40,15 @@ manifests = st.builds(
     sources=st.lists(sources, max_size=3, unique_by=lambda source: source.name).map(tuple),
     encoder=st.builds(EncoderEntry, name=names, fingerprint=sha256s, dim=st.integers(1, 4096)),
     faiss=st.builds(FaissEntry, factory=names, exact=st.booleans()),
+    more_legs=st.lists(
+        st.builds(
+            LegEntry,
+            channel=st.just("faiss2"),
+            encoder=st.builds(EncoderEntry, name=names, fingerprint=sha256s, dim=st.integers(1, 4096)),
+            faiss=st.builds(FaissEntry, factory=names, exact=st.booleans()),
+        ),
+        max_size=1,
+    ).map(tuple),
     counts=st.builds(Counts, files=st.integers(0), skipped_files=st.integers(0), chunks=st.integers(0)),
     files=st.lists(files, max_size=4, unique_by=lambda entry: entry.path.partition("/")[0]).map(tuple),
 )  # fmt: skip
@@ -51,7 +61,7 @@ def test_round_trip(manifest: Manifest) -> None:
 
 @given(manifests)
 def test_the_digest_ignores_order(manifest: Manifest) -> None:
-    parts = {"settings_sha256": manifest.settings_sha256, "encoder": manifest.encoder}
+    parts = {"settings_sha256": manifest.settings_sha256, "encoders": [leg.encoder for leg in manifest.legs]}
     forward = content_digest(sources=manifest.sources, files=manifest.files, **parts)
     backward = content_digest(sources=manifest.sources[::-1], files=manifest.files[::-1], **parts)
     assert forward == backward
@@ -64,7 +74,7 @@ def test_the_digest_takes_content_over_bytes_where_both_are_given() -> None:
         entry = FileEntry(
             path="catalog.duckdb", size_bytes=1, sha256=sha256 * 64, content_sha256=content and content * 64
         )
-        return content_digest(sources=(), settings_sha256="", encoder=encoder, files=(entry,))
+        return content_digest(sources=(), settings_sha256="", encoders=[encoder], files=(entry,))
 
     assert digest("a", "c") == digest("b", "c")
     assert digest("a", "c") != digest("a", "d")

@@ -76,7 +76,7 @@ def test_an_encoder_that_did_not_make_the_vectors_turns_the_dense_channel_off(
     other = manifest.encoder.model_copy(update={"fingerprint": "f" * 64})
     seal(root, paths, PIECES, other, manifest.faiss, COMMITS)
     bundle = Bundle.open_current(root)
-    bundle.channels["faiss"]._encoder.exception()  # waits for the thread that opens it
+    bundle.channels["faiss"]._encoder.wait()  # for the thread that opens it
     assert "the vectors were made by ffffffffffff" in bundle.problems()["faiss"]
     bundle.close()
 
@@ -224,6 +224,17 @@ def test_a_version_of_format_1_opens_and_answers(damaged: Path) -> None:
     bundle = Bundle.open_current(damaged)
     assert bundle.manifest.format_version == 1
     assert len(bundle.channels["bm25"].search("open", 5, allowed=None, rerank=True).chunk_ids)
+    bundle.close()
+
+
+def test_a_version_of_format_3_knows_one_dense_leg(bundle_root: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(bundle_root, tmp_path / "root")
+    rewrite_manifest(root, format_version=3)
+    assert b"more_legs" not in BundleRoot(root).version(VERSION).manifest.read_bytes()
+    bundle = Bundle.open_current(root)
+    assert [leg.channel for leg in bundle.manifest.legs] == ["faiss"]
+    assert set(bundle.channels) == {"faiss", "bm25", "symbol"}
+    assert len(bundle.channels["faiss"].search("open", 5, allowed=None, rerank=True).chunk_ids)
     bundle.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.serving import dense
 from codequarry.serving.dense import FaissChannel, source_name
+from codequarry.serving.query_encoder import LazyEncoder
 from tests.serving.bundle_factory import mapped_index
 
 ROWS, DIM, LIMIT = 2000, 32, 20
@@ -33,10 +34,10 @@ class Rows:
         return QUERIES[int(text)]
 
 
-def ready(encoder: object) -> Future:
+def ready(encoder: object) -> LazyEncoder:
     future: Future = Future()
     future.set_result(encoder)
-    return future
+    return LazyEncoder.started(future)
 
 
 @pytest.fixture(scope="module", params=[*EXACT, "Flat in shards", *APPROXIMATE])
@@ -93,12 +94,33 @@ def test_beyond_the_exact_scan_the_index_filters_itself(channel, monkeypatch: py
 
 def test_an_encoder_that_cannot_be_opened_is_a_problem_and_not_a_crash() -> None:
     future: Future = Future()
-    channel = FaissChannel([mapped_index(IDS, VECTORS, "Flat")], future, source="faiss_flat")
+    channel = FaissChannel([mapped_index(IDS, VECTORS, "Flat")], LazyEncoder.started(future), source="faiss_flat")
     assert channel.problem() is None
     future.set_exception(IntegrityError("encoder/model.onnx is damaged"))
     assert channel.problem() == "encoder/model.onnx is damaged"
     with pytest.raises(UnavailableError, match="damaged"):
         channel.search("0", 5, allowed=None, rerank=True)
+
+
+def test_an_encoder_that_nobody_asks_is_never_opened() -> None:
+    begun: list[Future] = []
+
+    def start() -> Future:
+        begun.append(Future())
+        begun[-1].set_result(Rows())
+        return begun[-1]
+
+    encoder = LazyEncoder(start)
+    channel = FaissChannel([mapped_index(IDS, VECTORS, "Flat")], encoder, source="faiss2_flat", name="faiss2")
+    assert (channel.name, channel.problem(), begun) == ("faiss2", None, [])
+    for _ in range(2):
+        assert (
+            channel.search("0", LIMIT, allowed=None, rerank=True).chunk_ids.tolist()
+            == exact(0, np.arange(ROWS), LIMIT)[0]
+        )
+    assert len(begun) == 1
+    LazyEncoder(start).wait()
+    assert len(begun) == 1
 
 
 def test_equal_vectors_come_in_the_order_of_their_ids() -> None:

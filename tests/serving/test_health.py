@@ -53,6 +53,7 @@ def test_both_doors_tell_the_same(engine) -> None:
     assert told["bundle"]["version"] == VERSION
     assert told["bundle"]["commits"] == {"quarry": "a" * 40, "gateway": "b" * 40 + "+dirty"}
     assert told["channels"] == {name: {"open": True, "reason": ""} for name in ("bm25", "faiss", "symbol")}
+    assert told["encoders"] == {"faiss": engine.bundle.manifest.encoder.name}
     assert told["since"].endswith("+00:00")
     assert told["follows_current"] is True
     assert told["in_flight"] == 0

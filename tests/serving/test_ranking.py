@@ -58,7 +58,7 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
     query = analyze_query(text)
     answers = {"bm25": candidates(lexical), "faiss": candidates(dense)}
     answers["symbol"] = candidates({one: score / 8 for one, score in symbol.items()})
-    weights = channel_weights(BUILT_IN.classes[query.kind], {})
+    weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(answers, 1.0))
     found = rank(
         query, answers, weights, FILES, phrases=np.array(sorted(phrases), np.int64), allowed=None, method=method, k=60,
         limit=50,

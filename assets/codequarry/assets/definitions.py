@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from codequarry.assets.adaptation import fitted_encoder
 from codequarry.assets.automation import reindex, reindex_schedule
 from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
 from codequarry.assets.chunks import repository_pass
@@ -14,7 +15,7 @@ from codequarry.assets.scip import repository_scip
 from codequarry.assets.sources import repository_snapshot
 
 REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
-BUNDLE_ASSETS = [staged_bundle, verified_bundle, published_bundle]
+BUNDLE_ASSETS = [fitted_encoder, staged_bundle, verified_bundle, published_bundle]
 
 
 def build_definitions(project: Project) -> dg.Definitions:

@@ -1,18 +1,21 @@
 """Stage 5 as an asset: a vector for each chunk."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import table_metadata
+from codequarry.assets.metadata import markdown_table, table_metadata
 from codequarry.assets.project import Project
 from codequarry.assets.stages import each_repository, repository_asset
 from codequarry.pipelines.workspace import Progress, repository_work
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 
-@repository_asset("embeddings.embed_repository", kinds={"onnx", "parquet"}, after="repository_chunks")
+@repository_asset(
+    "embeddings.embed_repository", kinds={"onnx", "parquet"}, after=("repository_chunks", "fitted_encoder")
+)
 def repository_embeddings(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return each_repository(context, project, _embeddings)
 
@@ -25,6 +28,7 @@ def _embeddings(repository: RepositorySettings, settings: Settings, progress: Pr
         **table_metadata(repository_work(settings.paths.work, report.name), "embeddings", ("chunk_id", "vector")),
         "embedded": report.embedded,
         "reused": report.reused,
-        "dimensions": report.dim,
-        "encoder_fingerprint": report.fingerprint,
+        "dimensions": report.legs[0].dim,
+        "encoder_fingerprint": report.legs[0].fingerprint,
+        "legs": markdown_table([asdict(leg) for leg in report.legs], ("channel", "encoder", "embedded", "reused")),
     }

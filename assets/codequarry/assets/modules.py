@@ -12,7 +12,7 @@ from codequarry.pipelines.workspace import Progress, repository_work
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 
-@repository_asset("modules.module_repository", kinds={"parquet"}, after="repository_syntax")
+@repository_asset("modules.module_repository", kinds={"parquet"}, after=("repository_syntax",))
 def repository_modules(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return each_repository(context, project, _modules)
 

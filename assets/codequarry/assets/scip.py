@@ -12,7 +12,7 @@ from codequarry.pipelines.workspace import Progress, repository_work
 from codequarry.schemas.settings import RepositorySettings, Settings
 
 
-@repository_asset("scip.scip_repository", kinds={"scip", "parquet"}, after="repository_snapshot")
+@repository_asset("scip.scip_repository", kinds={"scip", "parquet"}, after=("repository_snapshot",))
 def repository_scip(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return each_repository(context, project, _scip)
 

@@ -32,11 +32,13 @@ StageOfSeveral = Callable[[RepositorySettings, Settings, Progress], Mapping[str,
 """The same by asset, for a function that makes several."""
 
 
-def repository_asset(function: str, *, kinds: set[str], after: str | None = None) -> Callable[..., dg.AssetsDefinition]:
+def repository_asset(
+    function: str, *, kinds: set[str], after: tuple[str, ...] = ()
+) -> Callable[..., dg.AssetsDefinition]:
     """Decorator of an asset with one partition per repository.
 
     function: the pipeline function it wraps, "module.name"; its docstring is the description.
-    after: the asset it reads.
+    after: the assets it reads.
 
     All chosen partitions are done by one run: starting a process costs more than indexing a small repository.
     """
@@ -47,7 +49,7 @@ def repository_asset(function: str, *, kinds: set[str], after: str | None = None
             group_name="repository",
             owners=OWNERS,
             kinds=kinds,
-            deps=[after] if after else [],
+            deps=list(after),
             partitions_def=repositories,
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=POOL,

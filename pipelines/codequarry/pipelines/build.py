@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from codequarry.pipelines.adaptation import AdaptationReport, adapt_encoder
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
-from codequarry.pipelines.encoders import same_encoder
+from codequarry.pipelines.encoders import encoder_directories, same_encoders
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
@@ -50,12 +52,16 @@ class IndexReport:
     embeddings: tuple[EmbeddingReport, ...]
     seconds: dict[str, float]
     """Wall-clock seconds by stage, in the order they ran."""
+    cpu_seconds: dict[str, float]
+    """CPU seconds by stage, those of the processes it started included."""
     linked_bytes: int = 0
     """Bytes of the version that are hard links to the one before."""
     pruned: Pruned | None = None
     """What retention removed after the publish."""
     reused_shards: int = 0
     """Shards of the version that are links to the one before."""
+    adaptation: AdaptationReport | None = None
+    """What came of fitting the encoder, where the settings want that and there was something to do."""
 
 
 def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
@@ -71,13 +77,15 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
             "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
         )
     seconds: dict[str, float] = {}
+    cpu_seconds: dict[str, float] = {}
 
     def timed(stage: str, work: Callable[[], _T]) -> _T:
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), _cpu_seconds()
         try:
             return work()
         finally:
             seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started
+            cpu_seconds[stage] = cpu_seconds.get(stage, 0.0) + _cpu_seconds() - cpu_started
 
     root = BundleRoot(settings.bundle.root)
     with working(settings):
@@ -89,7 +97,10 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
             acknowledge_current(root)
-            return IndexReport(root.version(current.version).path, current, True, snapshots, (), (), (), (), seconds)
+            path = root.version(current.version).path
+            return IndexReport(path, current, True, snapshots, (), (), (), (), seconds, cpu_seconds)
+        adaptation = timed("adapt", lambda: adapt_encoder(settings, progress)) if settings.embedding.adapt else None
+        timed("embed", lambda: encoder_directories(settings))  # what is missing is said before the long stages
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
         )
@@ -107,9 +118,14 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
         published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,
-        embeddings, seconds,
-        published.linked_bytes, published.pruned, staged.reused_shards,
+        embeddings, seconds, cpu_seconds,
+        published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
     )  # fmt: skip
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those it started that have ended."""
+    return sum(os.times()[:4])
 
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
@@ -121,7 +137,7 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
     }
     made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
     ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
-    return held == read and made_alike and ranked_alike and same_encoder(current.encoder.fingerprint, settings)
+    return held == read and made_alike and ranked_alike and same_encoders(current, settings)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:

@@ -12,15 +12,15 @@ from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundlePaths
 
 
-def build_catalog(paths: BundlePaths, dim: int) -> str:
+def build_catalog(paths: BundlePaths, *dims: int) -> str:
     """Write ``catalog.duckdb`` beside the tables it reads.
 
-    dim: dimension of the embedding vectors.
+    dims: dimension of the vectors of each dense leg.
 
     Returns a digest (sha256 hex) of what the catalog was made from: its SQL and the Parquet files. DuckDB puts a
     random identifier into every file, so the bytes themselves are not reproducible.
     """
-    statements = build_statements(dim)
+    statements = build_statements(*dims)
     with closing(duckdb.connect()) as connection:
         connection.execute("SET threads = 1")
         for statement in (*create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *statements):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,7 +19,10 @@ from codequarry.pipelines.cli_store import store_app
 from codequarry.pipelines.cli_train import train_encoder
 from codequarry.pipelines.cli_tune import tune_app
 from codequarry.schemas.install_hints import missing_extra
-from codequarry.schemas.settings import load_settings
+from codequarry.schemas.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.build import IndexReport
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +50,14 @@ def index(
         list[str] | None,
         typer.Option(metavar="[NAME=]FILE", help="A SCIP index of a repository that was made elsewhere; repeatable."),
     ] = None,
+    adapt: Annotated[
+        bool | None,
+        typer.Option(
+            "--adapt/--no-adapt",
+            help="Fit the encoder to the repositories first, and take it where it is better beyond doubt.",
+            show_default="[embedding] adapt of the settings",
+        ),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -63,8 +74,12 @@ def index(
       codequarry index https://example.org/team/app#v1.0
 
       codequarry index . --scip index.scip
+
+      codequarry index . --adapt
     """
     settings = with_indexes(over(load_settings(settings_file, bundle_root=root), repositories or []), scip or [])
+    if adapt is not None:
+        settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
     try:
         from codequarry.pipelines.build import index_repositories
     except ModuleNotFoundError as error:
@@ -110,15 +125,40 @@ def index(
     if shards := report.manifest.shards if report.chunks else ():
         built = len(shards) - report.reused_shards
         table.add_row("index shards", f"{built:,} built, {report.reused_shards:,} reused")
-    table.add_row("seconds", "  ".join(f"{stage} {spent:.1f}" for stage, spent in report.seconds.items()))
+    table.add_row("seconds", _by_stage(report.seconds))
+    table.add_row("CPU seconds", f"{_by_stage(report.cpu_seconds)}  in all {sum(report.cpu_seconds.values()):.1f}")
     size = sum(entry.size_bytes for entry in report.manifest.files)
     table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")
     console.print(table, highlight=False)
+    _say_tier(report, settings)
     for name in report.pruned.removed if report.pruned else ():
         console.print(f"retention removed {name}", highlight=False)
     verb = "unchanged: CURRENT already is" if report.unchanged else "published"
     console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
     typer.echo(report.path)
+
+
+def _by_stage(seconds: dict[str, float]) -> str:
+    return "  ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items())
+
+
+def _say_tier(report: IndexReport, settings: Settings) -> None:
+    """Which tier the version is of, and what the next one would cost and add."""
+    from codequarry.pipelines.tiers import FACTS, estimate, next_tier
+
+    manifest, embedding = report.manifest, settings.embedding
+    encoders = " and ".join(leg.encoder.name for leg in manifest.legs)
+    said = [f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}"]
+    if manifest.encoder.adaptation:
+        said.append(f"fitted to the repositories: {manifest.encoder.adaptation}")
+    above = next_tier(manifest.tier)
+    # The figures are those of the static encoder and MiniLM, and of no other two.
+    if above is not None and embedding.model == "static" and embedding.second is None:
+        facts = FACTS[above]
+        said.append(f"tier {above} would add {facts.adds}: {estimate(manifest.counts.chunks, embedding)}; {facts.gain}")
+        said.append(f'  for it: [indexes] tier = "{above}", and {facts.needs}')
+    for line in said:
+        console.print(line, highlight=False, markup=False)
 
 
 def _reasons(skipped: Counter[str]) -> str:

@@ -33,7 +33,7 @@ def encoder(
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Train the static encoder further on your repositories' own documentation, names and comments.
+    """Train the static encoder further on your repositories' own documentation, names, comments and last commits.
 
     Five times, four fifths of the files are learned and the last fifth is asked about. The encoder is written only when
     the answers are better beyond doubt (95 %, paired) and those about Python's standard library are not worse. Its
@@ -57,7 +57,7 @@ def encoder(
         return
     answer = Console(soft_wrap=True, highlight=False, markup=False)
     low, high = verdict.interval
-    answer.print(f"pairs    {verdict.pairs:,}")
+    answer.print(f"pairs    {verdict.pairs:,}, {verdict.commit_pairs:,} of them from commits")
     answer.print(
         f"own code {verdict.before:.3f} -> {verdict.after:.3f} MRR@10 over {verdict.queries:,} questions "
         f"({low:+.3f} to {high:+.3f})"

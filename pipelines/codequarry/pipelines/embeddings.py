@@ -1,4 +1,4 @@
-"""Stage 5: chunks become vectors, through the content-addressed store."""
+"""Stage 5: chunks become vectors, one for each dense leg, through the content-addressed store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from codequarry.pipelines.encoders import encoder_directory
+from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.vector_store import Vector, VectorStore, open_vector_store, text_key
-from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
+from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.schemas.encoder import Encoder, EncoderSpec, open_encoder
+from codequarry.schemas.layout import embeddings_table, leg_suffix
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import embeddings_schema, read_table, write_table
@@ -28,11 +29,12 @@ TEXT_COLUMNS = ("path", "qualified_name", "symbols", "signature", "text")
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingReport:
-    """What the embedding stage did for a repository."""
+class LegReport:
+    """What the embedding stage did for a dense leg of a repository."""
 
-    name: str
-    vectors: int
+    channel: str
+    encoder: str
+    """Its name."""
     embedded: int
     """Distinct texts that went through the encoder."""
     reused: int
@@ -41,19 +43,49 @@ class EmbeddingReport:
     fingerprint: str
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingReport:
+    """What the embedding stage did for a repository."""
+
+    name: str
+    chunks: int
+    legs: tuple[LegReport, ...]
+    """The first one first."""
+
+    @property
+    def embedded(self) -> int:
+        """Texts that went through an encoder, over all legs."""
+        return sum(leg.embedded for leg in self.legs)
+
+    @property
+    def reused(self) -> int:
+        """Vectors that did not have to be made, over all legs."""
+        return sum(leg.reused for leg in self.legs)
+
+
 def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:
     """Write ``embeddings`` of every part: one unit-norm float32 vector per chunk, in the order of its chunks.
 
-    Parts whose chunks and encoder are those of the last run stay as they are. Finished vectors are kept every few
-    hundred texts, so that a killed run resumes where it stopped.
+    In tier standard ``embeddings2`` as well, by the second encoder. Parts whose chunks and encoder are those of the
+    last run stay as they are. Finished vectors are kept every few hundred texts, so that a killed run resumes where it
+    stopped.
 
-    Raises SourceError: the chunk stage has not run.
+    Raises SourceError: the chunk stage has not run. Otherwise as `encoder_directories`.
     """
     work = repository_work(settings.paths.work, name)
-    folder = encoder_directory(settings)
+    folders = encoder_directories(settings)
+    parts = plan_parts(work, settings)
+    legs = tuple(_embed_leg(work, channel, folder, parts, settings, progress) for channel, folder in folders.items())
+    return EmbeddingReport(name, legs[0].embedded + legs[0].reused, legs)
+
+
+def _embed_leg(
+    work: RepositoryWork, channel: str, folder: Path, all_parts: list[Part], settings: Settings, progress: Progress
+) -> LegReport:
     spec = EncoderSpec.load(folder)
-    parts = [(part, embedding_key(part, spec.fingerprint)) for part in plan_parts(work, settings)]
-    todo = [(part, key) for part, key in parts if sealed(part.folder, EMBEDDED, key) is None]
+    what = f"{work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
+    parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
+    todo = [(part, key) for part, key in parts if sealed(part.folder, embedded_seal(channel), key) is None]
     rows = {part.number: pq.read_metadata(part.table("chunks")).num_rows for part, _ in parts}
     total = sum(rows.values())
     done = total - sum(rows[part.number] for part, _ in todo)
@@ -62,12 +94,13 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
         for part, key in todo:
 
             def show(left: int, upto: int = done + rows[part.number]) -> None:
-                progress(f"{name}: embedding", upto - left, total)
+                progress(what, upto - left, total)
 
-            _embed_part(part, key, store, encoding, spec, show)
+            _embed_part(part, key, channel, store, encoding, spec, show)
             done += rows[part.number]
             show(0)
-    return EmbeddingReport(name, total, encoding.embedded, total - encoding.embedded, spec.dim, spec.fingerprint)
+    embedded = encoding.embedded
+    return LegReport(channel, spec.name, embedded, total - embedded, spec.dim, spec.fingerprint)
 
 
 def embedding_key(part: Part, fingerprint: str) -> str:
@@ -75,9 +108,21 @@ def embedding_key(part: Part, fingerprint: str) -> str:
     return hashed([part.chunked()["files"]["chunks.parquet"], fingerprint])
 
 
+def embedded_seal(channel: str) -> str:
+    """Seal of a dense leg's vectors."""
+    return f"{EMBEDDED}{leg_suffix(channel)}"
+
+
 def _embed_part(
-    part: Part, key: str, store: VectorStore, encoding: _Encoding, spec: EncoderSpec, show: Callable[[int], None]
+    part: Part,
+    key: str,
+    channel: str,
+    store: VectorStore,
+    encoding: _Encoding,
+    spec: EncoderSpec,
+    show: Callable[[int], None],
 ) -> None:
+    seal, name = embedded_seal(channel), embeddings_table(channel)
     chunks = read_table(part.table("chunks"), ["chunk_id", *TEXT_COLUMNS])
     texts = [dense_text(**row) for row in chunks.select(TEXT_COLUMNS).to_pylist()]
     keys = [text_key(text) for text in texts]
@@ -90,10 +135,10 @@ def _embed_part(
     flat = pa.array(np.concatenate([known[key] for key in keys]), pa.float32())
     schema = embeddings_schema(spec.dim)
     vectors = pa.FixedSizeListArray.from_arrays(flat, spec.dim)
-    break_seal(part.folder, EMBEDDED)
-    with replacing(part.table("embeddings")) as temporary:
+    break_seal(part.folder, seal)
+    with replacing(part.table(name)) as temporary:
         write_table(temporary, pa.table([chunks["chunk_id"], vectors], schema=schema), schema)
-    put_seal(part.folder, EMBEDDED, key, ["embeddings.parquet"], {})
+    put_seal(part.folder, seal, key, [f"{name}.parquet"], {})
 
 
 def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:

@@ -1,58 +1,145 @@
-"""The encoder that the settings name: the shipped one, or one that is exported into the store on first use."""
+"""The encoders that the settings name: the shipped one, folders, and one that is exported into the store at need."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines import minilm
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
-from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.layout import DENSE_LEGS
+from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
 SHIPPED = Path(__file__).with_name("code_encoder")
 """The static encoder of this package, with its model card."""
 
 
-def encoder_folder(settings: Settings) -> Path:
-    """Where the encoder of the settings lies, once it is exported."""
-    embedding = settings.embedding
-    if embedding.model == "static":
-        return embedding.folder or SHIPPED
+def encoder_folders(settings: Settings) -> dict[str, Path]:
+    """Where the encoder of each dense leg of the settings lies, once it is exported, by channel."""
+    embedding, (first, second) = settings.embedding, DENSE_LEGS
+    adapted = read_adapted(settings)
+    folders = {first: adapted.folder if adapted is not None and adapted.kept else base_folder(settings)}
+    if settings.indexes.tier != "fast":
+        folders[second] = embedding.second or _minilm_folder(settings)
+    return folders
+
+
+def base_folder(settings: Settings) -> Path:
+    """Where the encoder of the first leg lies, before it is fitted to anything."""
+    if settings.embedding.model == "static":
+        return settings.embedding.folder or SHIPPED
+    return _minilm_folder(settings)
+
+
+def adapted_pointer(settings: Settings) -> Path:
+    """The file that tells later stages what came of fitting the encoder to the repositories of this work folder."""
+    return settings.paths.work / "adapted.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """What came of fitting the encoder of the first leg to the repositories."""
+
+    base: str
+    """Fingerprint of the encoder it began with."""
+    said: str
+    """The verdict in one line, or why there is none."""
+    result: str
+    """Folder of the store that keeps it."""
+    kept: bool
+
+    @property
+    def folder(self) -> Path:
+        """Of the fitted encoder, where it was kept."""
+        return Path(self.result) / "encoder"
+
+
+def read_adapted(settings: Settings) -> Adapted | None:
+    """What the last run of the adaptation stage left for the encoder of the settings; None when they want none."""
+    if not settings.embedding.adapt or settings.embedding.model != "static":
+        return None
+    try:
+        found = Adapted(**json.loads(adapted_pointer(settings).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.base == EncoderSpec.load(base_folder(settings)).fingerprint else None
+
+
+def checked_base(settings: Settings) -> Path:
+    """The static encoder of the first leg, not fitted to anything. Raises IntegrityError: it is damaged."""
+    folder = base_folder(settings)
+    _check(folder, "folder")
+    return folder
+
+
+def encoder_directories(settings: Settings) -> dict[str, Path]:
+    """The encoder of each dense leg, by channel; exported on first use and whenever the stored one is damaged.
+
+    Raises IntegrityError: the shipped encoder, or one of the settings, is damaged. MissingExtraError: exporting
+    another one needs an extra. InvalidArgumentError: two legs have the same encoder.
+    """
+    folders = encoder_folders(settings)
+    for channel, folder in folders.items():
+        if folder == _minilm_folder(settings):
+            _put_minilm(folder, settings.embedding.max_tokens)
+        else:
+            _check(folder, "folder" if channel == DENSE_LEGS[0] else "second")
+    found = {channel: EncoderSpec.load(folder) for channel, folder in folders.items()}
+    if len({spec.fingerprint for spec in found.values()}) < len(found):
+        raise InvalidArgumentError(
+            f"tier {settings.indexes.tier} has the encoder {found[DENSE_LEGS[0]].name} twice, expected two",
+            suggestion='name another one by [embedding] second, or set [indexes] tier = "fast"',
+        )
+    return folders
+
+
+def same_encoders(manifest: Manifest, settings: Settings) -> bool:
+    """Whether a version's vectors are by the encoders of the settings; of exported ones, settings and tools tell."""
+    folders = encoder_folders(settings)
+    made = {leg.channel: leg.encoder.fingerprint for leg in manifest.legs}
+    return made.keys() == folders.keys() and all(
+        folder == _minilm_folder(settings) or EncoderSpec.load(folder).fingerprint == made[channel]
+        for channel, folder in folders.items()
+    )
+
+
+def encoder_libraries(settings: Settings) -> tuple[str, ...]:
+    """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
+    folders = encoder_folders(settings).values()
+    if _minilm_folder(settings) in folders:
+        return ("onnx", "onnxruntime")
+    return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in folders) else ()
+
+
+def _minilm_folder(settings: Settings) -> Path:
     # The exporter's own code names the folder: an export of older code is another encoder.
     exporter = file_sha256(Path(minilm.__file__))[:12]
-    return settings.paths.store / "encoders" / f"{embedding.model}-{embedding.max_tokens}-{exporter}"
+    return settings.paths.store / "encoders" / f"minilm-{settings.embedding.max_tokens}-{exporter}"
 
 
-def encoder_directory(settings: Settings) -> Path:
-    """The encoder of the settings, exported on first use and whenever the stored one is damaged.
+def _check(folder: Path, key: str) -> None:
+    """Raises IntegrityError: an encoder that the settings name by a key, or the shipped one, is damaged."""
+    remedy = "install codequarry again" if folder == SHIPPED else f"correct [embedding] {key}, or make it again"
+    try:
+        spec = EncoderSpec.load(folder)
+        spec.verify(folder)
+    except IntegrityError as error:
+        raise IntegrityError(error.message, suggestion=remedy) from error
+    if key == "folder" and spec.kind != "static":
+        raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
 
-    Raises IntegrityError: the shipped encoder, or that of the settings, is damaged. MissingExtraError: exporting
-    another one needs an extra.
-    """
-    folder = encoder_folder(settings)
-    if settings.embedding.model == "static":
-        remedy = "install codequarry again" if folder == SHIPPED else "correct [embedding] folder, or train it again"
-        try:
-            spec = EncoderSpec.load(folder)
-            spec.verify(folder)
-        except IntegrityError as error:
-            raise IntegrityError(error.message, suggestion=remedy) from error
-        if spec.kind != "static":
-            raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
-        return folder
+
+def _put_minilm(folder: Path, max_tokens: int) -> None:
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
             EncoderSpec.load(folder).verify(folder)
         except IntegrityError:
-            _export(folder, settings.embedding.max_tokens)
-    return folder
-
-
-def same_encoder(fingerprint: str, settings: Settings) -> bool:
-    """Whether vectors of a fingerprint are those the settings ask for; of exported ones, settings and tools tell."""
-    return settings.embedding.model != "static" or EncoderSpec.load(encoder_folder(settings)).fingerprint == fingerprint
+            _export(folder, max_tokens)
 
 
 def _export(folder: Path, max_tokens: int) -> None:

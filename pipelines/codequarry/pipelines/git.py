@@ -21,6 +21,7 @@ from codequarry.schemas.errors import SourceError
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
 _SKIP_WORKTREE = b"S"
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class BlobReader:
         with suppress(BrokenPipeError), self._process:  # a request that git no longer took
             pass
 
-    def read(self, oid: str) -> bytes | None:
-        """The bytes of a blob; None when the repository lacks it. Raises SourceError: git died."""
+    def read(self, oid: str, at_most: int | None = None) -> bytes | None:
+        """The bytes of an object; None when the repository lacks it, or it is larger. Raises SourceError: git died."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(oid.encode() + b"\n")
@@ -133,10 +134,20 @@ class BlobReader:
         if len(header) != 3:
             raise self._died()
         size = int(header[2])
+        if at_most is not None and size > at_most:
+            self._skip(size + 1)
+            return None
         data = self._process.stdout.read(size + 1)
         if len(data) != size + 1:
             raise self._died()
         return data[:size]
+
+    def _skip(self, size: int) -> None:
+        assert self._process.stdout is not None
+        while size:
+            if not (block := self._process.stdout.read(min(size, _BLOCK))):
+                raise self._died()
+            size -= len(block)
 
     def _died(self) -> SourceError:
         return SourceError(

@@ -45,19 +45,21 @@ def run_git(
     protocol: str = NO_PROTOCOL,
     settings: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
+    data: bytes = b"",
 ) -> Outcome:
     """Run git in a folder, without a terminal.
 
     protocol: the only transport git may use.
     settings: further git settings; they travel in the environment, which other users cannot list.
     timeout_s: LOCAL_TIMEOUT_S when None.
+    data: what it reads from its standard input.
 
     Raises SourceError: git is not installed. TimeoutError: it took too long; it and what it started are gone.
     """
     process = start_git(folder, *arguments, protocol=protocol, settings=settings or {})
     with process:
         try:
-            output, complaint = process.communicate(timeout=LOCAL_TIMEOUT_S if timeout_s is None else timeout_s)
+            output, complaint = process.communicate(data, timeout=LOCAL_TIMEOUT_S if timeout_s is None else timeout_s)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"git {arguments[0]} did not finish") from None
         finally:

@@ -26,7 +26,7 @@ from codequarry.schemas.tables import read_table
 CHUNKED = "chunked"
 """Seal of the chunk stage."""
 EMBEDDED = "embedded"
-"""Seal of the embedding stage."""
+"""Seal of the embedding stage; further legs have one of their own."""
 FALLEN = "fallen"
 """Fact of the chunk stage: paths of the files over which a worker died, which are tried again by the next run."""
 MENTIONS = "ast_mentions"

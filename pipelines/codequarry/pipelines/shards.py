@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from codequarry.pipelines.bm25_index import write_segments
-from codequarry.pipelines.embeddings import embedding_key
+from codequarry.pipelines.embeddings import embedded_seal, embedding_key
 from codequarry.pipelines.faiss_index import write_faiss
 from codequarry.pipelines.hard_links import link_all
-from codequarry.pipelines.parts import CHUNKED, EMBEDDED, FALLEN, Part, hashed, sealed
+from codequarry.pipelines.parts import CHUNKED, FALLEN, Part, hashed, sealed
 from codequarry.pipelines.table_rows import row_groups, rows_among
 from codequarry.pipelines.tools import tool_versions
 from codequarry.schemas.errors import PublishError, SourceError
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import FileEntry, Manifest, ShardEntry
+from codequarry.schemas.layout import BundlePaths, embeddings_table
+from codequarry.schemas.manifest import FileEntry, LegEntry, Manifest, ShardEntry
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import OWN_TABLES, shard_count, shard_file, shard_of
 from codequarry.schemas.tables import CHUNKS, SCHEMAS, TableWriter, embeddings_schema, read_table, write_table
@@ -46,26 +46,19 @@ class Shard:
         """Path of the file of its chunks' texts in a version."""
         return shard_file("texts", "bin", self.number, self.count)
 
-    @property
-    def faiss(self) -> str:
-        """Path of its vectors' exact index in a version."""
-        return shard_file("faiss", "index", self.number, self.count)
+    def faiss(self, leg: LegEntry) -> str:
+        """Path of its exact index of a leg's vectors in a version."""
+        return shard_file(leg.channel, "index", self.number, self.count)
+
+    def vectors(self, leg: LegEntry) -> str:
+        """Path of its table of a leg's vectors in a version."""
+        return self.table(embeddings_table(leg.channel))
 
 
-@dataclass(frozen=True, slots=True)
-class DenseIndex:
-    """The vectors' encoder, and what kind of index holds them."""
-
-    fingerprint: str
-    dim: int
-    factory: str
-    exact: bool
-
-
-def plan_shards(parts: Sequence[Part], size_bytes: int, dense: DenseIndex, settings: Settings) -> list[Shard]:
+def plan_shards(parts: Sequence[Part], size_bytes: int, legs: Sequence[LegEntry], settings: Settings) -> list[Shard]:
     """The shards of a bundle, by number; those without a file are left out.
 
-    parts: of all repositories. size_bytes: of all their indexed files.
+    parts: of all repositories. size_bytes: of all their indexed files. legs: the dense ones.
 
     Raises SourceError: the chunk stage of a repository has not run.
     """
@@ -82,7 +75,8 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, dense: DenseIndex, setti
             files.setdefault(number, []).append([repo, *file, file.path in fallen])
         for number, paths in own.items():
             sources.setdefault(number, []).append((part, frozenset(paths)))
-    deciding = [count, tool_versions(), settings.index_hash(), dense.fingerprint, dense.factory]
+    dense = [(leg.channel, leg.encoder.fingerprint, leg.faiss.factory) for leg in legs]
+    deciding = [count, tool_versions(), settings.index_hash(), dense]
     return [
         Shard(number, count, hashed([number, *deciding, files[number]]), tuple(sources[number]))
         for number in sorted(sources)
@@ -106,13 +100,15 @@ def link_shard(
 
 def _files(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
     """The files of a shard in a version's manifest."""
-    names = {shard.texts, *(shard.table(name) for name in OWN_TABLES), *([shard.faiss] if held.faiss.exact else [])}
+    names = {shard.texts, *(shard.table(name) for name in OWN_TABLES)}
+    names.update(shard.vectors(leg) for leg in held.legs)
+    names.update(shard.faiss(leg) for leg in held.legs if leg.faiss.exact)
     segments = {f"bm25/{segment.id}" for segment in known.segments}
     return [entry for entry in held.files if entry.path in names or entry.path.rpartition(".")[0] in segments]
 
 
-def write_shard(shard: Shard, staged: BundlePaths, dense: DenseIndex) -> ShardEntry:
-    """Write a shard's files from the parts of the work folder.
+def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> ShardEntry:
+    """Write a shard's files from the parts of the work folder. legs: the dense ones.
 
     Raises SourceError: a stage of a repository has not run, or its files were changed since.
     """
@@ -126,11 +122,12 @@ def write_shard(shard: Shard, staged: BundlePaths, dense: DenseIndex) -> ShardEn
     write_table(staged.path / shard.table("chunks"), chunks, CHUNKS)
     write_texts(staged.path / shard.texts, chunks)
     chunks = chunks.sort_by("chunk_id")
-    embeddings = _embeddings(shard, chunks, dense)
-    write_table(staged.path / shard.table("embeddings"), embeddings, embeddings_schema(dense.dim))
-    if dense.exact:
-        ids, vectors = arrays(embeddings, dense.dim)
-        write_faiss(staged.path / shard.faiss, ids, vectors, dense.factory)
+    for leg in legs:
+        embeddings = _embeddings(shard, chunks, leg)
+        write_table(staged.path / shard.vectors(leg), embeddings, embeddings_schema(leg.encoder.dim))
+        if leg.faiss.exact:
+            ids, vectors = arrays(embeddings, leg.encoder.dim)
+            write_faiss(staged.path / shard.faiss(leg), ids, vectors, leg.faiss.factory)
     return ShardEntry(
         number=shard.number,
         key=shard.key,
@@ -161,12 +158,12 @@ def _rows(shard: Shard, name: str) -> Iterator[pa.Table]:
             yield table if len(paths) == len(part.files) else rows_among(table, "path", wanted)
 
 
-def _embeddings(shard: Shard, chunks: pa.Table, dense: DenseIndex) -> pa.Table:
+def _embeddings(shard: Shard, chunks: pa.Table, leg: LegEntry) -> pa.Table:
     """The rows of the shard's chunks, in their order."""
     tables: list[pa.Table] = []
     for part, _ in shard.sources:
-        _require(part, EMBEDDED, embedding_key(part, dense.fingerprint), "embedding")
-        tables.append(read_table(part.table("embeddings")))
+        _require(part, embedded_seal(leg.channel), embedding_key(part, leg.encoder.fingerprint), "embedding")
+        tables.append(read_table(part.table(embeddings_table(leg.channel))))
     found = pa.concat_tables(tables)
     found = rows_among(found, "chunk_id", chunks["chunk_id"].combine_chunks()).sort_by("chunk_id")
     if not found["chunk_id"].equals(chunks["chunk_id"]):

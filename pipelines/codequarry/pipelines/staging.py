@@ -21,13 +21,13 @@ import pyarrow as pa
 from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog
 from codequarry.pipelines.disk_space import require_space
-from codequarry.pipelines.encoders import encoder_directory
+from codequarry.pipelines.encoders import encoder_directories, read_adapted
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
 from codequarry.pipelines.file_index import write_file_index
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
 from codequarry.pipelines.ranking_profile import profile_bytes
-from codequarry.pipelines.shards import DenseIndex, Shard, arrays, link_shard, plan_shards, write_shard
+from codequarry.pipelines.shards import Shard, arrays, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
@@ -36,9 +36,11 @@ from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.integrity import current_manifest, list_files
-from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
     EncoderEntry,
+    FaissEntry,
+    LegEntry,
     Manifest,
     ShardEntry,
     to_json,
@@ -129,24 +131,22 @@ def _fill(
     works = [repository_work(settings.paths.work, name) for name in names]
     parts = [plan_parts(work, settings) for work in works]
     held = current_manifest(root)
-    encoder, linked = _put_encoder(encoder_directory(settings), paths, root, held)
-    factory = settings.indexes.faiss_factory
-    dense = DenseIndex(encoder.fingerprint, encoder.dim, factory, is_exact(factory, encoder.dim))
+    legs, linked = _put_encoders(settings, paths, root, held)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
-    plan = plan_shards([part for each in parts for part in each], size_bytes, dense, settings)
+    plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
     paths.bm25.mkdir()
-    shards, reused, reused_shards = timed("shards", lambda: _put_shards(plan, paths, root, held, dense, progress))
+    shards, reused, reused_shards = timed("shards", lambda: _put_shards(plan, paths, root, held, legs, progress))
     linked |= reused
     timed("tables", lambda: _write_tables(paths, works, plan))
-    timed("faiss", lambda: _write_dense(paths, plan, dense))
+    timed("faiss", lambda: _write_dense(paths, plan, legs))
     timed("files", lambda: write_file_index(paths, works, settings))
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
-    catalog = timed("catalog", lambda: build_catalog(paths, encoder.dim))
+    catalog = timed("catalog", lambda: build_catalog(paths, *(leg.encoder.dim for leg in legs)))
     files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))
     sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
-    manifest = version_manifest(root, sources, encoder, dense, tuple(shards), files, settings)
+    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings)
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
         if name not in linked:
@@ -154,21 +154,39 @@ def _fill(
     return StagedVersion(paths.path, manifest, seconds, reused_shards)
 
 
+def _put_encoders(
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+) -> tuple[list[LegEntry], frozenset[str]]:
+    """The query encoder of every dense leg. Returns the legs and the paths that are links."""
+    folders, factory, adapted = encoder_directories(settings), settings.indexes.faiss_factory, read_adapted(settings)
+    said = adapted.said if adapted is not None else ""
+    legs: list[LegEntry] = []
+    linked: frozenset[str] = frozenset()
+    for channel, folder in folders.items():
+        entry, links = _put_encoder(folder, paths.leg(channel), root, held)
+        if channel == DENSE_LEGS[0]:
+            entry = entry.model_copy(update={"adaptation": said})
+        index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
+        legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
+        linked |= links
+    return legs, linked
+
+
 def _put_encoder(
     source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
 ) -> tuple[EncoderEntry, frozenset[str]]:
-    """The query encoder, its large files linked to CURRENT where that has them. Returns the paths that are links."""
-    spec = EncoderSpec.load(source)
+    """One query encoder, its large files linked to CURRENT where that has them. Returns the paths that are links."""
+    spec, name = EncoderSpec.load(source), paths.encoder.name
     paths.encoder.mkdir()
     linked: set[str] = set()
     if held is not None:
-        wanted = {f"encoder/{file}": sha256 for file, sha256 in spec.sha256.items()}
+        wanted = {f"{name}/{file}": sha256 for file, sha256 in spec.sha256.items()}
         same = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
         if link_all(root.version(held.version), paths, same):
             linked = {entry.path for entry in same}
-    for name in (*spec.sha256, SPEC_FILE):
-        if f"encoder/{name}" not in linked:
-            shutil.copyfile(source / name, paths.encoder / name)
+    for file in (*spec.sha256, SPEC_FILE):
+        if f"{name}/{file}" not in linked:
+            shutil.copyfile(source / file, paths.encoder / file)
     return EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim), frozenset(linked)
 
 
@@ -177,7 +195,7 @@ def _put_shards(
     paths: BundlePaths,
     root: BundleRoot,
     held: Manifest | None,
-    dense: DenseIndex,
+    legs: list[LegEntry],
     progress: Progress,
 ) -> tuple[list[ShardEntry], frozenset[str], int]:
     """Every shard, linked to CURRENT where that has it.
@@ -190,7 +208,7 @@ def _put_shards(
     for done, shard in enumerate(plan, start=1):
         known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
         if known is None:
-            entries.append(write_shard(shard, paths, dense))
+            entries.append(write_shard(shard, paths, legs))
         else:
             entry, files = known
             entries.append(entry)
@@ -231,15 +249,14 @@ def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: lis
                     writers[number].write(table.take(pa.array(np.flatnonzero(shards == number))))
 
 
-def _write_dense(paths: BundlePaths, plan: list[Shard], dense: DenseIndex) -> None:
-    """The id map, and the index where it is one over all shards."""
-    tables = [paths.path / shard.table("embeddings") for shard in plan]
-    if dense.exact:
-        write_idmap(paths.faiss_idmap, [read_table(table, ["chunk_id"])["chunk_id"].to_numpy() for table in tables])
-    else:
-        ids, vectors = arrays(pa.concat_tables(read_table(table) for table in tables).combine_chunks(), dense.dim)
-        write_approximate(paths, ids, vectors, dense.factory)
-        write_idmap(paths.faiss_idmap, [ids])
+def _write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry]) -> None:
+    """The id map of all legs, and their indexes where each is one over all shards."""
+    first = [paths.path / shard.vectors(legs[0]) for shard in plan]
+    write_idmap(paths.faiss_idmap, [read_table(table, ["chunk_id"])["chunk_id"].to_numpy() for table in first])
+    for leg in legs:
+        if not leg.faiss.exact:
+            tables = pa.concat_tables(read_table(paths.path / shard.vectors(leg)) for shard in plan).combine_chunks()
+            write_approximate(paths.leg(leg.channel), *arrays(tables, leg.encoder.dim), leg.faiss.factory)
 
 
 def _chunks_of(part: Part) -> int:

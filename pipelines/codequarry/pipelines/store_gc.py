@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codequarry.pipelines.adaptation import adapted_folders
 from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
 from codequarry.pipelines.embeddings import TEXT_COLUMNS
-from codequarry.pipelines.encoders import encoder_directory, encoder_folder
+from codequarry.pipelines.encoders import encoder_directories, encoder_folders, read_adapted
 from codequarry.pipelines.file_index import file_cards
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.syntax_store import syntax_file
@@ -51,13 +52,18 @@ def clean_store(
     store = settings.paths.store
     works = [RepositoryWork(folder) for folder in sorted((settings.paths.work / "repositories").glob("*"))]
     with working(settings):
-        vectors = vector_file(store, EncoderSpec.load(encoder_directory(settings)).fingerprint)
-        own = {vectors: _live_texts, syntax_file(store, settings.chunking): _live_blobs}
+        specs = [EncoderSpec.load(folder) for folder in encoder_directories(settings).values()]
+        own = {vector_file(store, spec.fingerprint): _live_texts for spec in specs}
+        own[syntax_file(store, settings.chunking)] = _live_blobs
+        in_use = set(encoder_folders(settings).values())
+        adapted = read_adapted(settings)
+        fitted = {Path(adapted.result)} if adapted is not None else set[Path]()
         return [
-            _databases("vectors", vectors.parent, own, works, unused_days, dry_run, progress),
+            _databases("vectors", store / "vectors", own, works, unused_days, dry_run, progress),
             _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
             _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
-            _old("encoders", store.glob("encoders/[!.]*"), {encoder_folder(settings)}, unused_days, dry_run),
+            _old("encoders", store.glob("encoders/[!.]*"), in_use, unused_days, dry_run),
+            _old("fitted encoders", adapted_folders(settings).glob("[!.]*"), fitted, unused_days, dry_run),
             _old("clones", filter(Path.is_dir, store.glob("repositories/*")), _clones(settings), unused_days, dry_run),
         ]
 

@@ -9,13 +9,13 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from codequarry.pipelines.encoders import encoder_libraries
 from codequarry.pipelines.grammars import GRAMMARS
 from codequarry.pipelines.scip_tools import indexer_versions
 from codequarry.schemas.settings import Settings
 
 _VERSION = re.compile(r"^Version: *(\S+)", re.MULTILINE)
 _LIBRARIES = ("duckdb", "faiss-cpu", "numpy", "pyarrow", "tantivy", "tokenizers", "tree-sitter")
-_OF_MODEL: dict[str, tuple[str, ...]] = {"static": (), "minilm": ("onnx", "onnxruntime")}
 
 
 @lru_cache(maxsize=1)
@@ -27,9 +27,9 @@ def tool_versions() -> dict[str, str]:
 
 
 def tools_in_use(settings: Settings) -> dict[str, str]:
-    """``tool_versions``, the libraries of the encoder, and the SCIP indexers that a run with these settings starts."""
-    of_model = {name: _version(name) for name in _OF_MODEL[settings.embedding.model]}
-    return {**tool_versions(), **of_model, **indexer_versions(settings)}
+    """``tool_versions``, the libraries of the encoders, and the SCIP indexers that a run with these settings starts."""
+    of_encoders = {name: _version(name) for name in encoder_libraries(settings)}
+    return {**tool_versions(), **of_encoders, **indexer_versions(settings)}
 
 
 def _version(name: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.scip import read_scip_entries
-from codequarry.pipelines.shards import DenseIndex
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.workspace import RepositoryWork
@@ -17,9 +16,8 @@ from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
     Counts,
-    EncoderEntry,
-    FaissEntry,
     FileEntry,
+    LegEntry,
     Manifest,
     ShardEntry,
     SourceEntry,
@@ -62,15 +60,15 @@ def source_entry(work: RepositoryWork, chunks: int) -> SourceEntry:
 def version_manifest(
     root: BundleRoot,
     sources: tuple[SourceEntry, ...],
-    encoder: EncoderEntry,
-    dense: DenseIndex,
+    legs: Sequence[LegEntry],
     shards: tuple[ShardEntry, ...],
     files: tuple[FileEntry, ...],
     settings: Settings,
 ) -> Manifest:
-    """The manifest of a version of now."""
+    """The manifest of a version of now. legs: the dense ones, the first one first."""
+    encoders = [leg.encoder for leg in legs]
     settings_sha256 = settings.index_hash()
-    digest = content_digest(sources=sources, settings_sha256=settings_sha256, encoder=encoder, files=files)
+    digest = content_digest(sources=sources, settings_sha256=settings_sha256, encoders=encoders, files=files)
     created = datetime.now(UTC).replace(microsecond=0)
     return Manifest(
         version=_free_name(root, f"{created:%Y%m%dT%H%M%SZ}-{digest[:8]}"),
@@ -79,15 +77,16 @@ def version_manifest(
         settings_sha256=settings_sha256,
         tools=tools_in_use(settings),
         sources=sources,
-        encoder=encoder,
-        faiss=FaissEntry(factory=dense.factory, exact=dense.exact),
+        encoder=legs[0].encoder,
+        faiss=legs[0].faiss,
+        more_legs=tuple(legs[1:]),
         counts=Counts(
             files=sum(source.files for source in sources),
             skipped_files=sum(sum(source.skipped.values()) for source in sources),
             chunks=sum(shard.chunks for shard in shards),
         ),
         shards=shards,
-        compatibility=compatibility(encoder.fingerprint),
+        compatibility=compatibility(*(encoder.fingerprint for encoder in encoders)),
         files=files,
     )
 

@@ -25,13 +25,20 @@ def _table(name: str, options: str = "") -> str:
     return f"read_parquet(getvariable('bundle') || '/tables/{file}'{options})"
 
 
+def _vectors(name: str) -> str:
+    return f"SELECT chunk_id, vector::FLOAT[{{dim}}] AS vector FROM {_table(name)}"
+
+
 VIEWS: dict[str, str] = {
     **{name: f"SELECT * FROM {_table(name)}" for name in SCHEMAS},
-    "embeddings": f"SELECT chunk_id, vector::FLOAT[{{dim}}] AS vector FROM {_table('embeddings')}",
+    "embeddings": _vectors("embeddings"),
     "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",
 }
+
+SECOND_VIEWS: dict[str, str] = {"embeddings2": _vectors("embeddings2")}
+"""Those of a version with a second dense leg."""
 
 TABLES: dict[str, str] = {
     "files_mat": symbol_catalog.FILES,
@@ -65,14 +72,21 @@ def create_statements(path: str) -> list[str]:
     ]
 
 
-def build_statements(dim: int) -> list[str]:
+def views(*dims: int) -> dict[str, str]:
+    """Every view of a version. dims: dimension of the vectors of each dense leg."""
+    found = {name: sql.format(dim=dims[0]) for name, sql in VIEWS.items()}
+    more = zip(SECOND_VIEWS.items(), dims[1:], strict=False)
+    return found | {name: sql.format(dim=dim) for (name, sql), dim in more}
+
+
+def build_statements(*dims: int) -> list[str]:
     """Statements that fill an empty catalog; ``bundle`` must be set in the session.
 
-    dim: dimension of the embedding vectors.
+    dims: dimension of the vectors of each dense leg.
     """
-    views = [f"CREATE VIEW {name} AS {sql.format(dim=dim)}" for name, sql in VIEWS.items()]
+    created = [f"CREATE VIEW {name} AS {sql}" for name, sql in views(*dims).items()]
     tables = [f"CREATE TABLE {name} AS {sql}" for name, sql in TABLES.items()]
-    return [*views, *tables, *INDEXES]
+    return [*created, *tables, *INDEXES]
 
 
 def set_bundle(path: str) -> str:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codequarry.schemas.catalog import VIEWS, set_bundle
+from codequarry.schemas.catalog import set_bundle, views
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, IntegrityError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.lexical import open_searcher
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.manifest import LegEntry, Manifest
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,21 +37,19 @@ _HELD: dict[str, str] = {
     "files": "SELECT repo, path, lang, skip_reason, parsed, size_bytes, lines, sha256 FROM files",
     "chunks": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, len(symbols) AS symbols, "
     "strlen(text) AS text_bytes FROM chunks",
-    "embeddings": "SELECT chunk_id, list_inner_product(vector, vector) AS squared_norm FROM embeddings",
     "ast_nodes": "SELECT chunk_id, repo, path, start_byte, end_byte, start_line, end_line, name_start_byte, "
     "name_start_column FROM ast_nodes",
 }
 """What many checks read: of each table in memory once, instead of many small files again and again."""
+
+_HELD_VECTORS = "SELECT chunk_id, list_inner_product(vector, vector) AS squared_norm FROM {embeddings}"
+"""The same of a table of vectors."""
 
 MUST_BE_ZERO: dict[str, str] = {
     "duplicate chunk ids": "SELECT count(*) - count(DISTINCT chunk_id) FROM chunks",
     "chunk ids that are not positive": "SELECT count(*) FROM chunks WHERE chunk_id <= 0",
     "rows of v_faiss_join with a missing side": "SELECT count(*) FROM v_faiss_join "
     "WHERE idmap_chunk_id IS NULL OR path IS NULL",
-    "vectors that are not of unit norm": "SELECT count(*) FROM embeddings "
-    f"WHERE NOT coalesce(abs(squared_norm - 1) < {_NORM_TOLERANCE}, false)",
-    "embeddings without a chunk, or chunks without one": "SELECT count(*) FROM embeddings "
-    "FULL JOIN chunks USING (chunk_id) WHERE squared_norm IS NULL OR path IS NULL",
     "bytes of indexed files covered not exactly once": "SELECT count(*) FROM ("
     "SELECT start_byte, lag(end_byte, 1, 0) OVER (PARTITION BY repo, path ORDER BY start_byte) AS expected FROM chunks"
     ") WHERE start_byte <> expected",
@@ -94,6 +92,14 @@ MUST_BE_ZERO: dict[str, str] = {
     "(SELECT repo, path, size_bytes FROM files WHERE skip_reason = '') AS files USING (repo, path) "
     "WHERE size_bytes IS NULL OR start_byte < 0 OR end_byte < start_byte OR end_byte > size_bytes",
 }
+
+_OF_EACH_LEG: dict[str, str] = {
+    "vectors that are not of unit norm": "SELECT count(*) FROM {embeddings} "
+    f"WHERE NOT coalesce(abs(squared_norm - 1) < {_NORM_TOLERANCE}, false)",
+    "embeddings without a chunk, or chunks without one": "SELECT count(*) FROM {embeddings} "
+    "FULL JOIN chunks USING (chunk_id) WHERE squared_norm IS NULL OR path IS NULL",
+}
+"""Of the table of a leg's vectors."""
 
 _CATALOG_DIFFERS: dict[str, str] = {
     "views of the catalog that are not this program's": "SELECT count(*) FROM "
@@ -140,9 +146,14 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     import duckdb
 
     checks: list[Check] = []
+    of_legs = {
+        f"{name}{_of(leg)}": sql.format(embeddings=paths.leg(leg.channel).embeddings)
+        for leg in manifest.legs
+        for name, sql in _OF_EACH_LEG.items()
+    }
     try:
         with closing(_connected(paths, manifest)) as connection:
-            for name, sql in {**MUST_BE_ZERO, **_CATALOG_DIFFERS}.items():
+            for name, sql in {**MUST_BE_ZERO, **of_legs, **_CATALOG_DIFFERS}.items():
                 checks.append(_equal(name, _scalar(connection, sql), 0))
             rows = {
                 "chunks": _scalar(connection, "SELECT count(*) FROM chunks"),
@@ -161,12 +172,25 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
         ) from error
     checks += [_equal(f"rows of {name}", count, manifest.counts.chunks) for name, count in rows.items()]
     checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
+    for leg in manifest.legs:
+        checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
+    return checks
+
+
+def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: np.ndarray) -> list[Check]:
+    """The index of a leg is of the id map's chunks, and its encoder the one that made the vectors."""
     own, dims = _faiss_ids(paths)
-    checks.append(_equal("ids in FAISS that differ from its id map", _differing(own, sidecar), 0))
-    checks.append(
-        Check("dimension of the FAISS index", dims == {manifest.encoder.dim}, str(dims), f"{{{manifest.encoder.dim}}}")
-    )
-    return checks + _encoder_checks(paths, manifest)
+    expected = {leg.encoder.dim}
+    return [
+        _equal(f"ids in FAISS that differ from its id map{_of(leg)}", _differing(own, sidecar), 0),
+        Check(f"dimension of the FAISS index{_of(leg)}", dims == expected, str(dims), str(expected)),
+        *_encoder_checks(paths, leg, manifest),
+    ]
+
+
+def _of(leg: LegEntry) -> str:
+    """Behind the name of a check: which leg it is of, where it is not of the first."""
+    return "" if leg.channel == DENSE_LEGS[0] else f" ({leg.channel})"
 
 
 def _strange_texts(paths: BundlePaths) -> int:
@@ -188,10 +212,11 @@ def _strange_texts(paths: BundlePaths) -> int:
 def _promised_rows(manifest: Manifest) -> Counter[str]:
     """Rows of each table by the manifest, over all its shards."""
     promised: Counter[str] = Counter()
+    known = _views(manifest)
     for entry in manifest.files:
         folder, _, file = entry.path.rpartition("/")
         name = file.partition(".")[0]
-        if folder == "tables" and entry.rows is not None and name in VIEWS:
+        if folder == "tables" and entry.rows is not None and name in known:
             promised[name] += entry.rows
     return promised
 
@@ -208,10 +233,11 @@ def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnect
         connection.execute(f"SET allowed_directories = ['{folder}']")
         connection.execute("SET enable_external_access = false")
         connection.execute(f"ATTACH '{catalog}' AS published (READ_ONLY)")
-        for name, sql in VIEWS.items():
-            connection.execute(f"CREATE VIEW {name} AS {sql.format(dim=manifest.encoder.dim)}")
+        for name, sql in _views(manifest).items():
+            connection.execute(f"CREATE VIEW {name} AS {sql}")
         connection.execute("CREATE SCHEMA held")
-        for name, sql in _HELD.items():
+        tables = [paths.leg(leg.channel).embeddings for leg in manifest.legs]
+        for name, sql in {**_HELD, **{table: _HELD_VECTORS.format(embeddings=table) for table in tables}}.items():
             connection.execute(f"CREATE TABLE held.{name} AS {sql}")
         connection.execute("SET search_path = 'held,main'")
     except duckdb.Error:
@@ -220,19 +246,24 @@ def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnect
     return connection
 
 
-def _encoder_checks(paths: BundlePaths, manifest: Manifest) -> list[Check]:
+def _views(manifest: Manifest) -> dict[str, str]:
+    return views(*(leg.encoder.dim for leg in manifest.legs))
+
+
+def _encoder_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> list[Check]:
     """The query encoder is the one that made the vectors, by its description and by the manifest's checksums."""
+    folder, expected = paths.encoder.name, leg.encoder
     try:
         spec = EncoderSpec.load(paths.encoder)
     except CodequarryError:
-        return [Check("query encoder", False, f"no readable encoder/{SPEC_FILE}", "an encoder")]
+        return [Check(f"query encoder{_of(leg)}", False, f"no readable {folder}/{SPEC_FILE}", "an encoder")]
     listed = {entry.path: entry.sha256 for entry in manifest.files}
-    strange = sum(listed.get(f"encoder/{name}") != sha256 for name, sha256 in spec.sha256.items())
-    same = spec.fingerprint == manifest.encoder.fingerprint
+    strange = sum(listed.get(f"{folder}/{name}") != sha256 for name, sha256 in spec.sha256.items())
+    same = spec.fingerprint == expected.fingerprint
     return [
-        Check("fingerprint of the query encoder", same, spec.fingerprint[:12], manifest.encoder.fingerprint[:12]),
-        _equal("dimension of the query encoder", spec.dim, manifest.encoder.dim),
-        _equal("files of the query encoder that are not the described ones", strange, 0),
+        Check(f"fingerprint of the query encoder{_of(leg)}", same, spec.fingerprint[:12], expected.fingerprint[:12]),
+        _equal(f"dimension of the query encoder{_of(leg)}", spec.dim, expected.dim),
+        _equal(f"files of the query encoder that are not the described ones{_of(leg)}", strange, 0),
     ]
 
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 import hashlib
 import json
 
-from codequarry.schemas.catalog import TABLES, VIEWS
+from codequarry.schemas.catalog import SECOND_VIEWS, TABLES, VIEWS
 from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import FORMAT_VERSION, CompatibilityEntry, Manifest
 from codequarry.schemas.tables import FAISS_IDMAP, SCHEMAS, schema_hash
 
 
-def compatibility(encoder_fingerprint: str) -> CompatibilityEntry:
-    """What this program writes, with vectors of an encoder."""
-    analyzer, tables = lexical_fingerprint(), _tables()
+def compatibility(*encoder_fingerprints: str) -> CompatibilityEntry:
+    """What this program writes, with vectors of these encoders, leg by leg."""
+    analyzer, tables = lexical_fingerprint(), _tables(len(encoder_fingerprints))
     return CompatibilityEntry(
-        analyzer=analyzer, tables=tables, sha256=_hashed([FORMAT_VERSION, encoder_fingerprint, analyzer, tables])
+        analyzer=analyzer, tables=tables, sha256=_hashed([FORMAT_VERSION, *encoder_fingerprints, analyzer, tables])
     )
 
 
 def differences(manifest: Manifest) -> list[str]:
     """What this program does otherwise than the one that built the version; empty when all agree."""
-    built, ours = manifest.compatibility, compatibility(manifest.encoder.fingerprint)
+    built, ours = manifest.compatibility, compatibility(*(leg.encoder.fingerprint for leg in manifest.legs))
     if built is None:
         return [f"format {manifest.format_version}, which does not say"]
     found = [f"format {manifest.format_version}"] if manifest.format_version != FORMAT_VERSION else []
@@ -33,9 +33,9 @@ def differences(manifest: Manifest) -> list[str]:
     return found or ([] if built.sha256 == ours.sha256 else ["the hash over all"])
 
 
-def _tables() -> str:
+def _tables(legs: int) -> str:
     columns = {name: schema_hash(schema) for name, schema in {**SCHEMAS, "faiss_idmap": FAISS_IDMAP}.items()}
-    return _hashed([columns, VIEWS, TABLES])
+    return _hashed([columns, VIEWS, *([SECOND_VIEWS] if legs > 1 else []), TABLES])
 
 
 def _hashed(parts: list[object]) -> str:

@@ -55,6 +55,8 @@ class Adaptation(BaseModel):
     base: str
     """Fingerprint of the encoder it was made from."""
     pairs: int
+    commit_pairs: int = 0
+    """Those among them of a commit's message and what it changed."""
     queries: int
     before: float
     """MRR@10 of the base over these queries."""
@@ -71,6 +73,14 @@ class Adaptation(BaseModel):
     def better(self) -> bool:
         """Surely better on the corpus, and not surely worse outside of it."""
         return self.interval[0] > 0 and self.outside_interval[1] >= 0
+
+    def __str__(self) -> str:
+        (low, high), (outside_low, outside_high) = self.interval, self.outside_interval
+        return (
+            f"{'kept' if self.better else 'not kept'}: own code {self.before:.3f} -> {self.after:.3f} MRR@10 over "
+            f"{self.queries:,} questions ({low:+.3f} to {high:+.3f}), outside {self.outside_before:.3f} -> "
+            f"{self.outside_after:.3f} ({outside_low:+.3f} to {outside_high:+.3f})"
+        )
 
 
 class EncoderSpec(BaseModel):

@@ -54,6 +54,7 @@ class HealthAnswer(_Model):
     verified: bool = Field(description="True when every byte of the version was compared with its manifest.")
     damaged: list[str] = Field(description="Files of the version that differ from its manifest.")
     channels: dict[str, ChannelHealth] = Field(description="Search channels by name.")
+    encoders: dict[str, str] = Field(description="Encoder of each dense channel of the version.")
     follows_current: bool = Field(description="True when the version is the one the index's CURRENT file names.")
     refused: RefusedVersion | SkipJsonSchema[None] = Field(
         default=None, description="The last version refused since the server started; absent when none was.",

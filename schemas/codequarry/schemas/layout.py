@@ -29,6 +29,28 @@ IMPORT_PREFIX = f"{STAGING_PREFIX}import-"
 REMOVED_PREFIX = ".removed-"
 _MAX_CURRENT_BYTES = 256
 
+DENSE_LEGS = ("faiss", "faiss2")
+"""Channels of the dense legs a version may hold, the one every version has first: each has vectors of its own encoder,
+in files that bear its suffix. All index the same chunks in the same order, so that one id map is of all."""
+
+
+def leg_suffix(leg: str) -> str:
+    """What the names of a dense leg's files have behind their stem.
+
+    >>> [leg_suffix(leg) for leg in DENSE_LEGS]
+    ['', '2']
+    """
+    return leg.removeprefix(DENSE_LEGS[0])
+
+
+def embeddings_table(leg: str) -> str:
+    """Name of the table of a dense leg's vectors.
+
+    >>> [embeddings_table(leg) for leg in DENSE_LEGS]
+    ['embeddings', 'embeddings2']
+    """
+    return f"embeddings{leg_suffix(leg)}"
+
 
 def is_version_name(name: str) -> bool:
     """Whether a version may be called that.
@@ -149,6 +171,12 @@ class BundlePaths:
     """Paths of one version; names relative to it are what the manifest lists."""
 
     path: Path
+    dense: str = DENSE_LEGS[0]
+    """The leg whose vectors, index and encoder are meant."""
+
+    def leg(self, name: str) -> BundlePaths:
+        """The same version, with the vectors, index and encoder of a leg of `DENSE_LEGS`."""
+        return BundlePaths(self.path, name)
 
     @property
     def manifest(self) -> Path:
@@ -167,8 +195,13 @@ class BundlePaths:
         return self.tables / f"{name}.parquet"
 
     def table_files(self, name: str) -> list[Path]:
-        """The files of a table of ``tables.SCHEMAS``, or of ``embeddings``, by shard."""
+        """The files of a table of ``tables.SCHEMAS``, or of `embeddings`, by shard."""
         return sorted(self.tables.glob(f"{name}.*parquet"))
+
+    @property
+    def embeddings(self) -> str:
+        """Name of the table of the vectors."""
+        return embeddings_table(self.dense)
 
     def text_files(self) -> dict[int, Path]:
         """The texts of the chunks, by number of the shard."""
@@ -178,20 +211,21 @@ class BundlePaths:
     @property
     def faiss_index(self) -> Path:
         """The dense index, or its only shard."""
-        return self.path / "faiss.index"
+        return self.path / f"{self.dense}.index"
 
     def faiss_indexes(self) -> list[Path]:
         """The shards of the dense index, in the order of the id map's rows."""
-        return sorted(self.path.glob("faiss.*index"))
+        return sorted(self.path.glob(f"{self.dense}.*index"))
 
     @property
     def faiss_idmap(self) -> Path:
+        """Which chunk each row is, of every leg."""
         return self.path / "faiss.idmap.parquet"
 
     @property
     def vectors(self) -> Path:
         """(n, d) float32 rows in FAISS row order, for exact rerank; absent when the index itself is exact."""
-        return self.path / "faiss.vectors.npy"
+        return self.path / f"{self.dense}.vectors.npy"
 
     @property
     def bm25(self) -> Path:
@@ -209,7 +243,7 @@ class BundlePaths:
 
     @property
     def encoder(self) -> Path:
-        return self.path / "encoder"
+        return self.path / f"encoder{leg_suffix(self.dense)}"
 
 
 def _regular_bytes(path: Path) -> bytes:

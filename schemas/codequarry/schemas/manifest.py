@@ -8,7 +8,7 @@ Invariants
    tantivy); it digests what the file was made from instead.
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
-5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map = documents in BM25.
+5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which is that of every leg = documents in BM25.
 6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
 7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.file_paths import check_file_paths
+from codequarry.schemas.layout import DENSE_LEGS
+from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
@@ -99,6 +102,9 @@ class EncoderEntry(_Record):
     name: str = Field(description="Name for people.")
     fingerprint: str = Field(description="Hash of everything that changes vectors; queries need the same.")
     dim: int = Field(description="Length of a vector.")
+    adaptation: str = Field(
+        default="", description="What came of fitting it to the sources; empty when that was not tried, and before 4."
+    )
 
 
 class FaissEntry(_Record):
@@ -107,6 +113,14 @@ class FaissEntry(_Record):
     factory: str = Field(description="FAISS factory string, behind IDMap2.")
     exact: bool = Field(description="True when the index returns exact neighbours (Flat).")
     metric: str = Field(default="inner_product", description="Metric of the index.")
+
+
+class LegEntry(_Record):
+    """A dense leg: an encoder, its vectors and their index."""
+
+    channel: str = Field(pattern=r"^faiss[2-9]?$", description="Channel that answers from it, and stem of its files.")
+    encoder: EncoderEntry = Field(description="Its encoder.")
+    faiss: FaissEntry = Field(description="Its index.")
 
 
 class SegmentEntry(_Record):
@@ -131,7 +145,7 @@ class CompatibilityEntry(_Record):
 
     analyzer: str = Field(description="Hash of the text analyzer and the lexical fields; BM25 needs the same.")
     tables: str = Field(description="Hash of the schema of every table, and of the catalog's SQL.")
-    sha256: str = Field(description="Hash over format, encoder fingerprint, analyzer and tables: equal = all agree.")
+    sha256: str = Field(description="Hash over format, encoder fingerprints, analyzer and tables: equal = all agree.")
 
 
 class Counts(_Record):
@@ -154,6 +168,9 @@ class Manifest(_Record):
     sources: tuple[SourceEntry, ...] = Field(description="Every repository, by name.")
     encoder: EncoderEntry = Field(description="The dense encoder.")
     faiss: FaissEntry = Field(description="The dense index.")
+    more_legs: tuple[LegEntry, ...] = Field(
+        default=(), description="Further dense legs, of tiers above fast; empty in formats before 4."
+    )
     counts: Counts = Field(description="Totals over all sources.")
     shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
@@ -170,6 +187,16 @@ class Manifest(_Record):
         """Bytes of all files, the manifest apart."""
         return sum(entry.size_bytes for entry in self.files)
 
+    @property
+    def legs(self) -> tuple[LegEntry, ...]:
+        """Every dense leg, the first one first."""
+        return (LegEntry(channel=DENSE_LEGS[0], encoder=self.encoder, faiss=self.faiss), *self.more_legs)
+
+    @property
+    def tier(self) -> Tier:
+        """The tier of the settings that makes such a version."""
+        return "standard" if self.more_legs else "fast"
+
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""
         for entry in self.files:
@@ -179,13 +206,17 @@ class Manifest(_Record):
 
 
 def content_digest(
-    *, sources: tuple[SourceEntry, ...], settings_sha256: str, encoder: EncoderEntry, files: tuple[FileEntry, ...]
+    *,
+    sources: tuple[SourceEntry, ...],
+    settings_sha256: str,
+    encoders: Sequence[EncoderEntry],
+    files: tuple[FileEntry, ...],
 ) -> str:
     """The manifest's ``digest`` (sha256 hex), from its reproducible parts."""
     parts: dict[str, Any] = {
         "format": FORMAT_VERSION,
         "settings": settings_sha256,
-        "encoder": encoder.fingerprint,
+        "encoders": [encoder.fingerprint for encoder in encoders],
         "sources": [source.model_dump() for source in sorted(sources, key=lambda source: source.name)],
         "files": sorted({(entry.content_sha256 or f"{entry.path}:{entry.sha256}") for entry in files}),
     }
@@ -195,6 +226,8 @@ def content_digest(
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
+    if manifest.format_version < 4:
+        del raw["more_legs"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:
         del raw["shards"]
     if manifest.format_version == 1:

@@ -33,6 +33,9 @@ from codequarry.schemas.git_urls import check_ref, parse_git_url, without_creden
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
 
+Tier = Literal["fast", "standard"]
+"""What a bundle is made of, cheapest first; each holds what the one before it holds."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -147,6 +150,15 @@ class EmbeddingSettings(_Section):
         default=None,
         description="static: the folder of an encoder of your own, by codequarry tune encoder or train-encoder.",
     )
+    adapt: bool = Field(
+        default=False,
+        description="Train a static encoder further on the repositories before they are embedded, and take it where it "
+        "is better beyond doubt. Needs the extra train.",
+    )
+    second: Path | None = Field(
+        default=None,
+        description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
+    )
     max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
     threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
 
@@ -154,6 +166,11 @@ class EmbeddingSettings(_Section):
 class IndexesSettings(_Section):
     """Search indexes."""
 
+    tier: Tier = Field(
+        default="fast",
+        description="fast: words, names of definitions, and vectors of the encoder. standard: also vectors of a second "
+        "encoder, see `embedding.second`, searched as a channel of its own.",
+    )
     faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
@@ -235,6 +252,12 @@ class ServingSettings(_Section):
     weight_faiss: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of the dense channel; 0 leaves it out."
     )
+    weight_faiss2: float = Field(
+        default=1.0,
+        ge=0,
+        description="Multiplies the profile's weight of the second dense channel, in bundles of tier standard; "
+        "0 leaves it out.",
+    )
     weight_bm25: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of the lexical channel; 0 leaves it out."
     )
@@ -261,10 +284,10 @@ class Settings(_Section):
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
 
-        Which encoder a folder holds, its fingerprint tells.
+        Which encoders the folders hold, their fingerprints tell.
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
-        for key in ("threads", "folder"):
+        for key in ("threads", "folder", "second"):
             deciding["embedding"].pop(key)
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
@@ -398,7 +421,10 @@ def _resolved(settings: Settings, base: Path) -> Settings:
                 update={"profile": settings.ranking.profile and absolute(settings.ranking.profile)}
             ),
             "embedding": settings.embedding.model_copy(
-                update={"folder": settings.embedding.folder and absolute(settings.embedding.folder)}
+                update={
+                    "folder": settings.embedding.folder and absolute(settings.embedding.folder),
+                    "second": settings.embedding.second and absolute(settings.embedding.second),
+                }
             ),
             "sources": settings.sources.model_copy(
                 update={

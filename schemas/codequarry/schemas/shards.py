@@ -14,10 +14,10 @@ MAX_SHARDS = 32
 _SHARD_BYTES = 128 << 10
 """From 4 MB of source on there are as many shards as there may be."""
 
-OWN_TABLES = ("chunks", "ast_nodes", "cst_nodes", "embeddings")
-"""Tables whose rows follow from their own file alone: a shard's key decides them."""
+OWN_TABLES = ("chunks", "ast_nodes", "cst_nodes")
+"""Tables whose rows follow from their own file alone: a shard's key decides them, and the vectors' tables."""
 
-SHARDED_TABLES = (*OWN_TABLES, "ast_references")
+SHARDED_TABLES = (*OWN_TABLES, "embeddings", "embeddings2", "ast_references")
 """Tables in a file for each shard. References depend on what other files define, and rarely change with it."""
 
 

@@ -14,7 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from codequarry.schemas.errors import ErrorCode
 from codequarry.schemas.ranking import QueryClass
 
-Channel = Literal["hybrid", "faiss", "warp", "bm25", "splade", "symbol"]
+Channel = Literal["hybrid", "faiss", "faiss2", "warp", "bm25", "splade", "symbol"]
 FusionMethod = Literal["score", "weighted_rrf"]
 Resolve = Literal["full", "summary", "metadata_only"]
 
@@ -76,7 +76,7 @@ class SearchRequest(WireModel):
     channel: Channel = Field(
         default="hybrid",
         description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words, 'symbol' by the "
-        "names of definitions.",
+        "names of definitions, 'faiss2' by meaning with a second encoder, where the index has one.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
 
@@ -86,7 +86,7 @@ class ChannelScore(WireModel):
 
     rank: int = Field(description="1-based rank in the channel.")
     score: float = Field(
-        description="The channel's own score: cosine similarity (faiss), BM25 (bm25), kind of match (symbol)."
+        description="The channel's own score: cosine similarity (faiss, faiss2), BM25 (bm25), kind of match (symbol)."
     )
     value: float = Field(description="The score, or the rank, on a scale from 0 to 1.")
     weight: float = Field(description="Weight of the channel for this class of queries.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,27 +11,27 @@ from typing import Self
 
 import numpy as np
 
-from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
 from codequarry.schemas.integrity import read_manifest, verify
-from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, BundleRoot, Current
 from codequarry.schemas.lexical import lexical_fingerprint
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.manifest import LegEntry, Manifest
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile, read_profile
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
 from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Channel, ShutChannel
-from codequarry.serving.dense import FaissChannel, QueryEncoder
+from codequarry.serving.dense import FaissChannel
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.file_evidence import RankedFiles
+from codequarry.serving.query_encoder import LazyEncoder, begin_opening, open_later
 from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
 
-SERVED_CHANNELS = ("faiss", "bm25", "symbol")
-"""In this order they are opened: symbol uses bm25 where that is open."""
+SERVED_CHANNELS = (*DENSE_LEGS, "bm25", "symbol")
+"""In this order they are opened, as far as the version has them: symbol uses bm25 where that is open."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,16 @@ class Bundle:
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}
                 closed: dict[str, str] = {}
+                legs = {leg.channel: leg for leg in manifest.legs}
                 for name in channels:
+                    if name in DENSE_LEGS and name not in legs:
+                        continue
                     try:
-                        opened[name] = undo.enter_context(closing(_OPENERS[name](paths, manifest, catalog, opened)))
+                        if name in legs:
+                            channel = _open_dense(paths.leg(name), legs[name], manifest)
+                        else:
+                            channel = _OPENERS[name](paths, manifest, catalog, opened)
+                        opened[name] = undo.enter_context(closing(channel))
                     except UnavailableError as error:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
                 bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold)
@@ -182,12 +188,14 @@ Opened = Mapping[str, Channel]
 Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
 
-def _open_faiss(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
-    encoder = _start_encoder(paths, manifest)
+def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> Channel:
+    """A dense leg. The first one's encoder is opened at once; the others may never be asked and are large."""
+    first = leg.channel == DENSE_LEGS[0]
+    encoder = LazyEncoder.started(begin_opening(paths, leg.encoder)) if first else open_later(paths, leg.encoder)
     try:
-        return FaissChannel.open(paths, manifest, encoder)
+        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder)
     except BaseException:
-        encoder.exception()  # what it holds open goes with the version that is not opened
+        encoder.wait()  # what it holds open goes with the version that is not opened
         raise
 
 
@@ -207,39 +215,6 @@ def _open_symbol(_paths: BundlePaths, _manifest: Manifest, catalog: Catalog, ope
 
 
 _OPENERS: dict[str, Opener] = {
-    "faiss": _open_faiss,
     "bm25": _open_bm25,
     "symbol": _open_symbol,
 }
-
-
-def _start_encoder(paths: BundlePaths, manifest: Manifest) -> Future[QueryEncoder]:
-    """Open the query encoder on a thread of its own: it takes longer than everything else together."""
-
-    def load() -> QueryEncoder:
-        try:
-            encoder = open_encoder(paths.encoder)
-        except IntegrityError as error:
-            raise IntegrityError(error.message.replace(f"{paths.path}/", ""), suggestion=error.suggestion) from error
-        found, expected = (
-            (encoder.spec.fingerprint, encoder.spec.dim),
-            (manifest.encoder.fingerprint, manifest.encoder.dim),
-        )
-        if found != expected:
-            raise IntegrityError(
-                f"the encoder is {found[0][:12]}… of dimension {found[1]}, "
-                f"the vectors were made by {expected[0][:12]}… of dimension {expected[1]}",
-                suggestion="build the bundle again",
-            )
-        # The first run allocates and picks kernels; better here than under the first request.
-        encoder.encode_query("warm up")
-        return encoder
-
-    pool = ThreadPoolExecutor(1, thread_name_prefix="open-encoder")
-    try:
-        future: Future[QueryEncoder] = pool.submit(load)
-    except RuntimeError as error:
-        raise UnavailableError("there is no thread left to open the query encoder on") from error
-    finally:
-        pool.shutdown(wait=False)
-    return future

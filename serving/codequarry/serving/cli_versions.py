@@ -50,6 +50,8 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
         print_table(head, map(_cells, rows), whole=len(head), caption="* current")
         for row in rows:
             typer.echo(f"{row['version']}: {_made_of(row)}")
+            if "tier" in row:
+                typer.echo(_vectors_of(row))
     if problem is not None:
         raise problem
 
@@ -76,6 +78,8 @@ def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> 
         "commits": {source.name: source.revision for source in manifest.sources},
         "files": manifest.counts.files,
         "chunks": manifest.counts.chunks,
+        "tier": manifest.tier,
+        "encoders": {leg.channel: leg.encoder.name for leg in manifest.legs},
         "size_bytes": sum(entry.size_bytes for entry in manifest.files),
     }
 
@@ -101,6 +105,11 @@ def _made_of(row: dict[str, Any]) -> str:
     """The commits of a version, or why it is broken."""
     commits = (f"{name} {_short(commit)}".rstrip() for name, commit in row.get("commits", {}).items())
     return for_terminal(row["problem"] if "problem" in row else ", ".join(commits))
+
+
+def _vectors_of(row: dict[str, Any]) -> str:
+    """The tier of a version and the encoders of its dense legs."""
+    return for_terminal(f"  tier {row['tier']}: {' and '.join(row['encoders'].values())}")
 
 
 def _short(revision: str) -> str:

@@ -1,21 +1,21 @@
-"""The dense channel: inner product of unit vectors on FAISS, with the query encoder of the bundle."""
+"""The dense channels: inner product of unit vectors on FAISS, each with its query encoder of the bundle."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
+from codequarry.schemas.manifest import LegEntry
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.query_encoder import LazyEncoder
 
 if TYPE_CHECKING:
     import faiss
@@ -24,25 +24,16 @@ _SCAN = 4096
 """Up to this many allowed chunks, scoring all of them exactly beats a filtered walk of a graph or of lists."""
 
 
-class QueryEncoder(Protocol):
-    """Turns a query into a vector."""
-
-    def encode_query(self, text: str) -> np.ndarray:
-        """(d,) float32, unit norm."""
-        ...
-
-
 class FaissChannel:
     """Nearest neighbours of the query's vector."""
-
-    name = "faiss"
 
     def __init__(
         self,
         shards: Sequence[faiss.IndexIDMap2],
-        encoder: Future[QueryEncoder],
+        encoder: LazyEncoder,
         *,
         source: str,
+        name: str = DENSE_LEGS[0],
         vectors: np.ndarray | None = None,
     ) -> None:
         """shards: at least one; their rows are numbered through.
@@ -51,6 +42,7 @@ class FaissChannel:
         """
         import faiss
 
+        self.name = name
         self.source = source
         # Searched without its id map, so that filters are bitmaps over rows for every kind of index; the map owns it.
         self._mapped = list(shards)
@@ -62,25 +54,27 @@ class FaissChannel:
         self._vectors = vectors
 
     @classmethod
-    def open(cls, paths: BundlePaths, manifest: Manifest, encoder: Future[QueryEncoder]) -> Self:
-        """Map a version's FAISS index.
+    def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder) -> Self:
+        """Map a leg's FAISS index. paths: with the files of the leg. chunks: how many it has to hold.
 
         Raises UnavailableError: FAISS cannot read it, or it is not the index the manifest describes.
         """
-        shards = [_read_shard(file, manifest.encoder.dim) for file in paths.faiss_indexes()]
+        dim = leg.encoder.dim
+        shards = [_read_shard(file, dim) for file in paths.faiss_indexes()]
         count = sum(shard.ntotal for shard in shards)
-        if count != manifest.counts.chunks or not shards:
-            raise UnavailableError(f"the index holds {count} vectors, expected {manifest.counts.chunks}")
+        if count != chunks or not shards:
+            raise UnavailableError(f"the index holds {count} vectors, expected {chunks}")
         return cls(
             shards,
             encoder,
-            source=source_name(manifest.faiss.factory),
-            vectors=None if manifest.faiss.exact else _stored_vectors(paths, count, manifest.encoder.dim),
+            source=source_name(leg.faiss.factory, leg.channel),
+            name=leg.channel,
+            vectors=None if leg.faiss.exact else _stored_vectors(paths, count, dim),
         )
 
     def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
-        vector = self._encode(query)
+        vector = self._encoder.encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
         if not len(self._chunk_ids) or (rows is not None and not len(rows)):
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32), vector=vector)
@@ -95,23 +89,12 @@ class FaissChannel:
 
     def problem(self) -> str | None:
         """Why the encoder could not be opened, once that is known."""
-        error = self._encoder.exception() if self._encoder.done() else None
-        if error is None or isinstance(error, CodequarryError):
-            return error and error.message
-        return f"the query encoder cannot be opened ({type(error).__name__})"
+        return self._encoder.problem()
 
     def close(self) -> None:
         """Wait for the encoder's opening and drop the maps."""
-        self._encoder.exception()
+        self._encoder.wait()
         del self._shards, self._mapped, self._vectors
-
-    def _encode(self, query: str) -> np.ndarray:
-        # Not by catching what `result` raises: that one exception would collect the frames of every request, and with
-        # them the version they searched.
-        self._encoder.exception()
-        if (problem := self.problem()) is not None:
-            raise UnavailableError(problem)
-        return np.ascontiguousarray(self._encoder.result().encode_query(query), np.float32)
 
     def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m,) int64 and scores (m,) float32 of the nearest vectors of each shard, among ``rows`` when given."""
@@ -197,11 +180,11 @@ def _stored_vectors(paths: BundlePaths, rows: int, dim: int) -> np.ndarray | Non
     return vectors
 
 
-def source_name(factory: str) -> str:
+def source_name(factory: str, channel: str = DENSE_LEGS[0]) -> str:
     """A FAISS factory string as the answer names it.
 
     >>> source_name("Flat"), source_name("IVF1024,SQ8"), source_name("HNSW32,SQ8"), source_name("OPQ16,IVF64,PQ16x4fs")
     ('faiss_flat', 'faiss_ivf_sq8', 'faiss_hnsw_sq8', 'faiss_opq_ivf_pq')
     """
     parts = [re.sub(r"^(ivf|hnsw|opq|pq|pca|nsg)\d.*", r"\1", part) for part in factory.lower().split(",")]
-    return "faiss_" + "_".join(re.sub(r"[^a-z0-9]", "", part) for part in parts)
+    return f"{channel}_" + "_".join(re.sub(r"[^a-z0-9]", "", part) for part in parts)

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.integrity import differences
-from codequarry.schemas.layout import BundleRoot, Current
+from codequarry.schemas.layout import DENSE_LEGS, BundleRoot, Current, leg_suffix
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import FetchRequest, SearchRequest
 from codequarry.serving.bundle import Bundle
@@ -243,12 +243,10 @@ class _Superseded(Exception):
 
 def _part(name: str) -> str:
     """Which part of the service a file of a version belongs to; "" when requests never read it."""
-    if (
-        name == "faiss.vectors.npy"
-        or name.startswith("encoder/")
-        or (name.startswith("faiss.") and name.endswith("index"))
-    ):
-        return "faiss"
+    for leg in DENSE_LEGS:
+        own = name.startswith(f"{leg}.") and name.endswith(("index", ".vectors.npy"))
+        if own or name.startswith(f"encoder{leg_suffix(leg)}/"):
+            return leg
     if name.startswith("bm25/"):
         return "bm25"
     return "catalog" if name == "catalog.duckdb" or name.startswith("texts.") else ""

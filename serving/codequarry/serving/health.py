@@ -29,6 +29,7 @@ def health(served: Served, follower: Follower | None, *, uptime_s: float) -> Hea
         verified=follower is not None and follower.verified,
         damaged=damaged,
         channels=channels,
+        encoders={leg.channel: leg.encoder.name for leg in bundle.manifest.legs} if bundle else {},
         follows_current=follows,
         uptime_s=int(uptime_s),
         in_flight=served.requests,

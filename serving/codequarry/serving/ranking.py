@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.ranking import ClassProfile
 from codequarry.serving.channels import Candidates
 from codequarry.serving.file_evidence import RankedFiles
@@ -81,9 +82,13 @@ class Scored:
 
 
 def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dict[str, float]:
-    """Weight of each channel for a class of queries. multipliers: of the settings, by channel."""
-    own = {"bm25": kind.lexical, "faiss": kind.dense, "symbol": kind.symbol}
-    return {name: own[name] * multipliers.get(name, 1.0) for name in own}
+    """Weight of each channel for a class of queries; dense channels share theirs.
+
+    multipliers: of the settings, of the channels that there are, in the order in which they are to be asked.
+    """
+    legs = sum(name in DENSE_LEGS for name in multipliers)
+    own = {"bm25": kind.lexical, "symbol": kind.symbol, **{name: kind.dense / max(legs, 1) for name in DENSE_LEGS}}
+    return {name: own[name] * multiplier for name, multiplier in multipliers.items()}
 
 
 def rank_alone(answer: Candidates, name: str, *, method: str, k: float) -> list[Scored]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from codequarry.schemas.errors import DeadlineError, UnavailableError
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import (
     MAX_QUERY_CHARS,
@@ -146,15 +147,21 @@ def _weights(
             return {channel: 1.0}
         limits.append(f"channel {channel} is not served; served are {present.sentence_list(bundle.channels)}")
         return {}
-    multipliers = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
-    if not any(multiplier and name in bundle.channels for name, multiplier in multipliers.items()):
+    multipliers = {
+        "bm25": settings.weight_bm25,
+        "faiss": settings.weight_faiss,
+        "faiss2": settings.weight_faiss2,
+        "symbol": settings.weight_symbol,
+    }
+    multipliers = {name: one for name, one in multipliers.items() if name in bundle.channels}
+    if not any(multipliers.values()):
         limits.append("no channel can answer: all are off or have weight 0")
     weights = channel_weights(bundle.profile.classes[query.kind], multipliers)
     if not query.names:
         weights["symbol"] = 0.0
-    found = {name: weight for name, weight in weights.items() if weight > 0 and name in bundle.channels}
+    found = {name: weight for name, weight in weights.items() if weight > 0}
     # A class of queries may need only channels that this version lacks: then any that is there.
-    return found or {name: one for name, one in multipliers.items() if one > 0 and name in bundle.channels}
+    return found or {name: one for name, one in multipliers.items() if one > 0}
 
 
 def _phrases(bundle: Bundle, query: Query, weights: Mapping[str, float], limits: list[str]) -> np.ndarray:
@@ -219,7 +226,7 @@ def _reasons(
     answers: Mapping[str, Candidates], scored: Scored, row: ChunkRow, query: str, filters: SearchFilters
 ) -> list[str]:
     reasons: list[str] = []
-    if "faiss" in scored.channels:
+    if not scored.channels.keys().isdisjoint(DENSE_LEGS):
         reasons.append("embedding:cosine")
     if "bm25" in scored.channels:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])

@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import resource
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from codequarry.pipelines.chunk_workers import SourceFile
 from codequarry.pipelines.static_export import export_static
+from codequarry.pipelines.training.commits import KIND, commit_pairs
 from codequarry.pipelines.training.contrastive import Bags, Recipe, bags, train
 from codequarry.pipelines.training.corpus import Row
 from codequarry.pipelines.training.held_out import HeldOut, interval, questions, reciprocal_ranks, similarities
@@ -43,18 +45,36 @@ _MAX_FILE_BYTES = 1 << 20
 _STANDARD_LIBRARY_FILES = 120
 
 
-def adapt(
-    files: Iterable[SourceFile], base: Path, target: Path, *, budget_s: float = 60.0, progress: Progress = silent
-) -> Adaptation:
-    """Train a static encoder further on files, and write it where that is better.
+class FileChange(NamedTuple):
+    """A file before and after a commit."""
 
-    files: their paths begin with the name of the repository.
+    message: str
+    path: str
+    """As of the files."""
+    lang: str
+    old: bytes
+    new: bytes
+
+
+def adapt(
+    files: Iterable[SourceFile],
+    base: Path,
+    target: Path,
+    *,
+    changes: Iterable[FileChange] = (),
+    budget_s: float = 60.0,
+    progress: Progress = silent,
+) -> Adaptation:
+    """Train a static encoder further on files and their history, and write it where that is better.
+
+    files: their paths begin with the name of the repository. changes: of these files, by commits; nobody asks about
+    them, they only teach.
     base: folder of the encoder to begin with. target: folder of the new one; left alone when it is not better.
     budget_s: seconds that training may take on one core; the pairs are so many that it does.
 
     Raises InvalidArgumentError: the files hold too few documented definitions to tell.
     """
-    rows = _limited(list(_rows(files, progress)), int(budget_s * PAIRS_PER_SECOND))
+    rows = _limited(list(_rows(files, changes, progress)), int(budget_s * PAIRS_PER_SECOND))
     asked = [questions(f"own {fold}", "", rows, asked=lambda row, own=fold: _fold(row) == own) for fold in range(FOLDS)]
     if (count := sum(len(one.queries) for one in asked)) < _MIN_QUERIES:
         raise InvalidArgumentError(
@@ -87,6 +107,7 @@ def adapt(
     verdict = Adaptation(
         base=spec.fingerprint,
         pairs=len(rows),
+        commit_pairs=sum(row.kind == KIND for row in rows),
         queries=count,
         before=float(own_before[""].mean()),
         after=float(own_after[""].mean()),
@@ -132,36 +153,40 @@ def _limited(rows: list[Row], limit: int) -> list[Row]:
     return [row for row in rows if digest(row) <= last]
 
 
-def _rows(files: Iterable[SourceFile], progress: Progress) -> Iterator[Row]:
-    """The pairs of files. A worker with a memory limit finds them; files that kill it are left out."""
+def _rows(files: Iterable[SourceFile], changes: Iterable[FileChange], progress: Progress) -> Iterator[Row]:
+    """The pairs of files and of changes. A worker with a memory limit finds them; what kills it is left out."""
     wanted = (file for file in files if file[1] in MODULE_LANGUAGES and len(file[2]) <= _MAX_FILE_BYTES)
+    changed = (change for change in changes if change.lang in MODULE_LANGUAGES)
     seen: set[str] = set()
-    done = 0
     worker = _worker()
     try:
-        while batch := list(islice(wanted, _BATCH)):
-            done += len(batch)
-            found, worker = _found(worker, batch)
-            progress("finding pairs", done, done)
-            for row in found:
-                if row.code not in seen:
-                    seen.add(row.code)
-                    yield row
+        for what, finder, source in (("pairs", _of_files, wanted), ("pairs in history", _of_changes, changed)):
+            done = 0
+            while batch := list(islice(source, _BATCH)):
+                done += len(batch)
+                found, worker = _found(worker, finder, batch)
+                progress(f"finding {what}", done, done)
+                for row in found:
+                    if row.code not in seen:
+                        seen.add(row.code)
+                        yield row
     finally:
         worker.shutdown()
 
 
-def _found(worker: ProcessPoolExecutor, batch: list[SourceFile]) -> tuple[list[Row], ProcessPoolExecutor]:
-    """The pairs of some files but those that a worker dies of, and the worker to go on with."""
+def _found(
+    worker: ProcessPoolExecutor, finder: Callable[[Sequence[Any]], list[Row]], batch: Sequence[Any]
+) -> tuple[list[Row], ProcessPoolExecutor]:
+    """The pairs of some files or changes but those that a worker dies of, and the worker to go on with."""
     try:
-        return worker.submit(_of_files, batch).result(), worker
+        return worker.submit(finder, batch).result(), worker
     except (BrokenProcessPool, MemoryError):
         worker.shutdown()
         worker = _worker()
     if len(batch) == 1:
         return [], worker
-    first, worker = _found(worker, batch[: len(batch) // 2])
-    second, worker = _found(worker, batch[len(batch) // 2 :])
+    first, worker = _found(worker, finder, batch[: len(batch) // 2])
+    second, worker = _found(worker, finder, batch[len(batch) // 2 :])
     return first + second, worker
 
 
@@ -179,6 +204,14 @@ def _of_files(files: Sequence[SourceFile]) -> list[Row]:
         Row(lang, pair.kind, pair.text, f"{path} {pair.qualified_name}".strip(), pair.code)
         for path, lang, data in files
         for pair in pairs_of(data, lang)
+    ]
+
+
+def _of_changes(changes: Sequence[FileChange]) -> list[Row]:
+    return [
+        Row(change.lang, pair.kind, pair.text, f"{change.path} {pair.qualified_name}".strip(), pair.code)
+        for change in changes
+        for pair in commit_pairs(change.message, change.old, change.new, change.lang)
     ]
 
 

@@ -1,0 +1,25 @@
+"""The encoder fitted in a Dagster run: an asset that does nothing until the settings want it, and says how it went."""
+
+from codequarry.pipelines.encoders import SHIPPED
+from codequarry.schemas.encoder import EncoderSpec
+
+
+def verdict(result):
+    (event,) = result.asset_materializations_for_node("fitted_encoder")
+    return event.metadata["verdict"].text, event.metadata["kept"].value
+
+
+def test_without_the_setting_the_asset_does_nothing(first_run):
+    bench, result = first_run
+    assert verdict(result) == ("not wanted: [embedding] adapt is false", False)
+    assert bench.manifest.encoder.adaptation == ""
+
+
+def test_with_the_setting_the_verdict_is_in_the_run_and_in_the_bundle(published):
+    published.configure("beta", "alpha", more="[embedding]\nadapt = true\n")
+    result = published.reindex()
+    assert result.success
+    said, kept = verdict(result)
+    assert (kept, published.manifest.encoder.adaptation) == (False, said)
+    assert said.startswith("not tried: ")
+    assert published.manifest.encoder.fingerprint == EncoderSpec.load(SHIPPED).fingerprint

@@ -1,0 +1,26 @@
+"""A small encoder of its own kind of vectors, made of the shipped one in milliseconds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from codequarry.pipelines.encoders import SHIPPED
+from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
+from codequarry.schemas.static_encoder import ROWS_FILE, SCALES_FILE
+
+DIM = 64
+
+
+def small_encoder(folder: Path) -> Path:
+    """The first dimensions of the shipped encoder, as an encoder."""
+    folder.mkdir(parents=True)
+    np.save(folder / ROWS_FILE, np.load(SHIPPED / ROWS_FILE)[:, :DIM].copy())
+    for name in (SCALES_FILE, TOKENIZER_FILE):
+        shutil.copyfile(SHIPPED / name, folder / name)
+    EncoderSpec.seal(
+        folder, kind="static", name="small", dim=DIM, max_tokens=0, license="Apache-2.0", source="the shipped one"
+    )
+    return folder
