@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.report import percentile
 from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.encoders import encoder_folder
+from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.evaluation.metrics import DEPTH, ndcg, target_ranks
 from codequarry.pipelines.evaluation.records import Hit, Target
 from codequarry.schemas.compatibility import compatibility
@@ -143,7 +143,7 @@ def _bundle(home: Path, settings: Settings, entry: dict[str, Any], clone: Path, 
         }
     )  # fmt: skip
     # Not the hash of our own code, which every edit of ranking changes too: see --fresh.
-    format_of = compatibility(EncoderSpec.load(encoder_folder(own)).fingerprint).sha256
+    format_of = compatibility(EncoderSpec.load(encoder_directories(own)["faiss"]).fingerprint).sha256
     key = hashlib.sha256(json.dumps([entry["revision"], own.index_hash(), format_of]).encode()).hexdigest()[:12]
     folder = home / f"{entry['name']}-{'root' if below else 'whole'}-{key}"
     root = BundleRoot(folder / "bundles")
