@@ -27,11 +27,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ranking_parts import Corpus, print_worth
 from benchmarks.report import percentile
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.evaluation.metrics import DEPTH, ndcg, target_ranks
-from codequarry.pipelines.evaluation.records import Hit, Target
+from codequarry.pipelines.evaluation.records import Hit, Question, Target
 from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.layout import BundleRoot
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     listed = json.loads((options.annotations / "repos.json").read_text(encoding="utf-8"))
     asked: list[Asked] = []
     missing: list[str] = []
+    corpora: dict[str, list[Corpus]] = {view: [] for view in options.view}
     for entry in listed:
         if options.only and entry["name"] not in options.only:
             continue
@@ -85,12 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for view in options.view:
             below = root if view == "root" else ""
             bundle = _bundle(options.home, settings, entry, clone, below, fresh=options.fresh)
+            corpora[view].append((bundle, _questions(labels)))
             asked += _ask(bundle, settings, entry, view, labels, options.channel)
             done = [one.ndcg for one in asked if (one.repo, one.view) == (entry["name"], view)]
             print(f"{entry['name']} {view}: {_mean(done):.3f}", file=sys.stderr, flush=True)
     if not asked:
         raise SystemExit(f"no repository of {options.annotations} has a clone with its revision: {', '.join(missing)}")
     _print(asked, options.view, missing)
+    for view in options.view if options.worth else ():
+        print(f"\n{view}:")
+        print_worth(corpora[view], settings.serving)
     if options.out:
         options.out.write_text(json.dumps([asdict(one) for one in asked], indent=1) + "\n", encoding="utf-8")
 
@@ -105,6 +111,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--channel", default="hybrid", help="ask one channel only")
     parser.add_argument("--only", action="append", help="only this repository; may be repeated")
     parser.add_argument("--view", action="append", choices=VIEWS, help="only this view; may be repeated")
+    parser.add_argument("--worth", action="store_true", help="ask without each part of the ranking as well")
     parser.add_argument("--fresh", action="store_true", help="build every bundle again")
     parser.add_argument("--out", type=Path, help="write every query's outcome there, as JSON")
     options = parser.parse_args(arguments)
@@ -189,6 +196,16 @@ def _ask(
             )  # fmt: skip
     finally:
         engine.close()
+
+
+def _questions(labels: list[dict[str, Any]]) -> list[Question]:
+    return [
+        Question(
+            f"{number}", label["category"], label["query"],
+            tuple(_target(one) for one in (*label["relevant"], *label["secondary"])),
+        )
+        for number, label in enumerate(labels)
+    ]  # fmt: skip
 
 
 def _target(written: str | dict[str, Any]) -> Target:

@@ -20,11 +20,6 @@ tune_app = typer.Typer(
 )
 
 
-@tune_app.callback()
-def _tune() -> None:
-    """A group, although it has one command yet."""
-
-
 @tune_app.command("encoder")
 def encoder(
     repositories: RepositoriesArgument = None,

@@ -50,7 +50,8 @@ class Bm25Channel:
     ) -> None:
         self._searcher = searcher
         self._schema = schema
-        self._profile = profile
+        self.profile = profile
+        """What the fields count."""
 
     @classmethod
     def open(cls, folder: Path, profile: RankingProfile = BUILT_IN) -> Self:
@@ -144,7 +145,7 @@ class Bm25Channel:
     def _query(self, query: Query) -> tantivy.Query:
         import tantivy
 
-        kind = self._profile.classes[query.kind]
+        kind = self.profile.classes[query.kind]
         boosts = dict(zip(FIELDS, (kind.path_field, kind.name_field, 1.0), strict=True))
         clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
         for term in query.terms[:MAX_TERMS]:

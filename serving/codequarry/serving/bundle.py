@@ -153,6 +153,13 @@ class Bundle:
                 found[name] = problem
         return found
 
+    def rank_by(self, profile: RankingProfile) -> None:
+        """Answer by another profile from now on; requests that run may be answered by parts of both."""
+        self.__dict__.update(profile=profile, files=self.files.by(profile))
+        lexical = self.channels.get("bm25")
+        if isinstance(lexical, Bm25Channel):
+            lexical.profile = profile
+
     def shut(self, name: str, reason: str) -> None:
         """Stop asking a channel whose files turned out to be damaged; requests that run on it may still end."""
         self.channels[name] = ShutChannel(self.channels[name], reason)

@@ -6,6 +6,7 @@ Factors are computed once for a version; evidence for each query, over all files
 from __future__ import annotations
 
 import math
+from typing import Self
 
 import numpy as np
 
@@ -27,6 +28,10 @@ class RankedFiles:
         self._classes = directory.class_rank[self._rows]
         self.factors = np.array([math.prod(self.factors_of(at).values()) for at in range(len(self._rows))])
         """(f,) float64."""
+
+    def by(self, profile: RankingProfile) -> Self:
+        """The same files by another profile."""
+        return type(self)(self._index, self._directory, profile)
 
     def __len__(self) -> int:
         return len(self._rows)

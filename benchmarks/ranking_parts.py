@@ -1,0 +1,80 @@
+"""What each part of the ranking is worth: the profile with one part off, on annotated and on mined questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codequarry.assets.asking import Asker, engine_over
+from codequarry.pipelines.evaluation.bootstrap import intervals
+from codequarry.pipelines.evaluation.records import Question
+from codequarry.pipelines.evaluation.results import scores_of
+from codequarry.schemas.ranking import BUILT_IN, RankingProfile
+from codequarry.schemas.settings import ServingSettings
+
+FIGURES = ("ndcg_10", "recall_4k")
+
+
+def parts() -> Iterator[tuple[str, RankingProfile]]:
+    """The built-in profile, each time without one of its parts."""
+    without: dict[str, Callable[[dict[str, Any]], object]] = {
+        "dense channel": lambda raw: _all(raw, "dense", 0),
+        "lexical channel": lambda raw: _all(raw, "lexical", 0),
+        "definitions' names (chunk and file)": lambda raw: (_all(raw, "symbol", 0), raw["file"].update(symbol=0)),
+        "literal match": lambda raw: _all(raw, "literal", 0),
+        "field of names": lambda raw: _all(raw, "name_field", 0),
+        "field of the path": lambda raw: _all(raw, "path_field", 0),
+        "file evidence (chunks alone)": lambda raw: _all(raw, "file_share", 0),
+        "saturation by file": lambda raw: _all(raw, "repeat", 1),
+        "second best chunk of a file": lambda raw: raw["file"].update(second=0),
+        "words of the file's name": lambda raw: raw["file"].update(name_cover=0, name_match=0),
+        "BM25 of the file's name": lambda raw: raw["file"].update(name_match=0),
+        "card of the file": lambda raw: raw["file"].update(card=0),
+        "path classes": lambda raw: raw["factors"].update(
+            dict.fromkeys(("test", "example", "docs", "generated", "vendored", "stub"), 1)
+        ),
+        "header beside an implementation": lambda raw: raw["factors"].update(header=1),
+        "fan-in": lambda raw: raw["factors"].update(fan_in=0),
+        "size": lambda raw: raw["factors"].update(size=0),
+        "classes of queries (all as a topic)": lambda raw: raw.update(
+            classes=dict.fromkeys(raw["classes"], raw["classes"]["topic"])
+        ),
+    }
+    for name, remove in without.items():
+        raw = BUILT_IN.model_dump()
+        remove(raw)
+        yield name, RankingProfile.model_validate(raw)
+
+
+def _all(raw: dict[str, Any], weight: str, value: float) -> None:
+    for kind in raw["classes"].values():
+        kind[weight] = value
+
+
+Corpus = tuple[Path, Sequence[Question]]
+"""A bundle root, and what to ask of it."""
+
+
+def print_worth(corpora: Iterable[Corpus], serving: ServingSettings) -> None:
+    """Print how NDCG@10 and R@4k change without each part: the mean over corpora, and 95 % over questions."""
+    profiles = [("", BUILT_IN), *parts()]
+    figures: dict[str, list[np.ndarray]] = {name: [] for name, _ in profiles}
+    for root, questions in corpora:
+        with engine_over(root, serving) as engine:
+            asker = Asker(engine)
+            for name, profile in profiles:
+                engine.bundle.rank_by(profile)
+                run = asker.ask(name, questions, "hybrid", lambda _: None)
+                scored = scores_of(questions, run)
+                figures[name].append(np.array([[getattr(one, figure) for figure in FIGURES] for one in scored]))
+    whole = figures.pop("")
+    mean = np.mean([each.mean(axis=0) for each in whole], axis=0)
+    print(f"\n| without | NDCG@10 {mean[0]:.3f} | 95 % | R@4k {mean[1]:.3f} | 95 % |\n|---|---|---|---|---|")
+    for name, found in figures.items():
+        change = np.mean([each.mean(axis=0) - own.mean(axis=0) for each, own in zip(found, whole, strict=True)], axis=0)
+        low, high = intervals(np.concatenate(found) - np.concatenate(whole))
+        cells = [f"{change[at]:+.3f} | {low[at]:+.3f} to {high[at]:+.3f}" for at in range(len(FIGURES))]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
