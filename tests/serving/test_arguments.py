@@ -6,7 +6,7 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.tools import FetchRequest, SearchRequest
 from codequarry.serving.arguments import parse
 
-CHANNELS = "'hybrid', 'faiss', 'warp', 'bm25', 'splade' or 'symbol'"
+CHANNELS = "'hybrid', 'faiss', 'faiss2', 'warp', 'bm25', 'splade' or 'symbol'"
 
 
 @pytest.mark.parametrize(

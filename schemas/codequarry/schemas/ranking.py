@@ -94,7 +94,7 @@ class RankingProfile(_Part):
     factors: FactorProfile
 
 
-_FILES_FIRST = {"lexical": 0.65, "dense": 0.35, "name_field": 0.0, "file_share": 0.75, "repeat": 0.5}
+_FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
 _NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
 
