@@ -31,12 +31,22 @@ from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.fusion import Fused, Ranking, fuse
+from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, stage
 
 logger = logging.getLogger(__name__)
 
 
-def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, deadline: Deadline) -> SearchAnswer:
+def search(
+    bundle: Bundle,
+    request: SearchRequest,
+    settings: ServingSettings,
+    deadline: Deadline,
+    *,
+    weights: Mapping[str, float] | None = None,
+) -> SearchAnswer:
     """Answer a search.
+
+    weights: of channels in the fusion, instead of the settings'; 0 leaves a channel out.
 
     Raises InvalidArgumentError: query or filters cannot be used. DeadlineError: no channel answered in time.
     """
@@ -46,14 +56,18 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
     limits: list[str] = []
     top_k = clamped("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX, limits)
     allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
+    if allowed is not None:
+        saw_density(len(allowed), len(bundle.directory.chunk_ids))
     for name, problem in bundle.problems().items():
         limits.append(f"channel {name} is off: {problem}")
     results: list[SearchResult] = []
     if query.strip():
-        answers, weights = _ask(bundle, request, query, allowed, settings, deadline, limits)
+        answers, used = _ask(bundle, request, query, allowed, settings, deadline, limits, weights or {})
         if answers:
-            ranking = fuse(answers, weights, k=settings.rrf_k)
-            results = _hydrated(bundle, answers, ranking, top_k, query, request.filters, limits)
+            with stage("fusion"):
+                ranking = fuse(answers, used, k=settings.rrf_k)
+            with stage("hydration"):
+                results = _hydrated(bundle, answers, ranking, top_k, query, request.filters, limits)
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
         results=results, queryEcho=query, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
@@ -68,9 +82,10 @@ def _ask(
     settings: ServingSettings,
     deadline: Deadline,
     limits: list[str],
+    given: Mapping[str, float],
 ) -> tuple[dict[str, Candidates], dict[str, float]]:
     """Candidates and weights of every channel that answered."""
-    weights = _weights(bundle, request.channel, settings, limits)
+    weights = _weights(bundle, request.channel, settings, limits, given)
     answers: dict[str, Candidates] = {}
     late: list[str] = []
     for name in weights:
@@ -78,16 +93,22 @@ def _ask(
             late.append(name)
             continue
         try:
-            answers[name] = bundle.channels[name].search(
-                query, settings.candidates, allowed=allowed, rerank=request.rerank
-            )
+            with stage(name):
+                answers[name] = bundle.channels[name].search(
+                    query, settings.candidates, allowed=allowed, rerank=request.rerank
+                )
         except UnavailableError as error:
+            saw_degraded(name)
             limits.append(f"channel {name} is off: {error.message}")
         except Exception:  # whatever breaks inside one index must not take the others' answer away
+            saw_degraded(name)
             logger.exception("channel %s failed", name)
             limits.append(f"channel {name} failed on this query; the server's log says why")
         else:
+            saw_candidates(name, answers[name].chunk_ids, answers[name].scores)
             limits.extend(answers[name].notes)
+    for name in late:
+        saw_degraded(name)
     if late and not answers:
         raise DeadlineError(
             f"no channel answered within {deadline.seconds:g} s", suggestion="call again, or ask a single channel"
@@ -97,9 +118,13 @@ def _ask(
     return answers, {name: weights[name] for name in answers}
 
 
-def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str]) -> dict[str, float]:
+def _weights(
+    bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str], given: Mapping[str, float]
+) -> dict[str, float]:
     """Fusion weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
-    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
+    configured = {
+        "bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol, **given,
+    }  # fmt: skip
     if channel == "hybrid":
         weights = {name: weight for name, weight in configured.items() if weight > 0 and name in bundle.channels}
         if not weights:
