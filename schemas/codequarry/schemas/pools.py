@@ -3,7 +3,7 @@
 Parts lie beside the bundles, never inside of them, and are read as the view ``pools``.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # Arrow ships no type stubs.
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def semantic_search_pro(
 
 def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list[str]]:
     """Weights that differ from the settings', and what was asked for in vain."""
-    weights: dict[str, float] = dict(request.stage_weights)
+    weights: dict[str, float] = {**request.stage_weights}
     notes: list[str] = []
     encoder = bundle.manifest.encoder.name
     if not request.use_coderank:

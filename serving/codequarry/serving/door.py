@@ -1,14 +1,17 @@
 """What every HTTP request passes before the protocol: who calls is noted, and a flood is turned away cheaply.
 
-A call costs a millisecond of protocol before its tool may say that the server is busy, which at fifty calls at once
-keeps the last of them waiting for longer than an answer would take. When the queue is full, calls are answered with
-BUSY here, in a tenth of that.
+A call costs a millisecond of protocol before its tool may say that the server is busy, and fifty at once would all go
+through it side by side, the last of them waiting for longer than an answer takes. So calls on their way are counted
+here: when there are as many as may run and wait, further ones are answered with BUSY at an eighth of the cost, unless
+their client has none on its way; the gate then sends a call of another away.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -26,15 +29,27 @@ _SHED = frozenset(tool.name for tool in TOOLS) - {HEALTHZ.name}
 _MODERN = b"2026"
 
 
+@dataclass(slots=True)
+class Crowd:
+    """Requests on their way through the protocol, by client."""
+
+    gate: Gate
+    inside: Counter[str] = field(default_factory=Counter)
+
+    def too_large_for(self, client: str) -> bool:
+        """Whether a call of the client would only find that there is no place."""
+        return self.inside.total() >= 2 * self.gate.places and self.inside[client] > 0
+
+
 class Door:
     """ASGI middleware; behind the checks of Host and Origin, in front of the protocol."""
 
     def __init__(
-        self, app: ASGIApp, *, gate: Gate | None, rejected: Callable[[str, str], None] | None, authenticated: bool
+        self, app: ASGIApp, *, crowd: Crowd, rejected: Callable[[str, str], None] | None, authenticated: bool
     ) -> None:
-        """gate: turns calls away here when its queue is full. authenticated: callers without a token go on as they are,
-        to be refused where that is done."""
-        self._app, self._gate, self._rejected, self._authenticated = app, gate, rejected, authenticated
+        """crowd: shared by all paths of a service. authenticated: callers without a token go on as they are, to be
+        refused where that is done."""
+        self._app, self._crowd, self._rejected, self._authenticated = app, crowd, rejected, authenticated
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,9 +58,24 @@ class Door:
         call = Call(client=scope["client"][0] if scope.get("client") else "unknown")
         scope[CALL_KEY] = call
         begin_call(call)
-        if self._gate is None or not self._gate.full or scope["method"] != "POST" or not self._let_in(scope):
+        if scope["method"] != "POST":
             await self._app(scope, receive, send)
-            return
+        elif self._crowd.too_large_for(call.client) and self._let_in(scope):
+            await self._turn_away(scope, receive, send)
+        else:
+            await self._pass_on(call.client, scope, receive, send)
+
+    async def _pass_on(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
+        inside = self._crowd.inside
+        inside[client] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            inside[client] -= 1
+            if not inside[client]:
+                del inside[client]
+
+    async def _turn_away(self, scope: Scope, receive: Receive, send: Send) -> None:
         messages = [await receive()]
         while messages[-1]["type"] == "http.request" and messages[-1].get("more_body", False):
             messages.append(await receive())

@@ -59,7 +59,7 @@ class Gate:
 
     def __init__(self, places: int) -> None:
         self.lock = threading.Lock()
-        self._places = places
+        self.places = places
         self._most = places - places // 4
         self._running: Counter[str] = Counter()
         self._waiting: list[_Waiting] = []
@@ -115,26 +115,21 @@ class Gate:
         """Calls that hold a place."""
         return self._running.total()
 
-    @property
-    def full(self) -> bool:
-        """Whether a call would be sent away at once, whoever made it, unless others had more waiting."""
-        return len(self._waiting) >= self._places
-
     def _enter(self, client: str) -> _Waiting | None:
         """Take a place (None), or one in the queue. Raises BusyError: neither is free."""
         with self.lock:
             if self._may_run(client):
                 self._running[client] += 1
                 return None
-            if len(self._waiting) >= self._places and not self._make_room(client):
+            if len(self._waiting) >= self.places and not self._make_room(client):
                 raise busy()
             waiting = _Waiting(client)
             self._waiting.append(waiting)
             return waiting
 
     def _may_run(self, client: str) -> bool:
-        most = self._most if client else self._places
-        return self._running.total() < self._places and self._running[client] < most
+        most = self._most if client else self.places
+        return self._running.total() < self.places and self._running[client] < most
 
     def _make_room(self, client: str) -> bool:
         """Send the latest waiting call of the client with the most calls away, when that is more than ours."""

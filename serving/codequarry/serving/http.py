@@ -19,7 +19,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.health import HealthRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import to_wire
-from codequarry.serving.door import Door
+from codequarry.serving.door import Crowd, Door
 from codequarry.serving.http_protocol import guarded_protocol
 from codequarry.serving.mcp_server import PROFILES, build_server
 
@@ -57,7 +57,8 @@ def http_app(service: Service) -> Starlette:
     /healthz`` answers probes: 200 when a version is served, 503 when none is; whoever needs a token and has none
     learns the status alone. ``GET /metrics`` is for Prometheus.
     """
-    apps = {profile: _profile_app(service, profile) for profile in PROFILES}
+    crowd = Crowd(service.engine.gate)
+    apps = {profile: _profile_app(service, profile, crowd) for profile in PROFILES}
     whole = apps.pop("full")
     for app in apps.values():
         whole.router.routes.extend(app.routes)
@@ -101,7 +102,7 @@ def uvicorn_config(service: Service, settings: ServingSettings) -> uvicorn.Confi
     )
 
 
-def _profile_app(service: Service, profile: str) -> Starlette:
+def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     engine, settings = service.engine, service.engine.settings
     server = build_server(engine, version=service.version, profile=profile, auth=service.auth)
     service.prepared(server)
@@ -119,7 +120,7 @@ def _profile_app(service: Service, profile: str) -> Starlette:
             Middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES),
             Middleware(
                 Door,
-                gate=engine.gate,
+                crowd=crowd,
                 rejected=telemetry.rejected if telemetry else None,
                 authenticated=service.auth is not None,
             ),

@@ -30,7 +30,7 @@ from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.call import Call, current_call
+from codequarry.serving.call import current_call
 from codequarry.serving.connector import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.descriptions import HEALTHZ, INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
@@ -58,7 +58,8 @@ PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
 def build_server(engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None) -> FastMCP:
     """The server for an open engine; what it advertises does not depend on what is indexed.
 
-    version: of the program, as clients see it. profile: one of `PROFILES`. auth: who may call over HTTP; everybody when None.
+    version: of the program, as clients see it. profile: one of `PROFILES`. auth: who may call over HTTP; everybody
+    when None.
     """
     instructions, listed = PROFILES[profile]
     server = FastMCP(
@@ -74,7 +75,7 @@ def build_server(engine: Engine, *, version: str, profile: str = "full", auth: A
     gates = {HEALTHZ.name: Gate(_HEALTH_PLACES)}
     tools = [_described(tool) for tool in listed]
     for described, tool in zip(listed, tools, strict=True):
-        tool.serve(described.answering(engine), gates.get(tool.name, engine.gate), engine)
+        tool.serve(described.answering(engine), gates.get(tool.name, engine.gate), engine, by_token=auth is not None)
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -96,10 +97,14 @@ class EngineTool(Tool):
     _answering: Answering = PrivateAttr()
     _gate: Gate = PrivateAttr()
     _engine: Engine = PrivateAttr()
+    _by_token: bool = PrivateAttr(default=False)
 
-    def serve(self, answering: Answering, gate: Gate, engine: Engine) -> None:
-        """Connect the tool; ``answering`` is called in a worker thread, only while a place at the gate is held."""
-        self._answering, self._gate, self._engine = answering, gate, engine
+    def serve(self, answering: Answering, gate: Gate, engine: Engine, *, by_token: bool) -> None:
+        """Connect the tool; ``answering`` is called in a worker thread, only while a place at the gate is held.
+
+        by_token: tell clients apart by their bearer tokens: many may share an address, and one may have many.
+        """
+        self._answering, self._gate, self._engine, self._by_token = answering, gate, engine, by_token
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """One call. Never raises: every failure becomes an error result."""
@@ -113,7 +118,9 @@ class EngineTool(Tool):
         return _result(to_wire(answer))
 
     async def _answered(self, request: BaseModel) -> BaseModel:
-        call = _identified(current_call())
+        call = current_call()
+        if self._by_token and call.client and (token := get_access_token()) is not None:
+            call.client = f"token {token.client_id}"
         place = await self._gate.enter(call.client)
 
         def work() -> BaseModel:
@@ -139,13 +146,6 @@ class EngineTool(Tool):
         if telemetry is not None:
             telemetry.rejected(self.name, error.code)
         return failure(error)
-
-
-def _identified(call: Call) -> Call:
-    """The call, by the bearer token that came with it: many people may share an address, and one may have many."""
-    if call.client and (token := get_access_token()) is not None:
-        call.client = f"token {token.client_id}"
-    return call
 
 
 def _described(described: ToolDescription) -> EngineTool:
