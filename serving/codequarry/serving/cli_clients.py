@@ -77,5 +77,6 @@ def token(
 def stdio_command(root: Path) -> tuple[str, ...]:
     """How a client starts the server over stdio, by absolute paths: clients start it in folders of their own."""
     program = Path(sys.argv[0]).resolve()
-    started = (str(program),) if program.name == "codequarry" else (sys.executable, "-m", "codequarry.serving.cli")
+    installed = program.name == "codequarry" and program.is_file()
+    started = (str(program),) if installed else (sys.executable, "-m", "codequarry.serving.cli")
     return (*started, "serve", "--stdio", "--root", str(root))

@@ -13,8 +13,9 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import Empty, Full, Queue
 from typing import Any, TextIO
@@ -35,6 +36,13 @@ _FLUSH_S = 30.0
 _STOP_S = 2.0
 
 
+class _Idle:
+    """Nothing came for a while."""
+
+
+_IDLE = _Idle()
+
+
 class Telemetry:
     """Listens to requests. Safe to share between threads; nothing it does raises."""
 
@@ -42,7 +50,7 @@ class Telemetry:
         """lease: gives the version being served, for the pool log."""
         self.metrics = Metrics()
         self._settings = settings
-        self._queue: Queue[dict[str, Any] | Pool | None] = Queue(_QUEUED)
+        self._queue: Queue[dict[str, Any] | Pool | _Idle | None] = Queue(_QUEUED)
         self._timeline: _Timeline | None = None
         self._pools: PoolLog | None = None
         if settings.timeline != "off":
@@ -85,10 +93,10 @@ class Telemetry:
             self.metrics.admission("busy")
 
     def close(self) -> None:
-        """Write what is there, waiting two seconds at most."""
-        with suppress(Full):
-            self._queue.put_nowait(None)
+        """Write what is there, waiting a few seconds at most."""
         if self._thread.is_alive():
+            with suppress(Full):
+                self._queue.put(None, timeout=_STOP_S)
             self._thread.join(_STOP_S)
 
     def _started(self, trace: Trace, request: BaseModel) -> None:
@@ -136,30 +144,31 @@ class Telemetry:
     def _write(self) -> None:
         flushed = time.monotonic()
         while True:
-            item: dict[str, Any] | Pool | None
-            with suppress(Exception):
-                if time.monotonic() - flushed > _FLUSH_S and self._pools is not None:
-                    flushed = time.monotonic()
-                    self._pools.flush()
             try:
                 item = self._queue.get(timeout=_FLUSH_S)
             except Empty:
-                continue
-            try:
-                if item is None:
-                    if self._pools is not None:
-                        self._pools.flush()
-                    return
-                if isinstance(item, Pool):
-                    if self._pools is not None:
-                        self._pools.add(item)
-                elif self._timeline is not None:
-                    self._timeline.write(item)
-            except Exception:  # a full disk must cost events, and nothing else
-                self.metrics.dropped()
-                logger.debug("telemetry could not be written", exc_info=True)
-                if item is None:
-                    return
+                item = _IDLE
+            if item is None:
+                break
+            if isinstance(item, Pool) and self._pools is not None:
+                self._careful(partial(self._pools.add, item))
+            elif isinstance(item, dict) and self._timeline is not None:
+                self._careful(partial(self._timeline.write, item))
+            if self._pools is not None and time.monotonic() - flushed > _FLUSH_S:
+                flushed = time.monotonic()
+                self._careful(self._pools.flush)
+        if self._pools is not None:
+            self._careful(self._pools.flush)
+        if self._timeline is not None:
+            self._careful(self._timeline.close)
+
+    def _careful(self, work: Callable[[], object]) -> None:
+        """A full disk must cost events, and nothing else."""
+        try:
+            work()
+        except Exception:
+            self.metrics.dropped()
+            logger.debug("telemetry could not be written", exc_info=True)
 
 
 class _Timeline:
@@ -185,6 +194,11 @@ class _Timeline:
             self._open.close()
             self._open = None
             self._file.replace(self._file.with_suffix(".1.jsonl"))
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._open is not None:
+            self._open.close()
 
 
 def _now() -> float:
