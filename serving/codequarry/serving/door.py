@@ -56,6 +56,8 @@ class Door:
             await self._app(scope, receive, send)
             return
         call = Call(client=scope["client"][0] if scope.get("client") else "unknown")
+        # httptools leaves blanks around values, which belong to no value (RFC 9110, 5.5).
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         scope[CALL_KEY] = call
         begin_call(call)
         if scope["method"] != "POST":

@@ -31,6 +31,7 @@ from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.fusion import Fused, Ranking, fuse
+from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, stage
 
 logger = logging.getLogger(__name__)
@@ -145,16 +146,9 @@ def _hydrated(
     filters: SearchFilters,
     limits: list[str],
 ) -> list[SearchResult]:
-    wanted = ranking.results[:top_k]
-    rows = bundle.catalog.rows([one.chunk_id for one in wanted])
-    dropped = sum(one.chunk_id not in rows for one in wanted)
-    if dropped:
-        limits.append(f"{dropped} results dropped: the catalog has no such chunk")
-    return [
-        _result(bundle, answers, ranking, one, rows[one.chunk_id], query, filters)
-        for one in wanted
-        if one.chunk_id in rows
-    ]
+    best = {one.chunk_id: one for one in ranking.results[: top_k + SPARE]}
+    rows = standing(list(best), bundle.catalog.rows(list(best)), top_k, limits)
+    return [_result(bundle, answers, ranking, best[row.chunk_id], row, query, filters) for row in rows]
 
 
 def _result(
