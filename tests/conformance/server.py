@@ -70,7 +70,10 @@ def add_fixtures(server: FastMCP) -> None:
         return ToolResult([text(region)])
 
     # Ours are looked up without a listing (see `build_server`), and so must these be, or their headers go unchecked.
-    ours, header = server._mcp_server.get_tool_input_schema, {"properties": {"region": {"x-mcp-header": "Region"}}}
+    ours, header = (
+        server._mcp_server.get_tool_input_schema,
+        {"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}},
+    )
     assert ours is not None
     server._mcp_server.get_tool_input_schema = lambda name: header if name == "test_custom_header" else ours(name)
 
