@@ -220,6 +220,7 @@ def test_nothing_is_written_unless_asked(lexical_engine, tmp_path: Path) -> None
 
 def test_a_folder_inside_of_the_bundle_is_refused(run, lexical_root: Path, monkeypatch) -> None:
     monkeypatch.setenv("CODEQUARRY__TELEMETRY__FOLDER", str(lexical_root / "versions"))
+    monkeypatch.setenv("CODEQUARRY__TELEMETRY__POOLS", "true")
     code, _, err = run("serve", "--stdio", "--root", lexical_root)
     assert code == 2
     assert "telemetry.folder lies inside of bundle.root" in err

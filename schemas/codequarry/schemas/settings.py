@@ -306,6 +306,11 @@ class TelemetrySettings(_Section):
         default=False, description="Write queries and filters as they were asked; otherwise only how many there were."
     )
 
+    @property
+    def to_disk(self) -> bool:
+        """Whether anything is written to the folder."""
+        return self.timeline == "file" or self.pools
+
 
 class Settings(_Section):
     """Every setting of codequarry."""

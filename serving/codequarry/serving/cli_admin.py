@@ -68,7 +68,7 @@ def serve(
             f"--host {serving.host} is reached from other machines, and nobody needs a token",
             suggestion="make one with `codequarry token NAME`, or give --allow-unauthenticated behind a proxy",
         )
-    if settings.telemetry.folder.is_relative_to(settings.bundle.root):
+    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(settings.bundle.root):
         raise SettingsError(
             "telemetry.folder lies inside of bundle.root",
             suggestion="choose a folder outside of it",

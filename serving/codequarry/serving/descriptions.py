@@ -48,6 +48,8 @@ class ToolDescription:
     answer: type[BaseModel]
     answering: Callable[[Engine], Answering]
     """What of the engine answers it."""
+    from_memory: bool = False
+    """It answers from memory at once: no place at the gate, no thread."""
 
 
 SEARCH = ToolDescription(
@@ -216,6 +218,7 @@ Example: {}""",
     HealthRequest,
     HealthAnswer,
     lambda engine: engine.health,
+    from_memory=True,
 )
 
 TOOLS = (

@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving.call import Call, begin_call
-from codequarry.serving.descriptions import HEALTHZ, TOOLS
+from codequarry.serving.descriptions import TOOLS
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate, busy
 from codequarry.serving.http_protocol import CALL_KEY
 
-_SHED = frozenset(tool.name for tool in TOOLS) - {HEALTHZ.name}
+_SHED = frozenset(tool.name for tool in TOOLS if not tool.from_memory)
 _MODERN = b"2026"
 
 

@@ -32,7 +32,7 @@ from codequarry.serving import present
 from codequarry.serving.arguments import parse
 from codequarry.serving.call import current_call
 from codequarry.serving.connector import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
-from codequarry.serving.descriptions import HEALTHZ, INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate
 from codequarry.serving.schema_text import wire_schema
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from codequarry.serving.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
-
-_HEALTH_PLACES = 8
 
 
 PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
@@ -71,11 +69,11 @@ def build_server(engine: Engine, *, version: str, profile: str = "full", auth: A
         strict_input_validation=True,
         middleware=[_UnknownTool(tuple(tool.name for tool in listed))],
     )
-    # A busy server must still be able to say so.
-    gates = {HEALTHZ.name: Gate(_HEALTH_PLACES)}
     tools = [_described(tool) for tool in listed]
     for described, tool in zip(listed, tools, strict=True):
-        tool.serve(described.answering(engine), gates.get(tool.name, engine.gate), engine, by_token=auth is not None)
+        # A busy server must still be able to say so.
+        gate = None if described.from_memory else engine.gate
+        tool.serve(described.answering(engine), gate, engine, by_token=auth is not None)
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -95,13 +93,14 @@ class EngineTool(Tool):
 
     request: SkipJsonSchema[type[BaseModel]]
     _answering: Answering = PrivateAttr()
-    _gate: Gate = PrivateAttr()
+    _gate: Gate | None = PrivateAttr()
     _engine: Engine = PrivateAttr()
     _by_token: bool = PrivateAttr(default=False)
 
-    def serve(self, answering: Answering, gate: Gate, engine: Engine, *, by_token: bool) -> None:
+    def serve(self, answering: Answering, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
         """Connect the tool; ``answering`` is called in a worker thread, only while a place at the gate is held.
 
+        gate: None for what answers from memory at once, which is then called where it is.
         by_token: tell clients apart by their bearer tokens: many may share an address, and one may have many.
         """
         self._answering, self._gate, self._engine, self._by_token = answering, gate, engine, by_token
@@ -118,6 +117,8 @@ class EngineTool(Tool):
         return _result(to_wire(answer))
 
     async def _answered(self, request: BaseModel) -> BaseModel:
+        if self._gate is None:
+            return self._answering(request)
         call = current_call()
         if self._by_token and call.client and (token := get_access_token()) is not None:
             call.client = f"token {token.client_id}"
