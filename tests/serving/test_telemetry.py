@@ -74,6 +74,7 @@ def test_requests_rejections_and_degradations_are_counted(lexical_engine) -> Non
     assert sample(telemetry, "mcp_rejections_total", tool="search", code="BUSY") == 1
     assert sample(telemetry, "mcp_gate_decisions_total", gate="admission", decision="busy") == 1
     assert sample(telemetry, "mcp_gate_decisions_total", gate="admission", decision="admitted") == 4
+    assert sample(telemetry, "mcp_degradations_total", channel="faiss") == 2
 
 
 def test_a_channel_that_breaks_is_counted_as_a_degradation(lexical_engine, monkeypatch) -> None:

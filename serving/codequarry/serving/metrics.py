@@ -60,7 +60,7 @@ class Metrics:
             self._stage.labels(stage).observe(took)
             if stage in self._stages:
                 self._stages[stage].observe(took)
-        for channel in trace.degraded:
+        for channel in set(trace.degraded):
             self._degraded.labels(channel).inc()
         for gate, decision in trace.gates:
             self._gates.labels(gate, decision).inc()

@@ -60,6 +60,7 @@ def search(
     if allowed is not None:
         saw_density(len(allowed), len(bundle.directory.chunk_ids))
     for name, problem in bundle.problems().items():
+        saw_degraded(name)
         limits.append(f"channel {name} is off: {problem}")
     results: list[SearchResult] = []
     if query.strip():

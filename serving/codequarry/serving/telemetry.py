@@ -73,7 +73,7 @@ class Telemetry:
         """Listen to one request."""
         query = str(getattr(request, "query", "") or getattr(request, "pattern", "") or getattr(request, "symbol", ""))
         trace, started, outcome = Trace(os.urandom(8).hex(), tool, query=query), time.perf_counter(), "ok"
-        self._started(trace, request)
+        self._careful(partial(self._started, trace, request))
         try:
             with tracing(trace):
                 yield
@@ -84,7 +84,7 @@ class Telemetry:
             outcome = "INTERNAL"
             raise
         finally:
-            self._finished(trace, time.perf_counter() - started, outcome)
+            self._careful(partial(self._finished, trace, time.perf_counter() - started, outcome))
 
     def rejected(self, tool: str, code: str) -> None:
         """Count a call that ended in an error."""
@@ -163,7 +163,7 @@ class Telemetry:
             self._careful(self._timeline.close)
 
     def _careful(self, work: Callable[[], object]) -> None:
-        """A full disk must cost events, and nothing else."""
+        """A full disk, or a mistake in here, must cost events and nothing else."""
         try:
             work()
         except Exception:
