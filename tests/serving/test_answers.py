@@ -62,7 +62,7 @@ def test_stages_can_be_weighed_and_left_out(server, era) -> None:
 
 
 def test_without_any_stage_nothing_is_found_and_the_answer_says_why(server, era) -> None:
-    answer = ask(server, era, stage_weights={"bm25": 0, "faiss": 0})
+    answer = ask(server, era, stage_weights={"bm25": 0, "faiss": 0, "symbol": 0})
     assert (answer["findings"], answer["confidence"]) == ([], 0)
     assert any("no channel can answer" in limit for limit in answer["limits"])
     assert "describe_index" in answer["answer"]
