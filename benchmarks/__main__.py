@@ -14,6 +14,7 @@ ALL = (
     "census",
     "reindex",
     "serving",
+    "service",
     "search",
     "code_search",
     "symbols",

@@ -12,6 +12,7 @@ import pytest
 
 from codequarry.pipelines.training.sources import read_sources
 from codequarry.schemas.settings import RepositorySettings, Settings
+from tests.contracts.tool_pages import page
 
 PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -90,3 +91,20 @@ def test_the_licence_report_names_every_package_of_the_encoder() -> None:
     assert [one.key for one in listed.sources if f"{one.name} {one.version}" not in rows[one.license]] == []
     assert [one.key for one in listed.sources if one.held_out and f"{one.name} ({one.held_out})" not in report] == []
     assert all(name in report for name in listed.never)
+
+
+def test_the_page_of_tools_is_the_one_the_models_make() -> None:
+    written = (PROJECT / "docs" / "TOOLS.md").read_text(encoding="utf-8")
+    assert written == page(), "run: python -m tests.contracts.tool_pages"
+
+
+def test_every_row_of_the_security_page_names_tests_that_exist() -> None:
+    """A promise that nothing tests is none."""
+    text = (PROJECT / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert [int(line.split("|")[1]) for line in rows] == list(range(1, 23))
+    files = {file.relative_to(PROJECT).as_posix(): file.read_text() for file in (PROJECT / "tests").rglob("test_*.py")}
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+        assert named, row
+        assert [name for name in named if f"def {name[1]}(" not in files.get(name[0], "")] == []

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from codequarry.schemas.settings import ServingSettings
 from codequarry.serving.engine import Engine
-from codequarry.serving.http import http_app
+from codequarry.serving.http import Service, http_app
 from codequarry.serving.mcp_server import build_server, listed_tools
 from tests.serving.bundle_factory import VERSION
 from tests.serving.versions import flip, followed, publish
@@ -34,7 +34,7 @@ def over_mcp(engine: Engine) -> dict[str, Any]:
 
 
 def over_http(engine: Engine, **headers: str) -> tuple[int, Any]:
-    app = http_app(build_server(engine, version="0"), engine.settings, engine.health)
+    app = http_app(Service(engine, "0"))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         response = client.get("/healthz", headers=headers)
     return response.status_code, response.json() if response.status_code in (200, 503) else None
@@ -114,6 +114,6 @@ def test_without_a_version_a_probe_gets_503(lexical_root: Path, tmp_path: Path) 
 def test_a_foreign_host_or_method_is_turned_away(engine) -> None:
     assert over_http(engine, Host="evil.example.com")[0] == 421
     assert over_http(engine, Origin="https://evil.example.com")[0] == 403
-    app = http_app(build_server(engine, version="0"), engine.settings, engine.health)
+    app = http_app(Service(engine, "0"))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.post("/healthz", json={}).status_code == 405

@@ -18,7 +18,9 @@ from fastmcp.client.transports import StreamableHttpTransport
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings import ServingSettings
 from codequarry.serving import http as serving_http
-from codequarry.serving.mcp_server import build_server, listed_tools
+from codequarry.serving.engine import Engine
+from codequarry.serving.http import Service
+from codequarry.serving.mcp_server import listed_tools
 from tests.serving.corpus import SESSION
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -36,9 +38,9 @@ ENVELOPE = {
 @pytest.fixture(scope="module")
 def port(engine) -> Iterator[int]:
     settings = ServingSettings(host="127.0.0.1", port=0, allowed_hosts=("code.example.org",))
-    listener = serving_http._listen(settings.host, settings.port)
-    app = serving_http.http_app(build_server(engine, version="0"), settings, engine.health)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="on"))
+    listener = serving_http.listen(settings.host, settings.port)
+    service = Service(Engine(engine.bundle, settings), "0")
+    server = uvicorn.Server(serving_http.uvicorn_config(service, settings))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()
     yield listener.getsockname()[1]
@@ -139,5 +141,5 @@ def test_malformed_bodies_are_client_errors(port: int, body, modern) -> None:
 
 def test_the_address_must_be_free(port: int) -> None:
     with pytest.raises(UnavailableError, match=r"cannot listen on 127\.0\.0\.1") as caught:
-        serving_http._listen("127.0.0.1", port)
+        serving_http.listen("127.0.0.1", port)
     assert "--port" in caught.value.suggestion

@@ -200,8 +200,11 @@ def test_chunks_the_catalog_lost_are_dropped_and_counted(engine, monkeypatch: py
     whole = engine.bundle.catalog.rows
     monkeypatch.setattr(engine.bundle.catalog, "rows", lambda ids: whole(ids[1:]))
     answer = ask(engine, "open", top_k=5)
-    assert len(answer.results) == 4
-    assert answer.limits == ["1 results dropped: the catalog has no such chunk"]
+    assert len(answer.results) == 5
+    assert answer.limits == [
+        "1 results dropped: the catalog has no such chunk, or no code of it",
+        "density 0.83: 5 of the 6 best candidates stand",
+    ]
 
 
 def test_weights_of_zero_leave_a_channel_out(engine) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,8 @@ class Version:
 
     def __init__(self) -> None:
         self.closed = 0
+        self.manifest = SimpleNamespace(version="one")
+        self.directory = SimpleNamespace(chunk_ids=np.array([2, 5, 9]))
 
     def close(self) -> None:
         self.closed += 1
@@ -115,3 +119,10 @@ def test_the_reason_of_a_refusal_is_what_requests_get() -> None:
     slot.swap(replacement)
     with slot.lease() as version:
         assert version is replacement
+
+
+def test_the_ids_of_the_version_before_are_known_after_a_swap() -> None:
+    slot = served(Version())
+    assert slot.version_before(5) == ""
+    slot.swap(Version())  # pyright: ignore[reportArgumentType]
+    assert [slot.version_before(one) for one in (1, 2, 5, 9, 10)] == ["", "one", "one", "one", ""]

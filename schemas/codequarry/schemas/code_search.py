@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from codequarry.schemas.tools import BundleInfo, SearchFilters
+from codequarry.schemas.tools import BundleInfo, MaxTokens, ScopeId, SearchFilters
 
 Mode = Literal["exact", "word", "phrase", "regex"]
 
@@ -45,6 +45,8 @@ class CodeSearchRequest(_Model):
         default=MATCHES_DEFAULT,
         description=f"How many matches to return, {MATCHES_MIN} to {MATCHES_MAX}; out of range is clamped.",
     )
+    scope_id: ScopeId = ""
+    max_tokens: MaxTokens = 0
 
 
 class CodeMatch(_Model):

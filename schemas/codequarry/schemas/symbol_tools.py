@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from codequarry.schemas.tools import BundleInfo, FileFilters, WireModel
+from codequarry.schemas.tools import BundleInfo, FileFilters, ScopeId, WireModel
 
 DEFINITIONS_DEFAULT, DEFINITIONS_MAX = 10, 100
 REFERENCES_DEFAULT, REFERENCES_MAX = 20, 500
@@ -34,6 +34,7 @@ class SymbolTarget(WireModel):
         description="Column of the place in bytes, 0-based; when left out, the first name of the line counts.",
     )
     filters: FileFilters = Field(default=FileFilters(), description="Where to look; everywhere when left out.")
+    scope_id: ScopeId = ""
 
 
 class DefinitionRequest(SymbolTarget):

@@ -5,9 +5,9 @@ Lines in ``metadata`` are 0-based and inclusive; lines in ``title`` and ``url`` 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
@@ -27,6 +27,16 @@ MAX_SNIPPET_LINES = 8
 MAX_GLOBS, MAX_GLOB_CHARS = 32, 256
 
 Globs = Annotated[list[str], Field(max_length=MAX_GLOBS)]
+ScopeId = Annotated[
+    str, Field(description="A scope of set_scope, which narrows further than `filters` do; none when left out.")
+]
+MaxTokens = Annotated[
+    int,
+    Field(
+        description=f"Budget of the results in tokens of four characters, {MAX_TOKENS_MIN} to {MAX_TOKENS_MAX}; "
+        "snippets shrink first, then the last results go, and `limits` says so. 0, the default, is none."
+    ),
+]
 
 
 def _without_default(schema: JsonDict) -> None:
@@ -51,6 +61,18 @@ class FileFilters(WireModel):
     )
     exclude: Globs = Field(default=[], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
     repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
+    _within: FileFilters | None = PrivateAttr(default=None)
+
+    @property
+    def within(self) -> FileFilters | None:
+        """Filters that must match as well; they are never sent, but come from a scope."""
+        return self._within
+
+    def inside(self, scope: FileFilters) -> Self:
+        """These filters, and those of a scope."""
+        narrowed = self.model_copy()
+        narrowed._within = scope
+        return narrowed
 
 
 class SearchFilters(FileFilters):
@@ -79,6 +101,8 @@ class SearchRequest(WireModel):
         "names of definitions, 'faiss2' by meaning with a second encoder, where the index has one.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
+    scope_id: ScopeId = ""
+    max_tokens: MaxTokens = 0
 
 
 class ChannelScore(WireModel):

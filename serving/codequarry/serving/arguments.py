@@ -19,6 +19,11 @@ _EXPECTED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "int_type": lambda _: "must be an integer",
     "int_from_float": lambda _: "must be an integer",
     "int_parsing_size": lambda _: "must be an integer of ordinary size",
+    "float_type": lambda _: "must be a number",
+    "finite_number": lambda _: "must be a finite number",
+    "greater_than_equal": lambda context: f"must be at least {context['ge']:g}",
+    "less_than_equal": lambda context: f"must be at most {context['le']:g}",
+    "dict_type": lambda _: "must be an object",
     "bool_type": lambda _: "must be true or false",
     "list_type": lambda _: "must be a list",
     "model_type": lambda _: "must be an object",
@@ -39,7 +44,7 @@ def parse(model: type[RequestT], arguments: Mapping[str, Any]) -> RequestT:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False)
         raise InvalidArgumentError(
-            "; ".join(dict.fromkeys(_sentence(problem) for problem in problems[:5])),
+            "; ".join(dict.fromkeys(_sentence(model, problem) for problem in problems[:5])),
             suggestion=_suggestion(model, problems),
         ) from None
 
@@ -78,13 +83,27 @@ def _whole_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sentence(problem: ErrorDetails) -> str:
+def _sentence(model: type[BaseModel], problem: ErrorDetails) -> str:
     expected = _EXPECTED.get(problem["type"], lambda _: "has a value that does not fit")(problem.get("ctx", {}))
     location = list(problem["loc"])
     if problem["type"] == "extra_forbidden":
         location.pop()
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+    named = _named(model, location)
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(".")
     return f"{where or 'arguments'}: {expected}"
+
+
+def _named(model: type[BaseModel], location: list[int | str]) -> list[int | str]:
+    """The part of a location that names fields: a key of a mapping was made up by the caller."""
+    inner: type[BaseModel] | None = model
+    for place, part in enumerate(location):
+        if isinstance(part, int):
+            continue
+        if inner is None or part not in inner.model_fields:
+            return location[:place]
+        annotation = inner.model_fields[part].annotation
+        inner = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return location
 
 
 def _suggestion(model: type[BaseModel], problems: list[ErrorDetails]) -> str:

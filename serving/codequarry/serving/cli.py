@@ -9,7 +9,16 @@ from importlib.metadata import entry_points
 import typer
 
 from codequarry.schemas.errors import CodequarryError, UnavailableError
-from codequarry.serving import cli_admin, cli_doctor, cli_grep, cli_lists, cli_query, cli_symbols, cli_versions
+from codequarry.serving import (
+    cli_admin,
+    cli_clients,
+    cli_doctor,
+    cli_grep,
+    cli_lists,
+    cli_query,
+    cli_symbols,
+    cli_versions,
+)
 from codequarry.serving.cli_query import for_terminal
 
 COMMANDS_GROUP = "codequarry.commands"
@@ -31,6 +40,7 @@ def build_app() -> typer.Typer:
     cli_grep.register(app)
     cli_symbols.register(app)
     cli_admin.register(app)
+    cli_clients.register(app)
     cli_versions.register(app)
     cli_doctor.register(app)
     cli_lists.register(app)

@@ -11,9 +11,16 @@ from typing import Annotated
 
 import typer
 
-from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.settings import ServingSettings, load_settings
+from codequarry.schemas.errors import InvalidArgumentError, SettingsError
+from codequarry.schemas.settings import ServingSettings, Settings, load_settings
+from codequarry.serving.cli_clients import stdio_command
 from codequarry.serving.cli_options import RootOption, SettingsOption
+from codequarry.serving.client_configs import CLIENTS, Server, snippet
+from codequarry.serving.tokens import is_loopback
+
+PROFILE_NAMES = ("full", "chatgpt")
+
+ProfileOption = Annotated[str, typer.Option(help="full, or chatgpt: OpenAI's search and fetch alone.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,10 +35,17 @@ def serve(
     port: Annotated[
         int | None, typer.Option(help="Port to bind; 0 = any free one.", show_default="[serving] port")
     ] = None,
+    profile: ProfileOption = "full",
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help="Bind beyond loopback although nobody needs a token.")
+    ] = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Serve the current bundle over MCP.
+
+    Over HTTP both profiles are served, at /mcp and /chatgpt/mcp, with /healthz and /metrics beside them; --profile
+    chooses one for --stdio.
 
     Example: codequarry serve --stdio
 
@@ -39,12 +53,26 @@ def serve(
     """
     if stdio and (host is not None or port is not None):
         raise InvalidArgumentError("--stdio and --host or --port", suggestion="give --stdio alone, or leave it out")
+    if profile not in PROFILE_NAMES or (profile != "full" and not stdio):
+        raise InvalidArgumentError(
+            f"--profile {profile}", suggestion="give full or chatgpt with --stdio; over HTTP each has a path of its own"
+        )
     # Only what somebody should act on: the libraries below report every start and every request.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # FAISS reports every instruction set its wheel was not built for.
     logging.getLogger("faiss").setLevel(logging.WARNING)
     settings = load_settings(settings_file, bundle_root=root)
     serving = _bound(settings.serving, host, port)
+    if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
+        raise InvalidArgumentError(
+            f"--host {serving.host} is reached from other machines, and nobody needs a token",
+            suggestion="make one with `codequarry token NAME`, or give --allow-unauthenticated behind a proxy",
+        )
+    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(settings.bundle.root):
+        raise SettingsError(
+            "telemetry.folder lies inside of bundle.root",
+            suggestion="choose a folder outside of it",
+        )
     from codequarry.serving.engine import Engine
 
     # Opened before the imports below: the query encoder loads on its own thread meanwhile.
@@ -53,19 +81,36 @@ def serve(
 
     # FastMCP gives its logger a level and a handler of its own when it is imported.
     logging.getLogger("fastmcp").setLevel(logging.WARNING)
-    server = build_server(engine, version=distribution_version("codequarry"))
+    version = distribution_version("codequarry")
     try:
+        if not stdio or settings.telemetry.timeline != "off" or settings.telemetry.pools:
+            from codequarry.serving.telemetry import Telemetry
+
+            engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
         if stdio:
             # A read of stdin cannot be cancelled, so that an orderly end would wait for the client; nothing is lost.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            server.run("stdio", show_banner=False)
+            build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
         else:
-            from codequarry.serving.http import serve_http
+            from codequarry.serving.auth import build_auth
+            from codequarry.serving.http import Service, serve_http
 
+            service = Service(engine, version, build_auth(settings.auth))
             name = engine.bundle.manifest.version
-            serve_http(server, serving, engine.health, lambda url: typer.echo(f"serving {name} at {url}", err=True))
+            serve_http(service, serving, lambda url: typer.echo(_announced(name, url, settings), err=True))
     finally:
         engine.close()
+
+
+def _announced(version: str, url: str, settings: Settings) -> str:
+    """What is served where, and how the usual clients reach it."""
+    by_url, started = Server(url=url, token=settings.auth.required), Server(stdio_command(settings.bundle.root))
+    lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
+    for client in CLIENTS:
+        # A client on this machine that can start the server needs no bridge to a URL.
+        found = snippet(client, started if client == "claude-desktop" else by_url)
+        lines += [f"{found.title}, {found.where}:", *(f"  {line}" for line in found.text.splitlines()), ""]
+    return "\n".join(lines)
 
 
 def _bound(serving: ServingSettings, host: str | None, port: int | None) -> ServingSettings:
@@ -76,11 +121,13 @@ def _bound(serving: ServingSettings, host: str | None, port: int | None) -> Serv
     return serving.model_copy(update=changed)
 
 
-def tools() -> None:
+def tools(profile: ProfileOption = "full") -> None:
     """Print what MCP clients get from tools/list, as JSON.
 
     Example: codequarry tools
     """
     from codequarry.serving.mcp_server import listed_tools
 
-    typer.echo(json.dumps({"tools": listed_tools()}, ensure_ascii=False, indent=2))
+    if profile not in PROFILE_NAMES:
+        raise InvalidArgumentError(f"--profile {profile}", suggestion="give full or chatgpt")
+    typer.echo(json.dumps({"tools": listed_tools(profile)}, ensure_ascii=False, indent=2))

@@ -16,6 +16,7 @@ from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.manifest import LegEntry
 from codequarry.serving.channels import Candidates, ranked
 from codequarry.serving.query_encoder import LazyEncoder
+from codequarry.serving.trace import stage
 
 if TYPE_CHECKING:
     import faiss
@@ -74,16 +75,20 @@ class FaissChannel:
 
     def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
-        vector = self._encoder.encode(query)
+        with stage(f"{self.name}_encode"):
+            vector = self._encoder.encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
         if not len(self._chunk_ids) or (rows is not None and not len(rows)):
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32), vector=vector)
         if rows is not None and self._vectors is not None and len(rows) <= _SCAN:
-            found = ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
+            with stage("faiss_refine"):
+                found = ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
         else:
-            rows, scores = self._neighbours(vector, limit, rows)
+            with stage("faiss_ann"):
+                rows, scores = self._neighbours(vector, limit, rows)
             if rerank and self._vectors is not None:
-                scores = self._vectors[rows] @ vector
+                with stage("faiss_refine"):
+                    scores = self._vectors[rows] @ vector
             found = ranked(self._chunk_ids[rows], scores, limit)
         return replace(found, vector=vector)
 

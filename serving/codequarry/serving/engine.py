@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from pydantic import BaseModel
+
+from codequarry.schemas.answers import ProAnswer, ProRequest
 from codequarry.schemas.code_search import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.health import HealthAnswer, HealthRequest
+from codequarry.schemas.index_description import DescribeAnswer, DescribeRequest
+from codequarry.schemas.scope import GetScopeRequest, ScopeAnswer, SetScopeRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.symbol_tools import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
+from codequarry.serving.answers import semantic_search_pro
+from codequarry.serving.budgets import shorter_match, shorter_result, within_budget
 from codequarry.serving.bundle import Bundle
+from codequarry.serving.call import current_call
 from codequarry.serving.code_search import search_code
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.definitions import go_to_definition
@@ -19,9 +29,15 @@ from codequarry.serving.fetch import fetch
 from codequarry.serving.follower import Follower
 from codequarry.serving.gate import Gate
 from codequarry.serving.health import health
+from codequarry.serving.index_description import describe_index
 from codequarry.serving.references import find_references
+from codequarry.serving.scopes import get_scope, scoped, set_scope
 from codequarry.serving.search import search
 from codequarry.serving.served import Served
+from codequarry.serving.trace import saw_version
+
+if TYPE_CHECKING:
+    from codequarry.serving.telemetry import Telemetry
 
 
 class Engine:
@@ -35,6 +51,8 @@ class Engine:
         self.settings = settings
         self.gate = Gate(settings.max_concurrency)
         self.follower: Follower | None = None
+        self.telemetry: Telemetry | None = None
+        """Listens to requests when set."""
         self._started = time.monotonic()
 
     @classmethod
@@ -77,13 +95,22 @@ class Engine:
 
     def admitted_search(self, request: SearchRequest) -> SearchAnswer:
         """Search for a caller that holds a place at the gate."""
-        with self.served.lease() as bundle:
-            return search(bundle, request, self.settings, Deadline.after(self.settings.search_timeout_s))
+        with self._answering("search", request) as bundle:
+            found = search(bundle, scoped(request), self.settings, self._search_deadline())
+        limits = list(found.limits)
+        results = within_budget(found.results, request.max_tokens, limits, shorter_result)
+        return found.model_copy(update={"results": results, "limits": limits})
+
+    def admitted_pro(self, request: ProRequest) -> ProAnswer:
+        """Search with chosen stages for a caller that holds a place at the gate."""
+        with self._answering("semantic_search_pro", request) as bundle:
+            return semantic_search_pro(bundle, scoped(request), self.settings, self._search_deadline())
 
     def admitted_fetch(self, request: FetchRequest) -> FetchAnswer:
         """Fetch for a caller that holds a place at the gate."""
-        with self.served.lease() as bundle:
-            return fetch(bundle, request, Deadline.after(self.settings.fetch_timeout_s))
+        with self._answering("fetch", request) as bundle:
+            deadline = Deadline.after(self.settings.fetch_timeout_s, abandoned=current_call().is_abandoned)
+            return fetch(bundle, request, deadline, version_before=self.served.version_before)
 
     def health(self, _: HealthRequest) -> HealthAnswer:
         """How the server is; needs no place at the gate and no disk."""
@@ -91,21 +118,55 @@ class Engine:
 
     def admitted_search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
         """Search text for a caller that holds a place at the gate."""
-        with self.served.lease() as bundle:
-            return search_code(bundle, request, Deadline.after(self.settings.search_timeout_s))
+        with self._answering("search_code", request) as bundle:
+            found = search_code(bundle, scoped(request), self._search_deadline())
+        limits = list(found.limits)
+        results = within_budget(found.results, request.max_tokens, limits, shorter_match)
+        return found.model_copy(update={"results": results, "limits": limits})
 
     def admitted_definitions(self, request: DefinitionRequest) -> DefinitionAnswer:
         """Look up definitions for a caller that holds a place at the gate."""
-        with self.served.lease() as bundle:
-            return go_to_definition(bundle, request, Deadline.after(self.settings.search_timeout_s))
+        with self._answering("go_to_definition", request) as bundle:
+            return go_to_definition(bundle, scoped(request), self._search_deadline())
 
     def admitted_references(self, request: ReferencesRequest) -> ReferencesAnswer:
         """Look up references for a caller that holds a place at the gate."""
-        with self.served.lease() as bundle:
-            return find_references(bundle, request, Deadline.after(self.settings.search_timeout_s))
+        with self._answering("find_references", request) as bundle:
+            return find_references(bundle, scoped(request), self._search_deadline())
+
+    def admitted_set_scope(self, request: SetScopeRequest) -> ScopeAnswer:
+        """Make a scope's id for a caller that holds a place at the gate."""
+        with self._answering("set_scope", request) as bundle:
+            return set_scope(bundle, request)
+
+    def admitted_get_scope(self, request: GetScopeRequest) -> ScopeAnswer:
+        """Read a scope's id for a caller that holds a place at the gate."""
+        with self._answering("get_scope", request) as bundle:
+            return get_scope(bundle, request)
+
+    def admitted_description(self, request: DescribeRequest) -> DescribeAnswer:
+        """Tell what is indexed to a caller that holds a place at the gate."""
+        with self._answering("describe_index", request) as bundle:
+            return describe_index(bundle, request)
 
     def close(self) -> None:
         """Stop following, and close the version once its last request has ended."""
         if self.follower is not None:
             self.follower.stop()
+        if self.telemetry is not None:
+            self.telemetry.close()
         self.served.close()
+
+    @contextmanager
+    def _answering(self, tool: str, request: BaseModel) -> Iterator[Bundle]:
+        """The version for one request, which the telemetry listens to."""
+        if self.telemetry is None:
+            with self.served.lease() as bundle:
+                yield bundle
+            return
+        with self.telemetry.request(tool, request), self.served.lease() as bundle:
+            saw_version(bundle.manifest.version)
+            yield bundle
+
+    def _search_deadline(self) -> Deadline:
+        return Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)

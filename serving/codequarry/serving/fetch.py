@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError
 from codequarry.schemas.ids import parse_wire_id
 from codequarry.schemas.tools import (
@@ -21,8 +23,16 @@ from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.deadline import Deadline
 
 
-def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAnswer:
+def _nowhere(_: int) -> str:
+    return ""
+
+
+def fetch(
+    bundle: Bundle, request: FetchRequest, deadline: Deadline, *, version_before: Callable[[int], str] = _nowhere
+) -> FetchAnswer:
     """Answer a fetch.
+
+    version_before: the version that had a chunk this one has no more; "" when none is known.
 
     Raises InvalidArgumentError: not exactly one of ``id`` and ``objectIds``. NotFoundError: ``id`` is not in the
     bundle. DeadlineError: no time left to read.
@@ -42,7 +52,12 @@ def fetch(bundle: Bundle, request: FetchRequest, deadline: Deadline) -> FetchAns
         limits.append(f"{len(request.objectIds) - len(asked)} repeated ids merged")
     numbers = {raw: parse_wire_id(raw) for raw in asked}
     rows = bundle.catalog.rows([number for number in numbers.values() if number is not None])
-    objects = [_fetched(raw, rows.get(numbers[raw] or 0), request.resolve, budget) for raw in asked]
+    objects = [
+        _fetched(raw, rows[number], request.resolve, budget)
+        if (number := numbers[raw] or 0) in rows
+        else _missing(raw, bundle, version_before(number))
+        for raw in asked
+    ]
     if budget.cut:
         limits.append(
             f"{budget.cut} of {len(objects)} objects cut to stay within {budget.total // CHARS_PER_TOKEN} tokens; "
@@ -78,11 +93,20 @@ class _Budget:
         return text[:end], True
 
 
-def _not_found(raw: str) -> CodequarryError:
-    return NotFoundError(
-        f"no chunk {present.safe_echo(raw)!r} in this version of the index",
-        suggestion="take ids from the results of search; ids of changed code are gone after a reindex, so search again",
-    )
+def _missing(raw: str, bundle: Bundle, before: str) -> FetchObject:
+    name, now = present.safe_echo(raw), bundle.manifest.version
+    if before:
+        error = NotFoundError(
+            f"the index has moved on: chunk {name!r} was in version {before} and is not in {now}",
+            suggestion="its code changed, moved or went; search again",
+        )
+    else:
+        error = NotFoundError(
+            f"no chunk {name!r} in this version of the index",
+            suggestion="take ids from the results of search; ids of changed code are gone after a reindex, "
+            "so search again",
+        )
+    return FetchObject(id=name, error=error_body(error))
 
 
 def error_body(error: CodequarryError) -> ErrorBody:
@@ -90,13 +114,11 @@ def error_body(error: CodequarryError) -> ErrorBody:
     return ErrorBody(code=error.code, message=error.message, suggestion=error.suggestion, retryable=error.retryable)
 
 
-def _fetched(raw: str, row: ChunkRow | None, resolve: str, budget: _Budget) -> FetchObject:
-    if row is None:
-        return FetchObject(id=present.safe_echo(raw), error=error_body(_not_found(raw)))
+def _fetched(raw: str, row: ChunkRow, resolve: str, budget: _Budget) -> FetchObject:
     text = {"full": row.text, "summary": present.first_lines(row.text), "metadata_only": ""}[resolve]
     content, truncated = budget.take(text)
     return FetchObject(
-        id=str(row.chunk_id),
+        id=raw,
         title=present.title(row),
         url=present.url(row),
         content=content,
@@ -114,8 +136,9 @@ def _fetched(raw: str, row: ChunkRow | None, resolve: str, budget: _Budget) -> F
 
 def _single(found: FetchObject, limits: list[str], bundle: Bundle) -> FetchAnswer:
     """The shape of a fetch by ``id``: flat, with every metadata value as text."""
-    if found.error is not None or found.metadata is None:
-        raise _not_found(found.id)
+    if found.metadata is None:
+        error = found.error
+        raise NotFoundError(error.message if error else "no such chunk", suggestion=error.suggestion if error else "")
     metadata = {
         name: ", ".join(value)
         if isinstance(value, list)

@@ -35,9 +35,18 @@ def allowed_files(filters: FileFilters, directory: ChunkDirectory) -> np.ndarray
 
     Raises InvalidArgumentError: unknown language or repository, or a glob that is not allowed.
     """
-    _check_names("filters.lang", filters.lang, BY_NAME, "languages")
-    _check_names("filters.repos", filters.repos, directory.repo_names, "repositories of this bundle")
-    files: np.ndarray | None = None
+    return _files(filters, directory, "filters.")
+
+
+def scope_files(scope: FileFilters, directory: ChunkDirectory) -> np.ndarray | None:
+    """As `allowed_files`, of a scope: what is wrong with it is said as of a scope."""
+    return _files(scope, directory, "scope: ")
+
+
+def _files(filters: FileFilters, directory: ChunkDirectory, prefix: str) -> np.ndarray | None:
+    _check_names(f"{prefix}lang", filters.lang, BY_NAME, "languages")
+    _check_names(f"{prefix}repos", filters.repos, directory.repo_names, "repositories of this bundle")
+    files = None if filters.within is None else scope_files(filters.within, directory)
     if filters.lang:
         files = _both(files, directory.files_of(filters.lang))
     if filters.repos:

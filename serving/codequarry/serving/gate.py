@@ -1,49 +1,156 @@
-"""Admission: so many calls at once, a short wait, then a quick BUSY."""
+"""Admission: so many calls at once, a short queue shared fairly, and a quick BUSY for everybody else.
+
+Fair means max-min: a free place goes to the waiting client that holds the fewest, and a full queue makes room for a
+client with less in it by sending away the latest call of the one with most. Clients that share a server leave at least
+a quarter of the places to others, or slow calls of one would lock all others out.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from codequarry.schemas.errors import BusyError
 
-WAIT_S = 0.05
-_POLL_S = 0.005
+WAIT_S = 0.02
+
+
+class Place:
+    """A place among the running calls, given back once."""
+
+    def __init__(self, gate: Gate, client: str) -> None:
+        self._gate, self._client = gate, client
+        self._started = self._over = False
+
+    def start(self) -> bool:
+        """Begin to work, in whichever thread; False when the place was withdrawn meanwhile."""
+        with self._gate.lock:
+            self._started = not self._over
+            return self._started
+
+    def end(self) -> None:
+        """Give the place back after the work."""
+        with self._gate.lock:
+            over, self._over = self._over, True
+        if not over:
+            self._gate.leave(self._client)
+
+    def withdraw(self) -> None:
+        """Give the place back unless somebody works on it, who will."""
+        with self._gate.lock:
+            started = self._started
+        if not started:
+            self.end()
+
+
+@dataclass(eq=False)
+class _Waiting:
+    client: str
+    admitted: Future[bool] = field(default_factory=Future)
 
 
 class Gate:
     """Counts running calls; threads and coroutines share the same places."""
 
     def __init__(self, places: int) -> None:
-        self._places = threading.Semaphore(places)
+        self.lock = threading.Lock()
+        self.places = places
+        self._most = places - places // 4
+        self._running: Counter[str] = Counter()
+        self._waiting: list[_Waiting] = []
 
     @contextmanager
-    def place(self) -> Iterator[None]:
+    def place(self, client: str = "") -> Iterator[None]:
         """Hold a place for the block. Raises BusyError: none came free in time."""
-        if not self._places.acquire(timeout=WAIT_S):
-            raise _busy()
+        waiting = self._enter(client)
+        if waiting is not None:
+            try:
+                admitted = waiting.admitted.result(timeout=WAIT_S)
+            except TimeoutError:
+                admitted = self._give_up(waiting)
+            if not admitted:
+                raise busy()
         try:
             yield
         finally:
-            self._places.release()
+            self.leave(client)
 
-    @asynccontextmanager
-    async def place_async(self) -> AsyncIterator[None]:
-        """As `place`, without holding up the event loop."""
-        import anyio
+    async def enter(self, client: str = "") -> Place:
+        """Take a place without holding up the event loop. Raises BusyError: none came free in time."""
+        waiting = self._enter(client)
+        if waiting is not None:
+            try:
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(waiting.admitted)), WAIT_S)
+            except TimeoutError:
+                pass
+            except BaseException:
+                if self._give_up(waiting):
+                    self.leave(client)
+                raise
+            if not self._give_up(waiting):
+                raise busy()
+        return Place(self, client)
 
-        give_up = time.monotonic() + WAIT_S
-        while not self._places.acquire(blocking=False):
-            if time.monotonic() >= give_up:
-                raise _busy()
-            await anyio.sleep(_POLL_S)
-        try:
-            yield
-        finally:
-            self._places.release()
+    def leave(self, client: str) -> None:
+        """Give a place back, and hand it to whoever waits and holds fewest."""
+        with self.lock:
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
+            candidates = [one for one in self._waiting if self._may_run(one.client)]
+            if not candidates:
+                return
+            chosen = min(candidates, key=lambda one: self._running[one.client])
+            self._waiting.remove(chosen)
+            self._running[chosen.client] += 1
+            chosen.admitted.set_result(True)
+
+    @property
+    def running(self) -> int:
+        """Calls that hold a place."""
+        return self._running.total()
+
+    def _enter(self, client: str) -> _Waiting | None:
+        """Take a place (None), or one in the queue. Raises BusyError: neither is free."""
+        with self.lock:
+            if self._may_run(client):
+                self._running[client] += 1
+                return None
+            if len(self._waiting) >= self.places and not self._make_room(client):
+                raise busy()
+            waiting = _Waiting(client)
+            self._waiting.append(waiting)
+            return waiting
+
+    def _may_run(self, client: str) -> bool:
+        most = self._most if client else self.places
+        return self._running.total() < self.places and self._running[client] < most
+
+    def _make_room(self, client: str) -> bool:
+        """Send the latest waiting call of the client with the most calls away, when that is more than ours."""
+        load = Counter(one.client for one in self._waiting)
+        greedy = max(load, key=lambda one: (load[one], one))
+        if load[greedy] <= load[client] + 1:
+            return False
+        latest = next(one for one in reversed(self._waiting) if one.client == greedy)
+        self._waiting.remove(latest)
+        latest.admitted.set_result(False)
+        return True
+
+    def _give_up(self, waiting: _Waiting) -> bool:
+        """Stop waiting; True when the place was given at the last moment."""
+        with self.lock:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                return False
+        return waiting.admitted.result()
 
 
-def _busy() -> BusyError:
+def busy() -> BusyError:
+    """What a call is told that finds no place."""
     return BusyError("every worker is taken", suggestion="wait a second and call again with the same arguments")

@@ -1,78 +1,159 @@
-"""Streamable HTTP: one endpoint for both protocol eras, guarded against DNS rebinding and oversized bodies."""
+"""Streamable HTTP: both profiles, health and metrics on one port, guarded against DNS rebinding and floods."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.health import HealthAnswer, HealthRequest
+from codequarry.schemas.health import HealthRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import to_wire
+from codequarry.serving.door import Crowd, Door
+from codequarry.serving.http_protocol import guarded_protocol
+from codequarry.serving.mcp_server import PROFILES, build_server
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
+    from fastmcp.server.auth import AuthProvider
     from starlette.applications import Starlette
 
-MCP_PATH = "/mcp"
+    from codequarry.serving.engine import Engine
+
+PATHS: dict[str, str] = {"full": "/mcp", "chatgpt": "/chatgpt/mcp"}
+"""Where each profile is served."""
 HEALTH_PATH = "/healthz"
+METRICS_PATH = "/metrics"
 MAX_BODY_BYTES = 1 << 20
 
-Health = Callable[[HealthRequest], HealthAnswer]
+
+@dataclass(frozen=True)
+class Service:
+    """What is served over HTTP."""
+
+    engine: Engine
+    version: str
+    """Of the program, as clients see it."""
+    auth: AuthProvider | None = None
+    """Who may call; everybody when None."""
+    prepared: Callable[[FastMCP], None] = lambda _: None
+    """Called with each server before it is mounted."""
 
 
-def http_app(server: FastMCP, settings: ServingSettings, health: Health) -> Starlette:
+def http_app(service: Service) -> Starlette:
     """The ASGI application: no sessions, JSON answers, Host and Origin checked before anything is read.
 
-    A foreign Host gets 421, a foreign Origin 403, a body above 1 MiB 413. ``GET /healthz`` answers probes: 200 when a
-    version is served, 503 when none is.
+    A foreign Host gets 421, a foreign Origin 403, a missing or wrong token 401, a body above 1 MiB 413. ``GET
+    /healthz`` answers probes: 200 when a version is served, 503 when none is; whoever needs a token and has none
+    learns the status alone. ``GET /metrics`` is for Prometheus.
     """
+    crowd = Crowd(service.engine.gate)
+    apps = {profile: _profile_app(service, profile, crowd) for profile in PROFILES}
+    whole = apps.pop("full")
+    for app in apps.values():
+        whole.router.routes.extend(app.routes)
+    inner = [whole.router.lifespan_context, *(app.router.lifespan_context for app in apps.values())]
 
-    @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
-    async def healthz(_: Request) -> JSONResponse:
-        found = health(HealthRequest())
-        status = 503 if found.status == "unavailable" else 200
-        return JSONResponse(to_wire(found), status, headers={"Cache-Control": "no-store"})
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with inner[0](app), inner[1](app):
+            yield
 
+    whole.router.lifespan_context = lifespan
+    return whole
+
+
+def serve_http(service: Service, settings: ServingSettings, announce: Callable[[str], None]) -> None:
+    """Serve until interrupted.
+
+    announce: called with the service's URL, without a path, once the port is taken.
+
+    Raises UnavailableError: the address cannot be bound.
+    """
+    listener = listen(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    asyncio.run(uvicorn.Server(uvicorn_config(service, settings)).serve(sockets=[listener]))
+
+
+def uvicorn_config(service: Service, settings: ServingSettings) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    # Requests are logged by nobody: a query is the caller's business.
+    return uvicorn.Config(
+        http_app(service),
+        http=guarded_protocol(settings),
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=list(settings.trusted_proxies),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+    )
+
+
+def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
+    engine, settings = service.engine, service.engine.settings
+    server = build_server(engine, version=service.version, profile=profile, auth=service.auth)
+    service.prepared(server)
+    if profile == "full":
+        _add_routes(server, service)
+    telemetry = engine.telemetry
     return server.http_app(
-        path=MCP_PATH,
+        path=PATHS[profile],
         stateless_http=True,
         json_response=True,
         host_origin_protection=True,
         allowed_hosts=list(settings.allowed_hosts),
         allowed_origins=list(settings.allowed_origins),
-        middleware=[Middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES)],
+        middleware=[
+            Middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES),
+            Middleware(
+                Door,
+                crowd=crowd,
+                rejected=telemetry.rejected if telemetry else None,
+                authenticated=service.auth is not None,
+            ),
+        ],
     )
 
 
-def serve_http(server: FastMCP, settings: ServingSettings, health: Health, announce: Callable[[str], None]) -> None:
-    """Serve until interrupted.
+def _add_routes(server: FastMCP, service: Service) -> None:
+    @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
+    async def healthz(request: Request) -> Response:
+        found = service.engine.health(HealthRequest())
+        status = 503 if found.status == "unavailable" else 200
+        told: dict[str, Any] = to_wire(found) if _known(service, request) else {"status": found.status}
+        return JSONResponse(told, status, headers={"Cache-Control": "no-store"})
 
-    health: tells the state of the server, without waiting.
-    announce: called with the endpoint's URL once the port is taken.
+    @server.custom_route(METRICS_PATH, methods=["GET"], include_in_schema=False)
+    async def metrics(request: Request) -> Response:
+        telemetry = service.engine.telemetry
+        if not _known(service, request):
+            return Response("Unauthorized", 401, headers={"WWW-Authenticate": "Bearer"})
+        if telemetry is None:
+            return Response("Not Found", 404)
+        from codequarry.serving.metrics import CONTENT_TYPE
 
-    Raises UnavailableError: the address cannot be bound.
-    """
-    listener = _listen(settings.host, settings.port)
-    host, port = listener.getsockname()[:2]
-    # Requests are logged by nobody: a query is the caller's business.
-    config = uvicorn.Config(
-        http_app(server, settings, health), log_config=None, access_log=False, ws="none", lifespan="on"
-    )
-    announce(f"http://{f'[{host}]' if ':' in host else host}:{port}{MCP_PATH}")
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+        return Response(telemetry.metrics.exposition(), media_type=CONTENT_TYPE)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _known(service: Service, request: Request) -> bool:
+    return service.auth is None or request.user.is_authenticated
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises UnavailableError: the address cannot be bound."""
     with ExitStack() as undo:
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(

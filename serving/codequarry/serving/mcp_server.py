@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 # A server started inside somebody's repository must not take FastMCP settings from a .env file lying there.
@@ -19,6 +20,7 @@ import anyio.to_thread
 import mcp_types
 from fastmcp import FastMCP
 from fastmcp.exceptions import NotFoundError as UnknownToolError
+from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool, ToolResult
 from pydantic import BaseModel, PrivateAttr
@@ -28,37 +30,50 @@ from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.descriptions import HEALTHZ, INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.call import current_call
+from codequarry.serving.connector import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
+from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
 from codequarry.serving.gate import Gate
 from codequarry.serving.schema_text import wire_schema
 
 if TYPE_CHECKING:
+    from fastmcp.server.auth import AuthProvider
+
     from codequarry.serving.engine import Engine
+    from codequarry.serving.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-_HEALTH_PLACES = 8
+
+PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
+    "full": (INSTRUCTIONS, TOOLS),
+    "chatgpt": (CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS),
+}
+"""Instructions and tools of each profile."""
 
 
-def build_server(engine: Engine, *, version: str) -> FastMCP:
+def build_server(engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None) -> FastMCP:
     """The server for an open engine; what it advertises does not depend on what is indexed.
 
-    version: of the program, as clients see it.
+    version: of the program, as clients see it. profile: one of `PROFILES`. auth: who may call over HTTP; everybody
+    when None.
     """
+    instructions, listed = PROFILES[profile]
     server = FastMCP(
         SERVER_NAME,
-        INSTRUCTIONS,
+        instructions,
         version=version,
+        auth=auth,
         mask_error_details=True,
         strict_input_validation=True,
-        middleware=[_UnknownTool()],
+        middleware=[_UnknownTool(tuple(tool.name for tool in listed))],
     )
-    # A busy server must still be able to say so.
-    gates = {HEALTHZ.name: Gate(_HEALTH_PLACES)}
-    tools = [_described(tool) for tool in TOOLS]
-    for described, tool in zip(TOOLS, tools, strict=True):
-        tool.serve(described.answering(engine), gates.get(tool.name, engine.gate))
+    tools = [_described(tool) for tool in listed]
+    for described, tool in zip(listed, tools, strict=True):
+        # A busy server must still be able to say so.
+        gate = None if described.from_memory else engine.gate
+        tool.serve(described.answering(engine), gate, engine, by_token=auth is not None)
         server.add_tool(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -67,9 +82,10 @@ def build_server(engine: Engine, *, version: str) -> FastMCP:
     return server
 
 
-def listed_tools() -> list[dict[str, Any]]:
+def listed_tools(profile: str = "full") -> list[dict[str, Any]]:
     """The tools as ``tools/list`` gives them; needs no bundle, since nothing in it depends on one."""
-    return [_described(tool).to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in TOOLS]
+    tools = [_described(tool) for tool in PROFILES[profile][1]]
+    return [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 
 
 class EngineTool(Tool):
@@ -77,25 +93,60 @@ class EngineTool(Tool):
 
     request: SkipJsonSchema[type[BaseModel]]
     _answering: Answering = PrivateAttr()
-    _gate: Gate = PrivateAttr()
+    _gate: Gate | None = PrivateAttr()
+    _engine: Engine = PrivateAttr()
+    _by_token: bool = PrivateAttr(default=False)
 
-    def serve(self, answering: Answering, gate: Gate) -> None:
-        """Connect the tool; ``answering`` is called in a worker thread, only while a place at the gate is held."""
-        self._answering, self._gate = answering, gate
+    def serve(self, answering: Answering, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
+        """Connect the tool; ``answering`` is called in a worker thread, only while a place at the gate is held.
+
+        gate: None for what answers from memory at once, which is then called where it is.
+        by_token: tell clients apart by their bearer tokens: many may share an address, and one may have many.
+        """
+        self._answering, self._gate, self._engine, self._by_token = answering, gate, engine, by_token
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """One call. Never raises: every failure becomes an error result."""
         try:
-            request = parse(self.request, arguments)
-            async with self._gate.place_async():
-                # The gate is the one limit on threads, so anyio's own shared limiter is bypassed.
-                answer = await anyio.to_thread.run_sync(self._answering, request, limiter=anyio.CapacityLimiter(1))
+            answer = await self._answered(parse(self.request, arguments))
         except CodequarryError as error:
-            return failure(error)
+            return self._failed(error)
         except Exception:
             logger.exception("tool %s failed", self.name)
-            return failure(_INTERNAL)
+            return self._failed(_INTERNAL)
         return _result(to_wire(answer))
+
+    async def _answered(self, request: BaseModel) -> BaseModel:
+        if self._gate is None:
+            return self._answering(request)
+        call = current_call()
+        if self._by_token and call.client and (token := get_access_token()) is not None:
+            call.client = f"token {token.client_id}"
+        place = await self._gate.enter(call.client)
+
+        def work() -> BaseModel:
+            if not place.start():
+                raise CodequarryError("the call was cancelled before it began")
+            try:
+                return self._answering(request)
+            finally:
+                place.end()
+
+        try:
+            # The gate is the one limit on threads, so anyio's own shared limiter is bypassed. A cancelled call leaves
+            # its thread behind, which stops at its next deadline check and only then gives its place back.
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        except anyio.get_cancelled_exc_class():
+            call.abandoned = True
+            raise
+        finally:
+            place.withdraw()
+
+    def _failed(self, error: CodequarryError) -> ToolResult:
+        telemetry: Telemetry | None = self._engine.telemetry
+        if telemetry is not None:
+            telemetry.rejected(self.name, error.code)
+        return failure(error)
 
 
 def _described(described: ToolDescription) -> EngineTool:
@@ -119,6 +170,9 @@ def _described(described: ToolDescription) -> EngineTool:
 class _UnknownTool(Middleware):
     """Gives a call of an unknown tool the same error shape as every other error."""
 
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
     async def on_call_tool(
         self,
         context: MiddlewareContext[mcp_types.CallToolRequestParams],
@@ -127,7 +181,7 @@ class _UnknownTool(Middleware):
         try:
             return await call_next(context)
         except UnknownToolError:
-            names = present.sentence_list(tool.name for tool in TOOLS)
+            names = present.sentence_list(self._names)
             return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
 
 

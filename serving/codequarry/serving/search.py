@@ -33,14 +33,25 @@ from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
+from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.query import Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
+from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, stage
 
 logger = logging.getLogger(__name__)
 
 
-def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, deadline: Deadline) -> SearchAnswer:
+def search(
+    bundle: Bundle,
+    request: SearchRequest,
+    settings: ServingSettings,
+    deadline: Deadline,
+    *,
+    weights: Mapping[str, float] | None = None,
+) -> SearchAnswer:
     """Answer a search.
+
+    weights: what multiplies the profile's weight of a channel, instead of the settings; 0 leaves it out.
 
     Raises InvalidArgumentError: query or filters cannot be used. DeadlineError: no channel answered in time.
     """
@@ -50,10 +61,16 @@ def search(bundle: Bundle, request: SearchRequest, settings: ServingSettings, de
     limits: list[str] = []
     top_k = clamped("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX, limits)
     allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
+    if allowed is not None:
+        saw_density(len(allowed), len(bundle.directory.chunk_ids))
     for name, problem in bundle.problems().items():
+        saw_degraded(name)
         limits.append(f"channel {name} is off: {problem}")
     results: list[SearchResult] = []
     if query.strip():
+        if weights:
+            changed = {f"weight_{name}": weight for name, weight in weights.items()}
+            settings = settings.model_copy(update=changed)
         results = _results(bundle, request, query, top_k, allowed, settings, deadline, limits)
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
@@ -77,28 +94,25 @@ def _results(
     if not answers:
         return []
     method, k = settings.fusion, settings.rrf_k
-    if request.channel == "hybrid":
-        ordered = rank(
-            query,
-            answers,
-            weights,
-            bundle.files,
-            phrases=_phrases(bundle, query, weights, limits),
-            allowed=allowed,
-            method=method,
-            k=k,
-            limit=top_k,
-        )
-    else:
-        ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)[:top_k]
-    rows = bundle.catalog.rows([one.chunk_id for one in ordered])
-    if dropped := sum(one.chunk_id not in rows for one in ordered):
-        limits.append(f"{dropped} results dropped: the catalog has no such chunk")
-    return [
-        _result(bundle, answers, one, rows[one.chunk_id], query, method, request.filters)
-        for one in ordered
-        if one.chunk_id in rows
-    ]
+    with stage("fusion"):
+        if request.channel == "hybrid":
+            ordered = rank(
+                query,
+                answers,
+                weights,
+                bundle.files,
+                phrases=_phrases(bundle, query, weights, limits),
+                allowed=allowed,
+                method=method,
+                k=k,
+                limit=top_k + SPARE,
+            )
+        else:
+            ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)[: top_k + SPARE]
+    with stage("hydration"):
+        best = {one.chunk_id: one for one in ordered}
+        rows = standing(list(best), bundle.catalog.rows(list(best)), top_k, limits)
+        return [_result(bundle, answers, best[row.chunk_id], row, query, method, request.filters) for row in rows]
 
 
 def _ask(
@@ -119,16 +133,22 @@ def _ask(
             late.append(name)
             continue
         try:
-            answers[name] = bundle.channels[name].search(
-                query.text, settings.candidates, allowed=allowed, rerank=request.rerank
-            )
+            with stage(name):
+                answers[name] = bundle.channels[name].search(
+                    query.text, settings.candidates, allowed=allowed, rerank=request.rerank
+                )
         except UnavailableError as error:
+            saw_degraded(name)
             limits.append(f"channel {name} is off: {error.message}")
         except Exception:  # whatever breaks inside one index must not take the others' answer away
+            saw_degraded(name)
             logger.exception("channel %s failed", name)
             limits.append(f"channel {name} failed on this query; the server's log says why")
         else:
+            saw_candidates(name, answers[name].chunk_ids, answers[name].scores)
             limits.extend(answers[name].notes)
+    for name in late:
+        saw_degraded(name)
     if late and not answers:
         raise DeadlineError(
             f"no channel answered within {deadline.seconds:g} s", suggestion="call again, or ask a single channel"

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import numpy as np
+
 from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.bundle import Bundle
 
@@ -27,6 +29,7 @@ class Served:
         self._opened: _Opened | None = _Opened(bundle)
         self._refusal: UnavailableError | None = None
         self._leaving: list[_Opened] = []
+        self._before: tuple[str, np.ndarray] | None = None
         self.close_idle: Callable[[Bundle], None] = Bundle.close
         """What to do with a version nobody uses any more; closing takes time that no request should pay for."""
 
@@ -70,6 +73,14 @@ class Served:
         """Replaced versions that requests still use."""
         return len(self._leaving)
 
+    def version_before(self, chunk_id: int) -> str:
+        """The version served before this one, when it had the chunk; "" otherwise."""
+        if self._before is None:
+            return ""
+        version, ids = self._before
+        at = int(np.searchsorted(ids, chunk_id))
+        return version if at < len(ids) and ids[at] == chunk_id else ""
+
     def swap(self, bundle: Bundle) -> None:
         """Serve this version from the next request on."""
         self._replace(_Opened(bundle), None)
@@ -86,6 +97,9 @@ class Served:
         with self._lock:
             if self._opened is not None:
                 self._leaving.append(self._opened)
+                left = self._opened.bundle
+                # The ids alone: the arrays of a closed version would stay in memory.
+                self._before = (left.manifest.version, left.directory.chunk_ids)
             self._opened, self._refusal = opened, refusal
         self._close_left()
 

@@ -1,0 +1,137 @@
+"""``semantic_search_pro``: a search whose stages the caller weighs, as an envelope of findings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from codequarry.schemas.answers import (
+    LIMIT_MAX,
+    LIMIT_MIN,
+    Finding,
+    Method,
+    ProAnswer,
+    ProRequest,
+    ProScope,
+    RetrievalMethod,
+)
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchAnswer, SearchRequest, SearchResult
+from codequarry.serving import present
+from codequarry.serving.arguments import clamped
+from codequarry.serving.budgets import shorter_finding, within_budget
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.deadline import Deadline
+from codequarry.serving.search import search
+
+CODERANK = "CodeRankEmbed"
+_NAMED_IN_ANSWER = 3
+_AGREEING_RANK = 3
+
+
+def semantic_search_pro(
+    bundle: Bundle, request: ProRequest, settings: ServingSettings, deadline: Deadline
+) -> ProAnswer:
+    """Answer a search with chosen stages; raises as `search`."""
+    started = time.perf_counter()
+    limits: list[str] = []
+    limit = clamped("limit", request.limit, LIMIT_MIN, LIMIT_MAX, limits)
+    weights, notes = _stages(bundle, request)
+    asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
+    found = search(bundle, asked, settings, deadline, weights=weights)
+    findings = [_finding(result, explain=request.explain) for result in found.results]
+    limits += [*notes, *found.limits]
+    shown = within_budget(findings, request.max_tokens, limits, shorter_finding)
+    return ProAnswer(
+        findings=shown,
+        answer=_sentence(found.results[: len(shown)]),
+        confidence=_confidence(found.results[: len(shown)]),
+        limits=list(dict.fromkeys(limits)),
+        method=Method(
+            retrieval=RetrievalMethod(
+                channels=sorted({name for result in found.results for name in result.metadata.explain.channels}),
+                requested_limit=request.limit,
+                effective_limit=limit,
+                notes=notes,
+                duration_s=round(time.perf_counter() - started, 6),
+            )
+        ),
+        scope=_scope(request, found),
+    )
+
+
+def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list[str]]:
+    """Weights that differ from the settings', and what was asked for in vain."""
+    weights: dict[str, float] = {**request.stage_weights}
+    notes: list[str] = []
+    encoder = bundle.manifest.encoder.name
+    if not request.use_coderank:
+        weights["faiss"] = 0.0
+    elif "faiss" in bundle.channels and CODERANK.lower() not in encoder.lower():
+        notes.append(f"the index holds no {CODERANK} vectors; dense search uses {encoder}")
+    if not request.use_warp:
+        weights["warp"] = 0.0
+    elif "warp" not in bundle.channels:
+        notes.append("the index holds no WARP vectors; late interaction was left out")
+    if request.use_reranker:
+        notes.append("no language model is configured to rerank; the order is that of the fusion")
+    absent = [name for name in request.stage_weights if name not in bundle.channels and name != "warp"]
+    notes += [f"the index has no stage {name}; its weight was left out" for name in absent]
+    return {name: weight for name, weight in weights.items() if name in bundle.channels}, notes
+
+
+def _finding(result: SearchResult, *, explain: bool) -> Finding:
+    why = ", ".join(result.metadata.explain.hit_reason)
+    if explain:
+        parts = (
+            f"{name} rank {part.rank} (score {part.score:.3g}, weight {part.weight:g})"
+            for name, part in result.metadata.explain.channels.items()
+        )
+        why = "; ".join(filter(None, ["; ".join(parts), why]))
+    return Finding(
+        uri=result.metadata.uri,
+        start_line=result.metadata.start_line,
+        end_line=result.metadata.end_line,
+        preview=result.snippet,
+        chunk_id=result.id,
+        why=why,
+    )
+
+
+def _sentence(results: list[SearchResult]) -> str:
+    if not results:
+        return "Nothing was found: use other words or fewer filters; describe_index tells what is indexed."
+    first = "; ".join(_place(result) for result in results[:_NAMED_IN_ANSWER])
+    more = len(results) - _NAMED_IN_ANSWER
+    return f"{len(results)} findings, best first: {first}" + (f"; and {more} more." if more > 0 else ".")
+
+
+def _place(result: SearchResult) -> str:
+    symbols = present.sentence_list(present.one_line(name, 80) for name in result.metadata.symbols[:2])
+    return result.title + (f" ({symbols})" if result.metadata.symbols else "")
+
+
+def _confidence(results: list[SearchResult]) -> float:
+    """Weight of the channels that have the first result among their first three, over that of all that answered."""
+    weights: dict[str, float] = {}
+    for result in results:
+        weights |= {name: part.weight for name, part in result.metadata.explain.channels.items()}
+    total = sum(weights.values())
+    if not results or total <= 0:
+        return 0.0
+    first: Mapping[str, int] = {name: part.rank for name, part in results[0].metadata.explain.channels.items()}
+    return round(sum(weights[name] for name, rank in first.items() if rank <= _AGREEING_RANK) / total, 4)
+
+
+def _scope(request: ProRequest, found: SearchAnswer) -> ProScope:
+    filters = request.filters
+    return ProScope(
+        languages=filters.lang,
+        include=filters.include,
+        exclude=filters.exclude,
+        repos=filters.repos,
+        symbols=filters.symbols,
+        scope_id=request.scope_id,
+        version=found.bundle.version,
+        commits=found.bundle.commits,
+    )

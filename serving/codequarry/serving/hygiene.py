@@ -1,0 +1,82 @@
+"""What stands of a ranking: rows are looked up, repaired or dropped, and copies of the same code are shown once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from codequarry.schemas.languages import language_of
+from codequarry.serving.catalog import ChunkRow
+
+SPARE = 10
+"""Candidates beyond the wanted ones, to fill the places of those that go."""
+
+_LEAST_LINES = 3
+_ALIKE = 0.95
+_NAMED = 5
+
+
+def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, limits: list[str]) -> list[ChunkRow]:
+    """The first ``wanted`` sound and distinct rows, in the order of their ranks.
+
+    ranked: chunk ids, best first. rows: what the catalog has of them. ``limits`` is told what went, and the density:
+    the share of the candidates looked at that stands.
+
+    Two chunks are copies when all but one in twenty of their lines are the same (Jaccard similarity of the sets of
+    stripped lines); chunks of one or two lines never are, because those agree by chance.
+    """
+    kept: list[tuple[ChunkRow, frozenset[str]]] = []
+    missing = repaired = looked_at = 0
+    copies: list[str] = []
+    for chunk_id in ranked:
+        if len(kept) == wanted:
+            break
+        looked_at += 1
+        found = rows.get(chunk_id)
+        row = None if found is None else sound(found)
+        if row is None:
+            missing += 1
+            continue
+        repaired += row is not found
+        lines = frozenset(filter(None, map(str.strip, row.text.split("\n"))))
+        original = next((one for one, others in kept if _alike(lines, others)), None)
+        if original is None:
+            kept.append((row, lines))
+        else:
+            copies.append(f"{row.chunk_id} as {original.chunk_id}")
+    if missing:
+        limits.append(f"{missing} results dropped: the catalog has no such chunk, or no code of it")
+    if repaired:
+        limits.append(f"{repaired} results repaired: their lines or language did not fit")
+    if copies:
+        more = f" and {len(copies) - _NAMED} more" if len(copies) > _NAMED else ""
+        limits.append(f"{len(copies)} near-identical chunks collapsed: {', '.join(copies[:_NAMED])}{more}")
+    if looked_at > len(kept):
+        density = len(kept) / looked_at
+        limits.append(f"density {density:.2f}: {len(kept)} of the {looked_at} best candidates stand")
+    return [row for row, _ in kept]
+
+
+def sound(row: ChunkRow) -> ChunkRow | None:
+    """The row, repaired where it can be; None when there is nothing to show.
+
+    A row that is sound is returned as it is.
+    """
+    if not row.text or not row.path or not row.repo:
+        return None
+    lines = row.text.count("\n") - row.text.endswith("\n")
+    start = max(0, row.start_line)
+    end = row.end_line if row.end_line >= start else start + lines
+    begin = max(0, row.start_byte)
+    after = row.end_byte if row.end_byte > begin else begin + len(row.text.encode("utf-8", "replace"))
+    lang = row.lang or language_of(row.path) or "text"
+    if (start, end, begin, after, lang) == (row.start_line, row.end_line, row.start_byte, row.end_byte, row.lang):
+        return row
+    return row._replace(start_line=start, end_line=end, start_byte=begin, end_byte=after, lang=lang)
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    smaller, larger = sorted((len(one), len(other)))
+    if smaller < _LEAST_LINES or smaller < _ALIKE * larger:
+        return False
+    common = len(one & other)
+    return common >= _ALIKE * (len(one) + len(other) - common)

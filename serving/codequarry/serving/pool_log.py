@@ -1,0 +1,115 @@
+"""Writing the pool log: rows are gathered on the telemetry's own thread and leave it as whole Parquet parts.
+
+The only thing the service ever writes besides its timeline, to a folder of its own outside of the bundles.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from codequarry.schemas.analyzer import words
+from codequarry.schemas.errors import CodequarryError
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.trace import Trace
+
+_MAX_SYMBOLS = 10_000
+
+Lease = Callable[[], AbstractContextManager[Bundle]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One search to be written."""
+
+    at: float
+    """Seconds since the epoch."""
+    trace: Trace
+
+
+class PoolLog:
+    """Gathers rows and writes a part when enough are there. Belongs to one thread."""
+
+    def __init__(self, folder: Path, lease: Lease, *, part_rows: int, parts: int, queries: bool) -> None:
+        """lease: gives the version being served, for names and kinds. parts: how many are kept, the newest."""
+        self._folder, self._lease = folder, lease
+        self._part_rows, self._parts, self._queries = part_rows, parts, queries
+        self._rows: list[dict[str, Any]] = []
+        self._written = 0
+
+    def add(self, pool: Pool) -> None:
+        """Take a search in; writes a part when it is full. Raises OSError: the part cannot be written."""
+        trace = pool.trace
+        known = self._known(trace)
+        at = datetime.fromtimestamp(pool.at, UTC)
+        for channel, (ids, scores) in sorted(trace.pools.items()):
+            for rank, (chunk_id, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):
+                hits, kinds, cst = known.get(chunk_id, ([], [], False))
+                self._rows.append(
+                    {
+                        "query_id": trace.run_id,
+                        "ts": at,
+                        "bundle": trace.version,
+                        "channel": channel,
+                        "rank": rank,
+                        "chunk_id": chunk_id,
+                        "score": score,
+                        "symbol_hits": hits,
+                        "ast_node_kinds": kinds,
+                        "cst_matches": cst,
+                        "query": trace.query if self._queries else "",
+                    }
+                )
+        if len(self._rows) >= self._part_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is there as a part, whole or not at all, and drop the oldest parts. Raises OSError."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from codequarry.schemas.pools import PART_PREFIX, POOLS
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._written += 1
+        name = f"{PART_PREFIX}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{self._written:04d}"
+        aside = self._folder / f".{name}.writing"
+        try:
+            pq.write_table(pa.Table.from_pylist(rows, POOLS), aside, compression="zstd")
+            aside.rename(self._folder / f"{name}.parquet")
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        written = sorted(self._folder.glob(f"{PART_PREFIX}*.parquet"), key=lambda part: part.stat().st_mtime_ns)
+        for old in written[: -self._parts]:
+            old.unlink(missing_ok=True)
+
+    def _known(self, trace: Trace) -> dict[int, tuple[list[str], list[str], bool]]:
+        """(names the query holds, kinds of definitions, leaf kinds known) by chunk; nothing after a flip."""
+        ids = sorted({one for found, _ in trace.pools.values() for one in found.tolist()})
+        asked = {word.text.lower() for word in words(trace.query)}
+        try:
+            with self._lease() as bundle:
+                if bundle.manifest.version != trace.version:
+                    return {}
+                symbols = bundle.catalog.symbols([], ids, _MAX_SYMBOLS)
+                rows = bundle.catalog.rows(ids)
+        except CodequarryError:
+            return {}
+        hits: dict[int, list[str]] = {one: [] for one in ids}
+        kinds: dict[int, set[str]] = {one: set() for one in ids}
+        for symbol in symbols:
+            kinds[symbol.chunk_id].add(symbol.kind)
+            parts = {word.text.lower() for word in words(symbol.name)}
+            if parts and parts <= asked:
+                hits[symbol.chunk_id].append(symbol.name)
+        return {one: (sorted(hits[one]), sorted(kinds[one]), rows[one].cst) for one in ids if one in rows}

@@ -1,0 +1,205 @@
+"""Telemetry: metrics, a timeline of JSON lines and the pool log, none of which a request ever waits for.
+
+A request counts its figures in memory and hands its events to a queue; one thread writes them. When the queue is full,
+or the disk is, events are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import Any, TextIO
+
+from pydantic import BaseModel
+
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.settings import TelemetrySettings
+from codequarry.serving.metrics import Metrics
+from codequarry.serving.pool_log import Lease, Pool, PoolLog
+from codequarry.serving.trace import Trace, tracing
+
+logger = logging.getLogger(__name__)
+
+TIMELINE = "timeline.jsonl"
+_QUEUED = 4_096
+_FLUSH_S = 30.0
+_STOP_S = 2.0
+
+
+class _Idle:
+    """Nothing came for a while."""
+
+
+_IDLE = _Idle()
+
+
+class Telemetry:
+    """Listens to requests. Safe to share between threads; nothing it does raises."""
+
+    def __init__(self, settings: TelemetrySettings, lease: Lease) -> None:
+        """lease: gives the version being served, for the pool log."""
+        self.metrics = Metrics()
+        self._settings = settings
+        self._queue: Queue[dict[str, Any] | Pool | _Idle | None] = Queue(_QUEUED)
+        self._timeline: _Timeline | None = None
+        self._pools: PoolLog | None = None
+        if settings.timeline != "off":
+            to_file = settings.timeline == "file"
+            self._timeline = _Timeline(settings.folder / TIMELINE if to_file else None, settings.timeline_bytes)
+        if settings.pools:
+            self._pools = PoolLog(
+                settings.folder / "pools",
+                lease,
+                part_rows=settings.pool_part_rows,
+                parts=settings.pool_parts,
+                queries=settings.queries,
+            )
+        self._thread = threading.Thread(target=self._write, name="telemetry", daemon=True)
+        if self._timeline or self._pools:
+            self._thread.start()
+
+    @contextmanager
+    def request(self, tool: str, request: BaseModel) -> Iterator[None]:
+        """Listen to one request."""
+        query = str(getattr(request, "query", "") or getattr(request, "pattern", "") or getattr(request, "symbol", ""))
+        trace, started, outcome = Trace(os.urandom(8).hex(), tool, query=query), time.perf_counter(), "ok"
+        self._careful(partial(self._started, trace, request))
+        try:
+            with tracing(trace):
+                yield
+        except CodequarryError as error:
+            outcome = error.code
+            raise
+        except BaseException:
+            outcome = "INTERNAL"
+            raise
+        finally:
+            self._careful(partial(self._finished, trace, time.perf_counter() - started, outcome))
+
+    def rejected(self, tool: str, code: str) -> None:
+        """Count a call that ended in an error."""
+        self.metrics.rejected(tool, code)
+        if code == "BUSY":
+            self.metrics.admission("busy")
+
+    def close(self) -> None:
+        """Write what is there, waiting a few seconds at most."""
+        if self._thread.is_alive():
+            with suppress(Full):
+                self._queue.put(None, timeout=_STOP_S)
+            self._thread.join(_STOP_S)
+
+    def _started(self, trace: Trace, request: BaseModel) -> None:
+        self.metrics.admission("admitted")
+        if self._timeline is None:
+            return
+        event: dict[str, Any] = {"event": "start", "run_id": trace.run_id, "tool": trace.tool}
+        given = request.model_dump(mode="json", exclude_defaults=True)
+        filters = given.get("filters", {})
+        if self._settings.queries:
+            event |= {"query": trace.query, "filters": filters}
+        else:
+            # How many, not which: names and globs tell what somebody works on.
+            event["filters"] = {name: len(values) for name, values in filters.items()}
+        event["scoped"] = bool(given.get("scope_id"))
+        self._put({"ts": _now(), **event})
+
+    def _finished(self, trace: Trace, seconds: float, outcome: str) -> None:
+        self.metrics.finished(trace, seconds)
+        if self._timeline is not None:
+            event = {
+                "ts": _now(),
+                "event": "finish",
+                "run_id": trace.run_id,
+                "tool": trace.tool,
+                "outcome": outcome,
+                "version": trace.version,
+                "duration_s": round(seconds, 6),
+                "stages": {name: round(took, 6) for name, took in trace.stages.items()},
+                "fan_out": {name: len(ids) for name, (ids, _) in trace.pools.items()},
+                "degraded": trace.degraded,
+                "density": round(trace.density, 6),
+            }
+            self._put(event)
+        sampled = self._pools is not None and trace.pools and random.random() < self._settings.pool_sample
+        if sampled:
+            self._put(Pool(time.time(), trace))
+
+    def _put(self, item: dict[str, Any] | Pool) -> None:
+        try:
+            self._queue.put_nowait(item)
+        except Full:
+            self.metrics.dropped()
+
+    def _write(self) -> None:
+        flushed = time.monotonic()
+        while True:
+            try:
+                item = self._queue.get(timeout=_FLUSH_S)
+            except Empty:
+                item = _IDLE
+            if item is None:
+                break
+            if isinstance(item, Pool) and self._pools is not None:
+                self._careful(partial(self._pools.add, item))
+            elif isinstance(item, dict) and self._timeline is not None:
+                self._careful(partial(self._timeline.write, item))
+            if self._pools is not None and time.monotonic() - flushed > _FLUSH_S:
+                flushed = time.monotonic()
+                self._careful(self._pools.flush)
+        if self._pools is not None:
+            self._careful(self._pools.flush)
+        if self._timeline is not None:
+            self._careful(self._timeline.close)
+
+    def _careful(self, work: Callable[[], object]) -> None:
+        """A full disk, or a mistake in here, must cost events and nothing else."""
+        try:
+            work()
+        except Exception:
+            self.metrics.dropped()
+            logger.debug("telemetry could not be written", exc_info=True)
+
+
+class _Timeline:
+    """JSON lines on stderr, or in a file that starts over when it is full and keeps the one before."""
+
+    def __init__(self, file: Path | None, largest: int) -> None:
+        self._file, self._largest = file, largest
+        self._open: TextIO | None = None
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Write one line. Raises OSError."""
+        # ASCII, so that no line break or control character of a query can look like the end of a line.
+        line = json.dumps(event, ensure_ascii=True, separators=(",", ":")) + "\n"
+        if self._file is None:
+            sys.stderr.write(line)
+            return
+        if self._open is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._open = self._file.open("a", encoding="ascii")
+        self._open.write(line)
+        self._open.flush()
+        if self._open.tell() >= self._largest:
+            self._open.close()
+            self._open = None
+            self._file.replace(self._file.with_suffix(".1.jsonl"))
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._open is not None:
+            self._open.close()
+
+
+def _now() -> float:
+    return round(time.time(), 6)

@@ -1,0 +1,167 @@
+"""Who may call over HTTP: bearer tokens, JWTs, and what is refused without either."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastmcp.server.auth.providers.jwt import RSAKeyPair
+
+from codequarry.schemas.errors import SettingsError
+from codequarry.schemas.settings import AuthSettings, ServingSettings, load_settings
+from codequarry.serving.auth import build_auth
+from codequarry.serving.engine import Engine
+from codequarry.serving.gate import Gate
+from codequarry.serving.http import Service
+from codequarry.serving.tokens import new_token
+from tests.serving.live import request, running, tool_call
+from tests.serving.test_mcp_server import ERAS
+
+TOKEN, DIGEST = new_token()
+KEYS = RSAKeyPair.generate()
+ISSUER, AUDIENCE = "https://login.example.org", "codequarry"
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> AuthSettings:
+    key = tmp_path_factory.mktemp("keys") / "public.pem"
+    key.write_text(KEYS.public_key)
+    return AuthSettings(tokens=(f"alice:{DIGEST}",), public_key=key, issuer=ISSUER, audience=AUDIENCE)
+
+
+@pytest.fixture(scope="module")
+def engine(lexical_engine) -> Engine:
+    return Engine(lexical_engine.bundle, ServingSettings())
+
+
+@pytest.fixture(scope="module")
+def port(engine, settings: AuthSettings) -> Iterator[int]:
+    with running(Service(engine, "0", build_auth(settings))) as port:
+        yield port
+
+
+def jwt(**changed: object) -> str:
+    return KEYS.create_token(**{"subject": "bob", "issuer": ISSUER, "audience": AUDIENCE, **changed})
+
+
+def search(port: int, token: str | None, era: str = ERAS[0], path: str = "/mcp") -> int:
+    body, headers = tool_call("search", {"query": "open"}, era)
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    status, answer = request(port, "POST", path, body, headers)
+    assert b"Traceback" not in answer
+    if status == 200:
+        assert json.loads(answer)["result"]["structuredContent"]["results"]
+    return status
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("path", ["/mcp", "/chatgpt/mcp"])
+def test_a_known_token_and_a_jwt_let_in(port: int, era: str, path: str) -> None:
+    assert search(port, TOKEN, era, path) == 200
+    assert search(port, jwt(), era, path) == 200
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        None, "", "x", TOKEN + "x", TOKEN[:-1], DIGEST, "A" * 10_000, "é", "a.b.c",
+        jwt(issuer="https://evil.example.com"), jwt(audience="another"), jwt(expires_in_seconds=-60),
+        RSAKeyPair.generate().create_token(subject="bob", issuer=ISSUER, audience=AUDIENCE),
+        "eyJhbGciOiJub25lIn0.eyJzdWIiOiJib2IifQ.",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/mcp", "/chatgpt/mcp"])
+def test_anything_else_is_refused(port: int, token: str | None, path: str) -> None:
+    if token is not None and not token.isascii():
+        token = token.encode().decode("latin-1")
+    assert search(port, token, path=path) == 401
+
+
+def test_without_a_token_health_tells_the_status_alone_and_metrics_nothing(port: int) -> None:
+    assert json.loads(request(port, "GET", "/healthz")[1]) == {"status": "degraded"}
+    assert request(port, "GET", "/metrics")[0] == 401
+    known = {"Authorization": f"Bearer {TOKEN}"}
+    assert "bundle" in json.loads(request(port, "GET", "/healthz", headers=known)[1])
+
+
+def test_clients_are_told_apart_by_their_tokens(engine, port: int, monkeypatch) -> None:
+    """All of them come from one address here, as they do behind a proxy."""
+    clients: list[str] = []
+    real = Gate.enter
+
+    async def enter(self: Gate, client: str = "") -> object:
+        clients.append(client)
+        return await real(self, client)
+
+    monkeypatch.setattr(Gate, "enter", enter)
+    assert (search(port, TOKEN), search(port, jwt())) == (200, 200)
+    assert len(set(clients)) == 2
+    assert all(client.startswith("token ") for client in clients)
+    assert not any(TOKEN in client for client in clients)
+
+
+def test_nobody_needs_a_token_where_the_settings_name_none() -> None:
+    assert build_auth(AuthSettings()) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("tokens", ["alice:secret"], "NAME:SHA256"),
+        ("tokens", ["not a name:" + "0" * 64], "NAME:SHA256"),
+        ("jwks_uri", "http://login.example.org/keys", "https"),
+        ("algorithm", 3, "string"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, key: str, value: object, message: str) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f"[auth]\n{key} = {json.dumps(value)}\n")
+    with pytest.raises(SettingsError, match=message):
+        load_settings(file, env={})
+
+
+def test_a_key_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        build_auth(AuthSettings(public_key=tmp_path / "none.pem"))
+
+
+def test_an_unknown_algorithm_is_said(tmp_path: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text(KEYS.public_key)
+    with pytest.raises(SettingsError, match=r"\[auth\] cannot be used"):
+        build_auth(AuthSettings(public_key=key, algorithm="none"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "code.example.org", ""])
+def test_an_open_door_beyond_loopback_is_refused(run, lexical_root: Path, host: str) -> None:
+    code, _, err = run("serve", "--host", host, "--port", "0", "--root", lexical_root)
+    assert code == 2
+    assert "nobody needs a token" in err
+    assert "codequarry token" in err
+
+
+def test_a_door_that_was_meant_to_be_open_is(run, lexical_root: Path, monkeypatch) -> None:
+    monkeypatch.setattr("codequarry.serving.http.serve_http", lambda *_: None)
+    assert run("serve", "--host", "0.0.0.0", "--allow-unauthenticated", "--root", lexical_root)[0] == 0
+
+
+def test_a_door_with_a_lock_may_be_anywhere(run, lexical_root: Path, monkeypatch) -> None:
+    services: list[Service] = []
+    monkeypatch.setattr("codequarry.serving.http.serve_http", lambda service, *_: services.append(service))
+    monkeypatch.setenv("CODEQUARRY__AUTH__TOKENS", json.dumps([f"alice:{DIGEST}"]))
+    assert run("serve", "--host", "0.0.0.0", "--root", lexical_root)[0] == 0
+    assert services[0].auth is not None
+
+
+def test_the_command_makes_a_token_that_the_settings_accept(run) -> None:
+    code, out, _ = run("token", "alice")
+    assert code == 0
+    token = out.splitlines()[1].strip()
+    entry = out.partition('["')[2].partition('"]')[0]
+    assert entry.startswith("alice:")
+    assert token not in entry
+    assert AuthSettings(tokens=(entry,)).required
+    assert run("token", "no name")[0] == 2
