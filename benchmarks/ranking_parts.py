@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 
 from codequarry.assets.asking import Asker, engine_over
 from codequarry.pipelines.evaluation.bootstrap import intervals
+from codequarry.pipelines.evaluation.profile_search import fit_profile
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.results import scores_of
+from codequarry.pipelines.workspace import silent
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile
 from codequarry.schemas.settings import ServingSettings
 
@@ -78,3 +82,43 @@ def print_worth(corpora: Iterable[Corpus], serving: ServingSettings) -> None:
         low, high = intervals(np.concatenate(found) - np.concatenate(whole))
         cells = [f"{change[at]:+.3f} | {low[at]:+.3f} to {high[at]:+.3f}" for at in range(len(FIGURES))]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def neutral() -> RankingProfile:
+    """A profile that nobody fitted: round numbers, the same for every class of queries."""
+    raw = BUILT_IN.model_dump()
+    even = {"lexical": 0.5, "dense": 0.5, "symbol": 0.5, "literal": 0.3, "name_field": 0.5, "path_field": 0.5}
+    raw["classes"] = {name: {**even, "file_share": 0.5, "repeat": 0.7} for name in raw["classes"]}
+    raw["file"] = dict.fromkeys(raw["file"], 0.3) | {"chunks": 1.0, "second": 0.5}
+    raw["factors"] = dict.fromkeys(raw["factors"], 0.5) | {"fan_in": 0.05, "size": 0.05}
+    return RankingProfile.model_validate(raw | {"name": "neutral"})
+
+
+def print_cross_validated(corpora: Sequence[Corpus], serving: ServingSettings, folds: int = 3) -> None:
+    """Fit a neutral profile to all corpora but those of a fold and ask those, for each fold; NDCG@10 over corpora."""
+    values: dict[int, float] = {}
+    untouched: dict[int, float] = {}
+    with ExitStack() as stack:
+        engines = [stack.enter_context(engine_over(root, serving)) for root, _ in corpora]
+
+        def ask(at: int, profile: RankingProfile) -> float:
+            engines[at].bundle.rank_by(profile)
+            questions = corpora[at][1]
+            run = Asker(engines[at]).ask("", questions, "hybrid", lambda _: None)
+            return float(np.mean([one.ndcg_10 for one in scores_of(questions, run)]))
+
+        for fold in range(folds):
+            learned = [at for at in range(len(corpora)) if at % folds != fold]
+            fitted = fit_profile(
+                neutral(),
+                lambda profile, learned=learned: float(np.mean([ask(at, profile) for at in learned])),
+                budget_s=3_600,
+                progress=silent,
+            )
+            for at in range(fold, len(corpora), folds):
+                values[at], untouched[at] = ask(at, fitted), ask(at, neutral())
+            print(f"fold {fold}: {fitted.model_dump_json()}", file=sys.stderr, flush=True)
+    print(
+        f"\ncross-validated over {folds} folds of repositories: NDCG@10 {np.mean(list(values.values())):.3f}, ", end=""
+    )
+    print(f"not fitted at all: {np.mean(list(untouched.values())):.3f}")

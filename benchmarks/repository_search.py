@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ranking_parts import Corpus, print_worth
+from benchmarks.ranking_parts import Corpus, print_cross_validated, print_worth
 from benchmarks.report import percentile
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.encoders import encoder_directories
@@ -97,6 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for view in options.view if options.worth else ():
         print(f"\n{view}:")
         print_worth(corpora[view], settings.serving)
+    for view in options.view if options.cross_validate else ():
+        print(f"\n{view}:", end="")
+        print_cross_validated(corpora[view], settings.serving)
     if options.out:
         options.out.write_text(json.dumps([asdict(one) for one in asked], indent=1) + "\n", encoding="utf-8")
 
@@ -112,6 +115,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="only this repository; may be repeated")
     parser.add_argument("--view", action="append", choices=VIEWS, help="only this view; may be repeated")
     parser.add_argument("--worth", action="store_true", help="ask without each part of the ranking as well")
+    parser.add_argument(
+        "--cross-validate", action="store_true", help="fit a profile to two thirds and ask the rest, three times"
+    )
     parser.add_argument("--fresh", action="store_true", help="build every bundle again")
     parser.add_argument("--out", type=Path, help="write every query's outcome there, as JSON")
     options = parser.parse_args(arguments)
