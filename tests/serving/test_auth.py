@@ -10,7 +10,8 @@ import pytest
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 
 from codequarry.schemas.errors import SettingsError
-from codequarry.schemas.settings import AuthSettings, ServingSettings, load_settings
+from codequarry.schemas.service_settings import AuthSettings
+from codequarry.schemas.settings import ServingSettings, load_settings
 from codequarry.serving.auth import build_auth
 from codequarry.serving.engine import Engine
 from codequarry.serving.gate import Gate

@@ -12,7 +12,8 @@ import duckdb
 import pytest
 
 from codequarry.schemas.pools import POOLS, pools_view
-from codequarry.schemas.settings import ServingSettings, TelemetrySettings
+from codequarry.schemas.service_settings import TelemetrySettings
+from codequarry.schemas.settings import ServingSettings
 from codequarry.serving import telemetry as module
 from codequarry.serving.engine import Engine
 from codequarry.serving.http import Service

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from codequarry.schemas.tools import MAX_QUERY_CHARS, MaxTokens, ScopeId, SearchFilters, WireModel
 
-Stage = Literal["faiss", "warp", "bm25", "splade", "symbol"]
+Stage = Literal["faiss", "faiss2", "warp", "bm25", "splade", "symbol"]
 
 LIMIT_DEFAULT, LIMIT_MIN, LIMIT_MAX = 20, 1, 50
 MAX_STAGE_WEIGHT = 100.0
@@ -40,8 +40,8 @@ class ProRequest(WireModel):
     )
     stage_weights: dict[Stage, StageWeight] = Field(
         default={},
-        description="Weight of each stage in the fusion, for this call, e.g. {'bm25': 2, 'faiss': 1}; 0 leaves a "
-        f"stage out, at most {MAX_STAGE_WEIGHT:g}. Stages that are not named keep the server's weight.",
+        description="What multiplies the weight a stage has for this kind of query, e.g. {'bm25': 2, 'faiss': 0.5}; 0 "
+        f"leaves a stage out, at most {MAX_STAGE_WEIGHT:g}. Stages that are not named keep the server's weight.",
     )
     explain: bool = Field(default=True, description="Tell in `why` each stage's rank, score and weight as well.")
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")

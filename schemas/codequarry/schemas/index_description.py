@@ -78,6 +78,6 @@ class DescribeAnswer(WireModel):
     chunks: int = Field(description="Chunks, over all repositories.")
     age_s: int = Field(description="Seconds since the index was built.")
     channels: dict[str, ChannelDescription] = Field(description="Search channels by name.")
-    models: dict[str, EncoderDescription] = Field(description="Models by what they are for: dense.")
+    models: dict[str, EncoderDescription] = Field(description="Models by the channel whose vectors they made.")
     limits: list[str] = Field(description="What was left out; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version described.")

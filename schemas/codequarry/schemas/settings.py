@@ -11,7 +11,6 @@ import difflib
 import hashlib
 import json
 import os
-import re
 import tomllib
 import zoneinfo
 from collections.abc import Mapping
@@ -30,10 +29,10 @@ from pydantic import (
 
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
+from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
-_CLIENT_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}:[0-9a-f]{64}")
 
 Tier = Literal["fast", "standard"]
 """What a bundle is made of, cheapest first; each holds what the one before it holds."""
@@ -279,79 +278,6 @@ class ServingSettings(_Section):
     weight_symbol: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of definitions' names; 0 leaves them out."
     )
-
-
-class AuthSettings(_Section):
-    """Who may call over HTTP. Without any of these everybody may, and only the loopback interface is bound."""
-
-    tokens: tuple[str, ...] = Field(
-        default=(),
-        description="Clients with a bearer token, as NAME:SHA256 of the token; `codequarry token NAME` makes both.",
-    )
-    jwks_uri: str = Field(
-        default="", description="Where the keys of an identity provider are; its JWTs are accepted, and keys fetched."
-    )
-    public_key: Path | None = Field(
-        default=None, description="PEM file of the key that signs JWTs, instead of jwks_uri: nothing is fetched."
-    )
-    algorithm: str = Field(default="RS256", description="Algorithm of the JWTs' signatures.")
-    issuer: str = Field(default="", description="Issuer that JWTs must name; any when empty.")
-    audience: str = Field(default="", description="Audience that JWTs must name; any when empty.")
-    scopes: tuple[str, ...] = Field(default=(), description="OAuth scopes that JWTs must hold.")
-
-    @field_validator("tokens")
-    @classmethod
-    def _hashed(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(_CLIENT_TOKEN.fullmatch(value) for value in values):
-            raise ValueError("expected NAME:SHA256, as `codequarry token NAME` prints it")
-        return values
-
-    @field_validator("jwks_uri")
-    @classmethod
-    def _fetched_safely(cls, value: str) -> str:
-        if value and not value.startswith(("https://", "http://127.0.0.1", "http://localhost")):
-            raise ValueError("expected https://…")
-        return value
-
-    @model_validator(mode="after")
-    def _one_source_of_keys(self) -> Self:
-        if self.jwks_uri and self.public_key is not None:
-            raise ValueError("give jwks_uri or public_key, not both")
-        return self
-
-    @property
-    def required(self) -> bool:
-        """Whether callers must show a token."""
-        return bool(self.tokens or self.jwks_uri or self.public_key)
-
-
-class TelemetrySettings(_Section):
-    """What the service writes of its own work. Nothing of it ever delays a request."""
-
-    folder: Path = Field(
-        default=Path(".codequarry/telemetry"),
-        description="Where timeline and pool log are written; outside the bundle.",
-    )
-    timeline: Literal["off", "stderr", "file"] = Field(
-        default="off", description="Start and finish of each request as JSON lines."
-    )
-    timeline_bytes: int = Field(
-        default=16_000_000,
-        ge=1_000,
-        description="Size at which the timeline's file starts over; one before it is kept.",
-    )
-    pools: bool = Field(default=False, description="Write candidates of searches as Parquet parts, for judging.")
-    pool_sample: float = Field(default=1.0, ge=0, le=1, description="Share of searches whose candidates are written.")
-    pool_part_rows: int = Field(default=50_000, ge=1, description="Rows of a part.")
-    pool_parts: int = Field(default=20, ge=1, description="Parts kept, the newest.")
-    queries: bool = Field(
-        default=False, description="Write queries and filters as they were asked; otherwise only how many there were."
-    )
-
-    @property
-    def to_disk(self) -> bool:
-        """Whether anything is written to the folder."""
-        return self.timeline == "file" or self.pools
 
 
 class Settings(_Section):

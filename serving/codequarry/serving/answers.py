@@ -15,6 +15,7 @@ from codequarry.schemas.answers import (
     ProScope,
     RetrievalMethod,
 )
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import SearchAnswer, SearchRequest, SearchResult
 from codequarry.serving import present
@@ -64,11 +65,11 @@ def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list
     """Weights that differ from the settings', and what was asked for in vain."""
     weights: dict[str, float] = {**request.stage_weights}
     notes: list[str] = []
-    encoder = bundle.manifest.encoder.name
+    encoders = [leg.encoder.name for leg in bundle.manifest.legs if leg.channel in bundle.channels]
     if not request.use_coderank:
-        weights["faiss"] = 0.0
-    elif "faiss" in bundle.channels and CODERANK.lower() not in encoder.lower():
-        notes.append(f"the index holds no {CODERANK} vectors; dense search uses {encoder}")
+        weights |= dict.fromkeys(DENSE_LEGS, 0.0)
+    elif encoders and not any(CODERANK.lower() in encoder.lower() for encoder in encoders):
+        notes.append(f"the index holds no {CODERANK} vectors; dense search uses {present.sentence_list(encoders)}")
     if not request.use_warp:
         weights["warp"] = 0.0
     elif "warp" not in bundle.channels:

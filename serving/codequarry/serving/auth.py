@@ -7,7 +7,7 @@ import hashlib
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 
 from codequarry.schemas.errors import SettingsError
-from codequarry.schemas.settings import AuthSettings
+from codequarry.schemas.service_settings import AuthSettings
 
 _LONGEST_TOKEN = 4_096
 

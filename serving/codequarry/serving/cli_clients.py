@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.settings import AuthSettings, load_settings
+from codequarry.schemas.service_settings import AuthSettings
+from codequarry.schemas.settings import load_settings
 from codequarry.serving.cli_options import RootOption, SettingsOption
 from codequarry.serving.client_configs import CLIENTS, Server, snippet
 from codequarry.serving.tokens import new_token

@@ -55,9 +55,10 @@ def describe_index(bundle: Bundle, request: DescribeRequest) -> DescribeAnswer:
             for name in sorted({*bundle.channels, *problems})
         },
         models={
-            "dense": EncoderDescription(
-                name=manifest.encoder.name, dim=manifest.encoder.dim, fingerprint=manifest.encoder.fingerprint
+            leg.channel: EncoderDescription(
+                name=leg.encoder.name, dim=leg.encoder.dim, fingerprint=leg.encoder.fingerprint
             )
+            for leg in manifest.legs
         },
         limits=limits,
         bundle=bundle.info,

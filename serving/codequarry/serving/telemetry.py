@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from pydantic import BaseModel
 
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.settings import TelemetrySettings
+from codequarry.schemas.service_settings import TelemetrySettings
 from codequarry.serving.metrics import Metrics
 from codequarry.serving.pool_log import Lease, Pool, PoolLog
 from codequarry.serving.trace import Trace, tracing
