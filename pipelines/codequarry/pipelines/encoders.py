@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.pipelines import minilm
+from codequarry.pipelines import minilm, minilm_tokens
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError, UnavailableError
@@ -42,12 +43,21 @@ def encoder_directory(settings: Settings) -> Path:
         if spec.kind != "static":
             raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
         return folder
-    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
-        try:
-            EncoderSpec.load(folder).verify(folder)
-        except IntegrityError:
-            _export(folder, settings.embedding.max_tokens)
-    return folder
+    max_tokens = settings.embedding.max_tokens
+    return _exported(folder, lambda: minilm.export_minilm(folder, max_tokens=max_tokens))
+
+
+def token_encoder_folder(settings: Settings) -> Path:
+    """Where the token encoder of the settings lies, once it is exported."""
+    exporters = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (minilm, minilm_tokens))
+    return settings.paths.store / "encoders" / f"minilm-tokens-{settings.warp.max_tokens}-{exporters}"
+
+
+def token_encoder_directory(settings: Settings) -> Path:
+    """The token encoder, exported as `encoder_directory` does; raises MissingExtraError, UnavailableError."""
+    folder = token_encoder_folder(settings)
+    max_tokens = settings.warp.max_tokens
+    return _exported(folder, lambda: minilm_tokens.export_minilm_tokens(folder, max_tokens=max_tokens))
 
 
 def same_encoder(fingerprint: str, settings: Settings) -> bool:
@@ -55,10 +65,19 @@ def same_encoder(fingerprint: str, settings: Settings) -> bool:
     return settings.embedding.model != "static" or EncoderSpec.load(encoder_folder(settings)).fingerprint == fingerprint
 
 
-def _export(folder: Path, max_tokens: int) -> None:
+def _exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
+    with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
+        try:
+            EncoderSpec.load(folder).verify(folder)
+        except IntegrityError:
+            _export(folder, export)
+    return folder
+
+
+def _export(folder: Path, export: Callable[[], EncoderSpec]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        minilm.export_minilm(folder, max_tokens=max_tokens)
+        export()
     except OSError as error:
         raise UnavailableError(
             f"the encoder cannot be written to {folder}: {error.strerror or error}",

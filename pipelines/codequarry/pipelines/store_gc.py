@@ -15,10 +15,13 @@ from pathlib import Path
 from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
 from codequarry.pipelines.embeddings import TEXT_COLUMNS
-from codequarry.pipelines.encoders import encoder_directory, encoder_folder
+from codequarry.pipelines.encoders import encoder_directory, encoder_folder, token_encoder_folder
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
+from codequarry.pipelines.warp_stage import token_encoding
+from codequarry.pipelines.warp_tokens import TEXT_COLUMNS as TOKEN_COLUMNS
+from codequarry.pipelines.warp_tokens import chunk_text, token_file
 from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url
@@ -52,11 +55,17 @@ def clean_store(
     with working(settings):
         vectors = vector_file(store, EncoderSpec.load(encoder_directory(settings)).fingerprint)
         own = {vectors: _live_texts, syntax_file(store, settings.chunking): _live_blobs}
+        encoders = {encoder_folder(settings)}
+        if settings.warp.enabled:
+            tokens = token_encoding(settings)
+            own[token_file(store, tokens.fingerprint, tokens.punctuation)] = _live_token_texts
+            encoders.add(token_encoder_folder(settings))
         return [
             _databases("vectors", vectors.parent, own, works, unused_days, dry_run, progress),
+            _databases("tokens", store / "tokens", own, works, unused_days, dry_run, progress),
             _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
             _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
-            _old("encoders", store.glob("encoders/[!.]*"), {encoder_folder(settings)}, unused_days, dry_run),
+            _old("encoders", store.glob("encoders/[!.]*"), encoders, unused_days, dry_run),
             _old("clones", filter(Path.is_dir, store.glob("repositories/*")), _clones(settings), unused_days, dry_run),
         ]
 
@@ -94,6 +103,13 @@ def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
     for file in sorted(work.parts.glob("*/chunks.parquet")):
         for row in read_table(file, list(TEXT_COLUMNS)).to_pylist():
             yield text_key(dense_text(**row))
+
+
+def _live_token_texts(work: RepositoryWork) -> Iterator[bytes]:
+    """Keys of the texts whose token codes a work folder's parts say are stored."""
+    for file in sorted(work.parts.glob("*/chunks.parquet")):
+        for row in read_table(file, list(TOKEN_COLUMNS)).to_pylist():
+            yield text_key(chunk_text(row))
 
 
 def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:

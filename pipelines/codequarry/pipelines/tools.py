@@ -28,7 +28,8 @@ def tool_versions() -> dict[str, str]:
 
 def tools_in_use(settings: Settings) -> dict[str, str]:
     """``tool_versions``, the libraries of the encoder, and the SCIP indexers that a run with these settings starts."""
-    of_model = {name: _version(name) for name in _OF_MODEL[settings.embedding.model]}
+    models = (settings.embedding.model, *(("minilm",) if settings.warp.enabled else ()))
+    of_model = {name: _version(name) for model in models for name in _OF_MODEL[model]}
     return {**tool_versions(), **of_model, **indexer_versions(settings)}
 
 

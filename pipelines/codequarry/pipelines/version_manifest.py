@@ -23,6 +23,7 @@ from codequarry.schemas.manifest import (
     Manifest,
     ShardEntry,
     SourceEntry,
+    WarpEntry,
     content_digest,
 )
 from codequarry.schemas.settings import Settings
@@ -67,6 +68,7 @@ def version_manifest(
     shards: tuple[ShardEntry, ...],
     files: tuple[FileEntry, ...],
     settings: Settings,
+    warp: WarpEntry | None = None,
 ) -> Manifest:
     """The manifest of a version of now."""
     settings_sha256 = settings.index_hash()
@@ -81,6 +83,7 @@ def version_manifest(
         sources=sources,
         encoder=encoder,
         faiss=FaissEntry(factory=dense.factory, exact=dense.exact),
+        warp=warp,
         counts=Counts(
             files=sum(source.files for source in sources),
             skipped_files=sum(sum(source.skipped.values()) for source in sources),

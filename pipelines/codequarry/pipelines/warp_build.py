@@ -70,11 +70,12 @@ def build_index(
         postings = _write_postings(folder, tokens, clusters, levels, own, held, progress)
         # Mapped files must be let go before the scratch folder is.
         del own, codes, tokens
+    tokens_in_all = int(sizes.sum())
     spec = WarpSpec.model_validate(
         {
             "profile": plan.profile, "dim": len(plan.scales), "bits": plan.bits, "documents": len(sizes),
-            "tokens": int(sizes.sum()), "centroids": len(clusters.centroids), "postings": postings, "encoder": plan.encoder,
-            "punctuation": plan.punctuation,
+            "tokens": tokens_in_all, "centroids": len(clusters.centroids), "postings": postings,
+            "encoder": plan.encoder, "punctuation": plan.punctuation,
         }
     )  # fmt: skip
     spec.save(folder)
@@ -92,7 +93,7 @@ def _write_codes(
         for chunk_id, codes in documents:
             if codes.dtype != np.int8 or codes.ndim != 2 or codes.shape[1] != dim or not len(codes):
                 raise InvalidArgumentError(
-                    f"chunk {chunk_id} has codes of shape {codes.shape} {codes.dtype}, expected (1 or more, {dim}) int8",
+                    f"chunk {chunk_id} has codes of {codes.shape} {codes.dtype}, expected (1 or more, {dim}) int8",
                     suggestion="encode the chunk again",
                 )
             if ids and chunk_id <= ids[-1]:
@@ -141,7 +142,9 @@ class _Tokens:
     def _sample(self, count: int, seed: int) -> NDArray[np.int64]:
         """One token of each of so many equal parts, ascending."""
         places = np.random.default_rng(seed).random(count)
-        return np.minimum(((np.arange(count) + places) * (len(self.codes) / count)).astype(np.int64), len(self.codes) - 1)
+        return np.minimum(
+            ((np.arange(count) + places) * (len(self.codes) / count)).astype(np.int64), len(self.codes) - 1
+        )
 
 
 def residuals_of(codes: NDArray[np.int8], centres: NDArray[np.int8]) -> NDArray[np.int16]:

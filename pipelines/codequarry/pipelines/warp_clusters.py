@@ -1,7 +1,7 @@
 """Clusters of token vectors: spherical k-means in two levels, and assignment that looks into a few cells only.
 
-Comparing N tokens with C = 16 sqrt(N) centres costs N^1.5: a CPU-day for a million chunks. The centres are therefore kept
-in sqrt(C) cells, and a token is compared with those of its `_CELLS` nearest cells.
+Comparing N tokens with C = 16 sqrt(N) centres costs N^1.5: a CPU-day for a million chunks. The centres are therefore
+kept in sqrt(C) cells, and a token is compared with those of its `_CELLS` nearest cells.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +153,8 @@ def _k_means(vectors: NDArray[np.float32], count: int, seed: int) -> NDArray[np.
         trained.train(np.ascontiguousarray(vectors))
     finally:
         faiss.omp_set_num_threads(threads)
-    return _unit(np.nan_to_num(trained.centroids))
+    centres: Any = trained.centroids
+    return _unit(np.nan_to_num(centres))
 
 
 def _shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:

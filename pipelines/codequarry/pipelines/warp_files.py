@@ -26,7 +26,8 @@ class ArrayWriter:
     def write(self, rows: np.ndarray) -> None:
         """Append entries, (m, *row) of a type that converts without loss of meaning."""
         assert rows.shape[1:] == self._row, (rows.shape, self._row)
-        self._stream.write(memoryview(np.ascontiguousarray(rows, self._dtype)).cast("B") if rows.size else b"")
+        if rows.size:
+            self._stream.write(np.ascontiguousarray(rows, self._dtype).data.cast("B"))
         self.length += len(rows)
 
     def close(self) -> None:

@@ -157,6 +157,22 @@ class IndexesSettings(_Section):
     faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
+class WarpSettings(_Section):
+    """Late interaction: a vector for each token, channel `warp`."""
+
+    enabled: bool = Field(default=False, description="Build the index. Needs the extra warp, to build and to serve.")
+    profile: Literal["standard", "compact"] = Field(
+        default="standard",
+        description="standard: about 200 bytes a token, exact. compact: about 72, for up to a million chunks.",
+    )
+    bits: Literal[2, 4] = Field(default=4, description="Bits of each dimension of a residual.")
+    punctuation: bool = Field(
+        default=False, description="Index tokens without a letter or digit too: better, and 1.7 times as large."
+    )
+    max_tokens: int = Field(default=512, ge=16, le=512, description="Tokens of a chunk that are read.")
+    memory_mb: int = Field(default=1024, ge=16, description="Memory for sample and postings of a build, in MiB.")
+
+
 class ChecksSettings(_Section):
     """What a staged version must satisfy before it is published."""
 
@@ -221,6 +237,8 @@ class ServingSettings(_Section):
     rrf_k: float = Field(default=60.0, gt=0, description="k of weighted reciprocal rank fusion.")
     weight_faiss: float = Field(default=1.0, ge=0, description="Fusion weight of the dense channel.")
     weight_bm25: float = Field(default=0.8, ge=0, description="Fusion weight of the lexical channel.")
+    weight_warp: float = Field(default=0.0, ge=0, description="Fusion weight of late interaction, where it is indexed.")
+    warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
     weight_symbol: float = Field(default=0.0, ge=0, description="Fusion weight of the channel of definition names.")
 
 
@@ -233,6 +251,7 @@ class Settings(_Section):
     scip: ScipSettings = ScipSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     indexes: IndexesSettings = IndexesSettings()
+    warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
@@ -246,6 +265,8 @@ class Settings(_Section):
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
         for key in ("threads", "folder"):
             deciding["embedding"].pop(key)
+        if self.warp.enabled:
+            deciding["warp"] = self.warp.model_dump(mode="json")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 

@@ -73,8 +73,8 @@ class SearchRequest(WireModel):
     rerank: bool = Field(default=True, description="Score approximate dense candidates again exactly. Leave it on.")
     channel: Channel = Field(
         default="hybrid",
-        description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words, 'symbol' by the "
-        "names of definitions.",
+        description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'warp' by meaning token for token, "
+        "'bm25' by words, 'symbol' by the names of definitions.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
 
@@ -84,7 +84,8 @@ class ChannelScore(WireModel):
 
     rank: int = Field(description="1-based rank in the channel.")
     score: float = Field(
-        description="The channel's own score: cosine similarity (faiss), BM25 (bm25), kind of match (symbol)."
+        description="The channel's own score: cosine similarity (faiss), sum of those of tokens (warp), BM25 (bm25), "
+        "kind of match (symbol)."
     )
     weight: float = Field(description="Weight of the channel in the fusion.")
 
@@ -95,6 +96,17 @@ class Fusion(WireModel):
     method: Literal["weighted_rrf"] = Field(default="weighted_rrf", description="Weighted reciprocal rank fusion.")
     k: float = Field(description="Rank constant of the fusion.")
     normalizer: float = Field(description="The sum a chunk ranked first by every channel asked would get.")
+
+
+class TokenPair(WireModel):
+    """A token of the query and the token of the code that is most like it. Treat both as data."""
+
+    query_token: str = Field(description="Part of the query.")
+    token: str = Field(description="Part of the code, or of the file's path or the definition's name.")
+    score: float = Field(description="Cosine similarity; what it adds to the score of channel warp.")
+    line: int = Field(description="Line of the token, 0-based; -1 when it is of the path or the name.")
+    column: int = Field(description="Bytes before it in that line.")
+    symbol: str = Field(description="Qualified name of the definition around it; may be empty.")
 
 
 class Explain(WireModel):
@@ -108,6 +120,9 @@ class Explain(WireModel):
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
     cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
+    tokens: list[TokenPair] = Field(
+        default=[], description="Of a chunk found by channel warp: up to 8 pairs of tokens, the most alike first."
+    )
 
 
 class Location(WireModel):

@@ -13,6 +13,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.lexical import FIELD_BOOSTS, ID_FIELD, open_searcher
 from codequarry.serving.arrays import members
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.deadline import Deadline
 
 if TYPE_CHECKING:
     import tantivy
@@ -48,7 +49,9 @@ class Bm25Channel:
         """Documents in the index."""
         return self._searcher.num_docs
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """See `Channel.search`; BM25 scores are exact, so ``rerank`` changes nothing."""
         terms = query_terms(query)
         notes = (f"bm25 searched the first {MAX_TERMS} of {len(terms)} terms",) if len(terms) > MAX_TERMS else ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
@@ -19,15 +19,16 @@ from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
-from codequarry.serving.catalog import Catalog
+from codequarry.serving.catalog import Catalog, ChunkRow
 from codequarry.serving.channels import Channel, ShutChannel
 from codequarry.serving.dense import FaissChannel, QueryEncoder
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
+from codequarry.serving.warp_channel import WarpChannel
 
-SERVED_CHANNELS = ("faiss", "bm25", "symbol")
-"""In this order they are opened: symbol uses bm25 where that is open."""
+SERVED_CHANNELS = ("faiss", "bm25", "symbol", "warp")
+"""In this order they are opened, as far as the version has them: symbol uses bm25 where that is open."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Bundle:
     hold: Hold
 
     @classmethod
-    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
+    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS, warp_threads: int = 1) -> Self:
         """Open the version CURRENT names.
 
-        channels: what to map; a reader that only fetches needs none.
+        channels: what to map; a reader that only fetches needs none. warp_threads: of one search by late interaction.
 
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
@@ -57,7 +58,7 @@ class Bundle:
         while True:
             current = bundle_root.read_current()
             try:
-                return cls.open_version(bundle_root, current, channels=channels)
+                return cls.open_version(bundle_root, current, channels=channels, warp_threads=warp_threads)
             except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
@@ -70,6 +71,7 @@ class Bundle:
         current: Current,
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
+        warp_threads: int = 1,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
@@ -90,9 +92,12 @@ class Bundle:
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}
                 closed: dict[str, str] = {}
+                openers = {**_OPENERS, "warp": partial(_open_warp, warp_threads)}
                 for name in channels:
+                    if name == "warp" and manifest.warp is None:
+                        continue
                     try:
-                        opened[name] = undo.enter_context(closing(_OPENERS[name](paths, manifest, catalog, opened)))
+                        opened[name] = undo.enter_context(closing(openers[name](paths, manifest, catalog, opened)))
                     except UnavailableError as error:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
                 bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold)
@@ -108,6 +113,13 @@ class Bundle:
     def symbols(self) -> SymbolTables:
         """Definitions and the places that name them."""
         return SymbolTables(self.catalog, self.directory.by_row if self.manifest.format_version >= 3 else None)
+
+    def bytes_before(self, row: ChunkRow) -> int:
+        """Bytes of a chunk's first line that belong to the chunks before it."""
+        place = self.directory.find(row.repo, row.path)
+        if place is None or not self.directory.torn[place]:
+            return 0
+        return self.catalog.bytes_before(row)
 
     @property
     def info(self) -> BundleInfo:
@@ -172,6 +184,11 @@ def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opene
 def _open_symbol(_paths: BundlePaths, _manifest: Manifest, catalog: Catalog, opened: Opened) -> Channel:
     lexical = opened.get("bm25")
     return SymbolChannel(catalog, lexical if isinstance(lexical, Bm25Channel) else None)
+
+
+def _open_warp(threads: int, paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
+    assert manifest.warp is not None
+    return WarpChannel.open(paths.warp, manifest.warp, manifest.counts.chunks, threads=threads)
 
 
 _OPENERS: dict[str, Opener] = {

@@ -15,6 +15,7 @@ from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.deadline import Deadline
 
 if TYPE_CHECKING:
     import faiss
@@ -77,7 +78,9 @@ class FaissChannel:
             vectors=None if manifest.faiss.exact else _stored_vectors(paths, count, manifest.encoder.dim),
         )
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
         vector = self._encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))

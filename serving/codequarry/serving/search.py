@@ -21,6 +21,7 @@ from codequarry.schemas.tools import (
     SearchFilters,
     SearchRequest,
     SearchResult,
+    TokenPair,
 )
 from codequarry.serving import present
 from codequarry.serving.arguments import checked_text, clamped
@@ -31,6 +32,7 @@ from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.fusion import Fused, Ranking, fuse
+from codequarry.serving.warp_channel import WarpChannel
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +81,12 @@ def _ask(
             continue
         try:
             answers[name] = bundle.channels[name].search(
-                query, settings.candidates, allowed=allowed, rerank=request.rerank
+                query, settings.candidates, allowed=allowed, rerank=request.rerank, deadline=deadline
             )
         except UnavailableError as error:
             limits.append(f"channel {name} is off: {error.message}")
+        except DeadlineError:
+            late.append(name)
         except Exception:  # whatever breaks inside one index must not take the others' answer away
             logger.exception("channel %s failed", name)
             limits.append(f"channel {name} failed on this query; the server's log says why")
@@ -99,7 +103,12 @@ def _ask(
 
 def _weights(bundle: Bundle, channel: str, settings: ServingSettings, limits: list[str]) -> dict[str, float]:
     """Fusion weight of every channel to ask, lexical first: it is the cheapest and needs no encoder."""
-    configured = {"bm25": settings.weight_bm25, "faiss": settings.weight_faiss, "symbol": settings.weight_symbol}
+    configured = {
+        "bm25": settings.weight_bm25,
+        "faiss": settings.weight_faiss,
+        "warp": settings.weight_warp,
+        "symbol": settings.weight_symbol,
+    }
     if channel == "hybrid":
         weights = {name: weight for name, weight in configured.items() if weight > 0 and name in bundle.channels}
         if not weights:
@@ -151,6 +160,7 @@ def _result(
         scip=row.scip,
         ast=row.kind != "text",
         cst=row.cst,
+        tokens=_tokens(bundle, fused, row, query),
     )
     return SearchResult(
         id=str(row.chunk_id),
@@ -163,12 +173,23 @@ def _result(
     )
 
 
+def _tokens(bundle: Bundle, fused: Fused, row: ChunkRow, query: str) -> list[TokenPair]:
+    """Pairs of tokens of a chunk that late interaction found."""
+    channel = bundle.channels.get("warp")
+    if "warp" not in fused.parts or not isinstance(channel, WarpChannel):
+        return []
+    definitions = bundle.catalog.definitions_in([row.chunk_id]).get(row.chunk_id, [])
+    return channel.explain(query, row, definitions, before=bundle.bytes_before(row))
+
+
 def _reasons(
     answers: Mapping[str, Candidates], fused: Fused, row: ChunkRow, query: str, filters: SearchFilters
 ) -> list[str]:
     reasons: list[str] = []
     if "faiss" in fused.parts:
         reasons.append("embedding:cosine")
+    if "warp" in fused.parts:
+        reasons.append("late_interaction:maxsim")
     if "bm25" in fused.parts:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
         reasons.append(f"bm25:terms={','.join(terms)}")

@@ -83,9 +83,7 @@ def _emit_products(context: Any, builder: Any, signature: Any, values: Any, bloc
         each.add_incoming(ir.Constant(lane, [0] * LANES), entry)
     row = builder.mul(at, ir.Constant(i64, blocks))
     asked = [
-        builder.sext(
-            builder.load(builder.gep(queries, [builder.add(row, ir.Constant(i64, block))]), align=2), wide
-        )
+        builder.sext(builder.load(builder.gep(queries, [builder.add(row, ir.Constant(i64, block))]), align=2), wide)
         for block in range(blocks)
     ]
     nothing = ir.Constant(lane, ir.Undefined)

@@ -111,7 +111,7 @@ class Searcher:
 
         documents: (m,) int64, each from 0 to n - 1. Raises DeadlineError: ``check`` did, between blocks.
         """
-        if len(documents) and not (0 <= documents.min() and documents.max() < self.index.spec.documents):
+        if len(documents) and not (documents.min() >= 0 and documents.max() < self.index.spec.documents):
             raise IndexError(f"documents {documents.min()} to {documents.max()} of {self.index.spec.documents}")
         base = self._cluster_scores(query) if self.index.spec.profile == "compact" else None
         blocks = [documents[at : at + _RESCORED] for at in range(0, len(documents), _RESCORED)]
