@@ -175,8 +175,9 @@ class Searcher:
         Where no more than ``candidates`` documents are allowed, all of them are rescored.
         """
         candidates = max(candidates, limit)
-        if allowed is not None and np.count_nonzero(allowed) <= candidates:
-            documents = np.flatnonzero(allowed)
+        among = np.ones(self.index.spec.documents, np.bool_) if allowed is None else allowed
+        if np.count_nonzero(among) <= candidates:
+            documents = np.flatnonzero(among)
         else:
             documents = np.sort(self.warp(query, candidates, nprobe=nprobe, allowed=allowed, check=check).documents)
         return _best(documents, self.rescore(query, documents, check), limit)
