@@ -20,6 +20,7 @@ ALL = (
     "flips",
     "opening",
     "encoders",
+    "late_interaction",
 )
 
 

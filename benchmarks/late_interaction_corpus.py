@@ -25,7 +25,7 @@ from codequarry.schemas.tables import read_table
 from codequarry.schemas.token_encoder import TokenEncoder
 
 PACKAGES = ("sqlalchemy", "fastmcp", "hypothesis", "mcp")
-QUERIES = 200
+QUERIES = 100
 _HOME = HOME / "late_interaction"
 
 
@@ -74,7 +74,7 @@ def load(*, punctuation: bool = False) -> TokenCorpus:
     documentation = [doc for doc in chunks["doc"].to_pylist() if len(doc.split()) >= 5]
     step = max(1, len(documentation) // QUERIES)
     asked = documentation[::step][:QUERIES]
-    long = sorted(documentation, key=len, reverse=True)[: 40 * QUERIES : 40]
+    long = sorted(documentation, key=len, reverse=True)[: 20 * 40 : 20]
     return TokenCorpus(
         encoder,
         chunks["chunk_id"].to_numpy(),
