@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -50,8 +51,7 @@ def run() -> None:
             f"{percentile(brute, 0.5):.0f} ms, long {percentile(brute_long, 0.5):.0f} ms",
         ),
     ]
-    profiles: tuple[Profile, ...] = ("standard", "compact")
-    for profile in profiles:
+    for profile in ("standard", "compact"):
         with _built(corpus, profile) as (folder, spec, seconds):
             figures.append(Figure(f"{profile}: build", f"{seconds:.1f} CPU s"))
             figures += _sizes(folder, spec, profile)
@@ -162,7 +162,7 @@ def _recall(found: Ranked, exact: Ranked, depth: int) -> float:
 class _built:
     """An index of a corpus in a folder of its own: (folder, spec, CPU seconds)."""
 
-    def __init__(self, corpus: TokenCorpus, profile: Profile) -> None:
+    def __init__(self, corpus: TokenCorpus, profile: str) -> None:
         self._corpus, self._profile = corpus, profile
         HOME.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix="warp-", dir=HOME))
@@ -172,7 +172,9 @@ class _built:
         documents = ((int(one), corpus.codes(row)) for row, one in enumerate(corpus.chunk_ids.tolist()))
         encoder = corpus.encoder.spec.fingerprint
         started = time.process_time()
-        spec = build_index(self._folder, documents, WarpPlan(corpus.encoder.scales, encoder, profile=self._profile))
+        spec = build_index(
+            self._folder, documents, WarpPlan(corpus.encoder.scales, encoder, profile=cast("Profile", self._profile))
+        )
         return self._folder, spec, time.process_time() - started
 
     def __exit__(self, *_: object) -> None:

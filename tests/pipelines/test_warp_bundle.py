@@ -37,7 +37,7 @@ class SessionStore:
     """Keeps sessions until they expire."""
 
     def remove_expired(self, now):
-        größe = "日本語 e\N{COMBINING ACUTE ACCENT}"; outdated = [key for key, one in self.entries.items() if one.until < now]
+        größe = "日本語 é"; outdated = [key for key, one in self.entries.items() if one.until < now]
         for key in outdated:
             del self.entries[key]
         return größe
@@ -45,7 +45,7 @@ class SessionStore:
 FILES = {
     "web/sessions.py": SESSIONS,
     "web/colors.py": "def blend(red, green, blue):\n    return (red + green + blue) / 3\n",
-    "io/csv_reader.py": "def read_rows(path):\n    with open(path) as file:\n        return [line.split(',') for line in file]\n",
+    "io/csv_reader.py": "def read_rows(path):\n    with open(path) as file:\n        return file.read().split(',')\n",
     "io/retry.go": "package io\n\nfunc Retry(call func() error, attempts int) error {\n\treturn call()\n}\n",
 }
 QUERY = "where are expired sessions removed"

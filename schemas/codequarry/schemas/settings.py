@@ -167,7 +167,7 @@ class WarpSettings(_Section):
     )
     bits: Literal[2, 4] = Field(default=4, description="Bits of each dimension of a residual.")
     punctuation: bool = Field(
-        default=False, description="Index tokens without a letter or digit too: better, and 1.7 times as large."
+        default=False, description="Index tokens without a letter or digit too; 1.7 times as large."
     )
     max_tokens: int = Field(default=512, ge=16, le=512, description="Tokens of a chunk that are read.")
     memory_mb: int = Field(default=1024, ge=16, description="Memory for sample and postings of a build, in MiB.")

@@ -27,14 +27,14 @@ from codequarry.serving import warp_numpy
 from codequarry.serving.warp_index import WarpIndex
 from codequarry.serving.warp_query import Query, padded, prepare
 
-WIDE_PROBES = 8
-WIDE_CANDIDATES = 200
+WIDE_PROBES = 16
+WIDE_CANDIDATES = 400
 WARP_PROBES = 32
-_TARGET = 2.5
-"""t' = 2.5 * nprobe * N / C: the postings at which a missing score is read off (docs/WARP.md)."""
+_TARGET = 4.0
+"""t' = 4 * nprobe * P / C: the postings at which a missing score is read off (docs/WARP.md)."""
 _RESCORED = 64
 """Documents rescored between two looks at the deadline."""
-_KEPT = 4
+_KEPT = 12
 """Clusters kept by WARPSELECT for each probe; more are looked at where these hold too few postings."""
 _STAMPS = (1 << 31) - 64
 
