@@ -23,12 +23,13 @@ from codequarry.schemas.settings import (
     SourcesSettings,
     WarpSettings,
 )
-from codequarry.schemas.tools import SearchFilters, SearchRequest
+from codequarry.schemas.tools import SearchFilters, SearchRequest, to_wire
 from codequarry.serving import cli
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.engine import Engine
 from codequarry.serving.warp_channel import WarpChannel
 from codequarry.serving.warp_explain import MAX_BYTES, MAX_PAIRS
+from tests.serving.scores import recomputed
 
 SESSIONS = '''"""Sessions of visitors."""
 
@@ -117,6 +118,22 @@ def test_a_search_finds_and_explains(engine: Engine) -> None:
     for pair in placed:
         assert lines[pair.line][pair.column :].startswith(pair.token.encode())
     assert any(pair.symbol.endswith("remove_expired") for pair in pairs)
+
+
+def test_in_hybrid_it_is_asked_where_there_is_doubt(engine: Engine) -> None:
+    late: list[str] = []
+    for query in (QUERY, "the mean of three numbers", "a b c", "remove_expired"):
+        answer = engine.search(SearchRequest(query=query))
+        assert answer.limits == []
+        for result in to_wire(answer)["results"]:
+            explain = result["metadata"]["explain"]
+            assert recomputed(explain) == pytest.approx(result["score"], rel=1e-9)
+            assert len(json.dumps(explain, ensure_ascii=False).encode()) <= MAX_BYTES
+            assert ("warp" in explain["channels"]) == bool(explain.get("tokens"))
+        late.append(answer.results[0].metadata.explain.scoring.late)
+        assert ("warp" in answer.results[0].metadata.explain.channels) == late[-1].startswith("ran: ")
+    assert {one.split(":")[0] for one in late} == {"ran", "skipped"}
+    assert late[-1] == "skipped: it has no weight"
 
 
 def test_places_count_bytes_behind_characters_of_many(engine: Engine) -> None:

@@ -25,9 +25,12 @@ RESCORED = 100
 MARGIN = 0.08
 """A first score closer to the second leaves doubt."""
 SIMILARITY = 0.3
-"""A query whose nearest vector is farther has none that is near."""
-ENTROPY = 0.98
-"""Of the first ten scores, as shares of their sum, where 1 is ten equal ones: above it nothing stands out."""
+"""A query whose nearest vector is farther has none that is near. In this project's own index, 94 first sentences of its
+documentation have theirs at 0.32 or nearer, half of them at 0.5; of 106 names one in ten is farther."""
+ENTROPY = 0.994
+"""Of the first ten scores, as shares of their sum, where 1 is ten equal ones: above it nothing stands out. Of the same
+sentences a quarter, of the names one in twelve."""
+NO_TIME = "no time left"
 _FIRST = 10
 
 
@@ -82,7 +85,7 @@ def decide(ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadlin
     if not ordered:
         return skipped("nothing to look at")
     if deadline.passed:
-        return skipped("no time left")
+        return skipped(NO_TIME)
     scores = [one.score for one in ordered[:_FIRST]]
     margin = scores[0] - (scores[1] if len(scores) > 1 else 0.0)
     if margin < MARGIN:
@@ -106,8 +109,8 @@ def entropy(scores: Sequence[float]) -> float:
     total = sum(scores)
     if len(scores) < 2 or total <= 0:
         return 0.0
-    shares = [score / total for score in scores if score > 0]
-    return -sum(share * math.log(share) for share in shares) / math.log(len(scores))
+    shares = [score / total for score in scores]
+    return -sum(share * math.log(share) for share in shares if share > 0) / math.log(len(scores))
 
 
 def rescored(channel: Rescorer, query: str, ordered: Sequence[Scored], deadline: Deadline) -> Candidates:

@@ -38,7 +38,7 @@ from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.hygiene import SPARE, standing
-from codequarry.serving.late_interaction import LATE, RESCORED, Rescorer, decide, ran, rescored, skipped
+from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
 from codequarry.serving.query import Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
 from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, saw_gate, stage
@@ -157,7 +157,10 @@ def _late(
             if found is not None:
                 answers[LATE] = found
             else:
-                decision = skipped("no time left" if out_of_time else "the channel is off")
+                decision = skipped(NO_TIME if out_of_time else "the channel is off")
+    if decision.why == NO_TIME:
+        saw_degraded(LATE)
+        limits.append(f"stopped after {deadline.seconds:g} s, without channel {LATE}")
     saw_gate(LATE, decision.verdict)
     return str(decision)
 
