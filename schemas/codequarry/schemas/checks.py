@@ -20,7 +20,8 @@ import numpy as np
 
 from codequarry.schemas.catalog import set_bundle, views
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
-from codequarry.schemas.errors import CodequarryError, IntegrityError
+from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
+from codequarry.schemas.file_index import FileIndex
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
@@ -129,6 +130,12 @@ _CATALOG_DIFFERS: dict[str, str] = {
 }
 
 
+_INDEXED_FILES = """
+SELECT row FROM (SELECT row_number() OVER (ORDER BY repo, path) - 1 AS row, skip_reason FROM files)
+WHERE skip_reason = '' ORDER BY row
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check and what it saw."""
@@ -165,6 +172,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             for name, expected in _promised_rows(manifest).items():
                 found = _scalar(connection, f"SELECT count(*) FROM {name}")
                 checks.append(_equal(f"rows of table {name}", found, expected))
+            indexed = connection.execute(_INDEXED_FILES).fetchnumpy()["row"]
             sidecar = connection.execute("SELECT chunk_id FROM faiss_idmap ORDER BY faiss_row").fetchnumpy()["chunk_id"]
     except duckdb.Error as error:
         raise IntegrityError(
@@ -175,7 +183,22 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
     for leg in manifest.legs:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
+    if manifest.format_version >= 4:
+        checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
     return [*checks, *_warp_checks(paths, manifest, sidecar)]
+
+
+def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:
+    """Whether the index of files is of the indexed files, with cards of unit norm or of nothing."""
+    expected = f"{len(rows)} files"
+    try:
+        cards = FileIndex.open(paths.files, rows, dim).cards
+    except UnavailableError as error:
+        return Check("index of files", False, error.message, expected)
+    norms = np.linalg.norm(cards, axis=1)
+    strange = int((~((np.abs(norms - 1) < _NORM_TOLERANCE) | (norms == 0))).sum())
+    found = f"{strange} cards that are no unit vectors" if strange else expected
+    return Check("index of files", not strange, found, expected)
 
 
 def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: np.ndarray) -> list[Check]:

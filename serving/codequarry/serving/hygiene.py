@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from codequarry.schemas.languages import language_of
@@ -21,10 +22,10 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
     ranked: chunk ids, best first. rows: what the catalog has of them. ``limits`` is told what went, and the density:
     the share of the candidates looked at that stands.
 
-    Two chunks are copies when all but one in twenty of their lines are the same (Jaccard similarity of the sets of
-    stripped lines); chunks of one or two lines never are, because those agree by chance.
+    Two chunks are copies when all but one in twenty of their lines are the same (Jaccard similarity of the multisets
+    of stripped lines); chunks of one or two lines never are, because those agree by chance.
     """
-    kept: list[tuple[ChunkRow, frozenset[str]]] = []
+    kept: list[tuple[ChunkRow, Counter[str]]] = []
     missing = repaired = looked_at = 0
     copies: list[str] = []
     for chunk_id in ranked:
@@ -37,7 +38,7 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
             missing += 1
             continue
         repaired += row is not found
-        lines = frozenset(filter(None, map(str.strip, row.text.split("\n"))))
+        lines = Counter(filter(None, map(str.strip, row.text.split("\n"))))
         original = next((one for one, others in kept if _alike(lines, others)), None)
         if original is None:
             kept.append((row, lines))
@@ -74,9 +75,9 @@ def sound(row: ChunkRow) -> ChunkRow | None:
     return row._replace(start_line=start, end_line=end, start_byte=begin, end_byte=after, lang=lang)
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    smaller, larger = sorted((len(one), len(other)))
+def _alike(one: Counter[str], other: Counter[str]) -> bool:
+    smaller, larger = sorted((one.total(), other.total()))
     if smaller < _LEAST_LINES or smaller < _ALIKE * larger:
         return False
-    common = len(one & other)
-    return common >= _ALIKE * (len(one) + len(other) - common)
+    common = (one & other).total()
+    return common >= _ALIKE * (smaller + larger - common)
