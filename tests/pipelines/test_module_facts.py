@@ -390,3 +390,9 @@ def test_data_and_markup_are_no_modules() -> None:
     assert {"json", "html", "css", "markdown", "toml", "yaml", "make"} <= others
     assert chunk_source(b"# x\n", "markdown").module is None
     assert language_of("x.sql") in MODULE_LANGUAGES
+
+
+def test_text_predicates_over_bytes_that_are_no_utf_8_do_not_end_the_process() -> None:
+    source = b"local M = {}\n" + b"function pour\xff index = 1, #cup do\n  cup[index] = 1\nend\nend\nreturn M\n" * 20
+    for _ in range(20):
+        chunk_source(source, "lua")

@@ -105,7 +105,7 @@ def parse(grammar: Grammar, data: bytes) -> Tree | None:
     if grammar.max_line_depth is not None and _line_depth(data, grammar.max_line_depth) > grammar.max_line_depth:
         return None
 
-    source = _Source(data)
+    source = _Source(_decodable(data))
     budget = _Budget(len(data))
     try:
         return Parser(grammar.language).parse(source, progress_callback=budget)
@@ -116,6 +116,23 @@ def parse(grammar: Grammar, data: bytes) -> Tree | None:
         raise
     finally:
         source.parsed()
+
+
+def _decodable(data: bytes) -> bytes:
+    """The bytes, and a question mark for each that is no UTF-8: the binding's text predicates end the process over it.
+
+    >>> _decodable(b"caf\\xe9 = 1")
+    b'caf? = 1'
+    """
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        escaped = data.decode("utf-8", "surrogateescape")
+        return _ESCAPED.sub("?", escaped).encode()
+    return data
+
+
+_ESCAPED = re.compile("[\udc80-\udcff]")
 
 
 def _line_depth(data: bytes, limit: int) -> int:
