@@ -18,7 +18,7 @@ from tests.faults.project import Project
 
 LONG = pytest.mark.faults_long
 STEPS = ("repository_snapshot", "repository_pass", "repository_modules", "repository_scip", "repository_embeddings")
-STEPS += ("staged_bundle", "verified_bundle", "published_bundle")
+STEPS += ("fitted_encoder", "staged_bundle", "verified_bundle", "published_bundle")
 BEGINS, GOES_ON, ENDS = r" - {} - STEP_START - ", r" - INFO - reindex - \S+ - {} - ", r" - {} - STEP_SUCCESS - "
 """Moments of a step: what is read in the log before the kill. GOES_ON: a repository, or part of the bundle, is done."""
 
