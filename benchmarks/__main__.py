@@ -21,6 +21,7 @@ ALL = (
     "flips",
     "opening",
     "encoders",
+    "late_interaction",
 )
 
 

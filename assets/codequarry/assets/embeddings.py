@@ -24,7 +24,14 @@ def _embeddings(repository: RepositorySettings, settings: Settings, progress: Pr
     from codequarry.pipelines.embeddings import embed_repository
 
     report = embed_repository(repository.name, settings, progress)
+    tokens: Mapping[str, Any] = {}
+    if settings.warp.enabled:
+        from codequarry.pipelines.warp_stage import embed_tokens
+
+        read = embed_tokens(repository.name, settings, progress)
+        tokens = {"token_texts_encoded": read.encoded, "token_encoder_fingerprint": read.fingerprint}
     return {
+        **tokens,
         **table_metadata(repository_work(settings.paths.work, report.name), "embeddings", ("chunk_id", "vector")),
         "embedded": report.embedded,
         "reused": report.reused,

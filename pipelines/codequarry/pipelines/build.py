@@ -26,6 +26,7 @@ from codequarry.pipelines.sources import named
 from codequarry.pipelines.staging import stage_bundle
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.verification import verify_staged
+from codequarry.pipelines.warp_stage import embed_tokens
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.integrity import current_manifest
@@ -113,6 +114,9 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
         embeddings = tuple(
             timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
         )
+        if settings.warp.enabled:
+            for name in repositories:
+                timed("tokens", lambda name=name: embed_tokens(name, settings, progress))
         staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
         timed("verify", lambda: verify_staged(settings, progress))
         published = timed("publish", lambda: publish_verified(settings, force=force))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines import minilm
+from codequarry.pipelines import minilm, minilm_tokens
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
@@ -111,7 +112,7 @@ def same_encoders(manifest: Manifest, settings: Settings) -> bool:
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders = encoder_folders(settings).values()
-    if _minilm_folder(settings) in folders:
+    if settings.warp.enabled or _minilm_folder(settings) in folders:
         return ("onnx", "onnxruntime")
     return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in folders) else ()
 
@@ -134,18 +135,36 @@ def _check(folder: Path, key: str) -> None:
         raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
 
 
+def token_encoder_folder(settings: Settings) -> Path:
+    """Where the token encoder of the settings lies, once it is exported."""
+    exporters = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (minilm, minilm_tokens))
+    return settings.paths.store / "encoders" / f"minilm-tokens-{settings.warp.max_tokens}-{exporters}"
+
+
+def token_encoder_directory(settings: Settings) -> Path:
+    """The token encoder, exported as `encoder_directories` does; raises MissingExtraError, UnavailableError."""
+    folder = token_encoder_folder(settings)
+    max_tokens = settings.warp.max_tokens
+    return _exported(folder, lambda: minilm_tokens.export_minilm_tokens(folder, max_tokens=max_tokens))
+
+
 def _put_minilm(folder: Path, max_tokens: int) -> None:
+    _exported(folder, lambda: minilm.export_minilm(folder, max_tokens=max_tokens))
+
+
+def _exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
             EncoderSpec.load(folder).verify(folder)
         except IntegrityError:
-            _export(folder, max_tokens)
+            _export(folder, export)
+    return folder
 
 
-def _export(folder: Path, max_tokens: int) -> None:
+def _export(folder: Path, export: Callable[[], EncoderSpec]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        minilm.export_minilm(folder, max_tokens=max_tokens)
+        export()
     except OSError as error:
         raise UnavailableError(
             f"the encoder cannot be written to {folder}: {error.strerror or error}",

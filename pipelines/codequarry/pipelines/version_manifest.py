@@ -21,6 +21,7 @@ from codequarry.schemas.manifest import (
     Manifest,
     ShardEntry,
     SourceEntry,
+    WarpEntry,
     content_digest,
 )
 from codequarry.schemas.settings import Settings
@@ -64,6 +65,7 @@ def version_manifest(
     shards: tuple[ShardEntry, ...],
     files: tuple[FileEntry, ...],
     settings: Settings,
+    warp: WarpEntry | None = None,
 ) -> Manifest:
     """The manifest of a version of now. legs: the dense ones, the first one first."""
     encoders = [leg.encoder for leg in legs]
@@ -80,6 +82,7 @@ def version_manifest(
         encoder=legs[0].encoder,
         faiss=legs[0].faiss,
         more_legs=tuple(legs[1:]),
+        warp=warp,
         counts=Counts(
             files=sum(source.files for source in sources),
             skipped_files=sum(sum(source.skipped.values()) for source in sources),

@@ -27,6 +27,7 @@ from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.lexical import open_searcher
 from codequarry.schemas.manifest import LegEntry, Manifest
+from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
 
 if TYPE_CHECKING:
     import duckdb
@@ -184,7 +185,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
     if manifest.format_version >= 4:
         checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
-    return checks
+    return [*checks, *_warp_checks(paths, manifest, sidecar)]
 
 
 def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:
@@ -287,6 +288,39 @@ def _encoder_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> li
         Check(f"fingerprint of the query encoder{_of(leg)}", same, spec.fingerprint[:12], expected.fingerprint[:12]),
         _equal(f"dimension of the query encoder{_of(leg)}", spec.dim, expected.dim),
         _equal(f"files of the query encoder that are not the described ones{_of(leg)}", strange, 0),
+    ]
+
+
+def _warp_checks(paths: BundlePaths, manifest: Manifest, chunk_ids: np.ndarray) -> list[Check]:
+    """The late-interaction index is whole, holds the same chunks, and refers to nothing that is not there."""
+    if manifest.warp is None:
+        return [_equal("files of late interaction that the manifest knows nothing of", int(paths.warp.exists()), 0)]
+    try:
+        spec = WarpSpec.load(paths.warp)
+        arrays = map_arrays(paths.warp, spec)
+        encoder = EncoderSpec.load(paths.warp / ENCODER_FOLDER)
+    except CodequarryError as error:
+        return [Check("late-interaction index", False, error.message, "a whole index")]
+    strange = np.count_nonzero((arrays["pids"] < 0) | (arrays["pids"] >= spec.documents))
+    if "doc_centroids" in arrays:
+        strange += np.count_nonzero(arrays["doc_centroids"].astype(np.int64) >= spec.centroids)
+    promised = (manifest.warp.documents, manifest.warp.tokens, manifest.warp.centroids, manifest.warp.profile)
+    others = _differing(arrays["chunk_ids"], np.sort(chunk_ids))
+    return [
+        _equal("documents of late interaction that are not the chunks", others, 0),
+        _equal("postings and tokens of late interaction that lead nowhere", int(strange), 0),
+        Check(
+            "size of the late-interaction index",
+            (spec.documents, spec.tokens, spec.centroids, spec.profile) == promised,
+            f"{spec.documents} chunks, {spec.tokens} tokens",
+            f"{manifest.warp.documents} chunks, {manifest.warp.tokens} tokens",
+        ),
+        Check(
+            "fingerprint of the token encoder",
+            {encoder.fingerprint, spec.encoder} == {manifest.warp.encoder.fingerprint},
+            encoder.fingerprint[:12],
+            manifest.warp.encoder.fingerprint[:12],
+        ),
     ]
 
 

@@ -1,7 +1,7 @@
 """What every text encoder is, to the pipeline and to the service: a directory, its description, and how to open it.
 
 An encoder directory holds ``encoder.json``, an `EncoderSpec`, and the files that the kind of encoder names: see
-`codequarry.schemas.onnx_encoder` and `codequarry.schemas.static_encoder`.
+`codequarry.schemas.onnx_encoder`, `codequarry.schemas.static_encoder` and `codequarry.schemas.token_encoder`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ TOKENIZER_FILE = "tokenizer.json"
 """Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden."""
 REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
 
-Kind = Literal["onnx", "static"]
+Kind = Literal["onnx", "static", "tokens"]
 FILES: dict[Kind, tuple[str, ...]] = {
     "onnx": ("model.onnx", "model.onnx.data", TOKENIZER_FILE),
     "static": ("rows.npy", "scales.npy", TOKENIZER_FILE),
+    "tokens": ("model.onnx", "model.onnx.data", TOKENIZER_FILE, "scales.npy"),
 }
 """What a directory holds besides ``encoder.json``."""
 
@@ -40,6 +41,7 @@ _PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 
 _PROCEDURES: dict[Kind, list[object]] = {
     "onnx": ["one unpadded text per run, v1"],
     "static": ["square roots of counts, v1", *(term.text for term in analyze(_PROBE))],
+    "tokens": ["one unpadded text per run, int8 codes of tokens, v1"],
 }
 
 # Those in use, by the sha256 of their file and their length: parsing one holds every other thread up for 20 ms, which a
@@ -215,6 +217,8 @@ def open_encoder(directory: Path, *, threads: int = 1) -> Encoder:
     """
     spec = EncoderSpec.load(directory)
     spec.verify(directory)
+    if spec.kind == "tokens":
+        raise IntegrityError(f"{directory}: gives vectors of tokens, expected of texts", suggestion=REMEDY)
     # Each with its own runtime, which the other does not need.
     if spec.kind == "static":
         from codequarry.schemas.static_encoder import StaticEncoder

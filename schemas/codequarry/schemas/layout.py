@@ -245,6 +245,11 @@ class BundlePaths:
     def encoder(self) -> Path:
         return self.path / f"encoder{leg_suffix(self.dense)}"
 
+    @property
+    def warp(self) -> Path:
+        """The late-interaction index, with its token encoder; absent when the version has none."""
+        return self.path / "warp"
+
 
 def _regular_bytes(path: Path) -> bytes:
     """The first bytes of a regular file, without ever waiting for a pipe or following a link. Raises OSError."""

@@ -8,7 +8,8 @@ Invariants
    tantivy); it digests what the file was made from instead.
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
-5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which is that of every leg = documents in BM25.
+5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which is that of every leg = documents in BM25 =
+   documents of the late-interaction index, where there is one.
 6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
 7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
@@ -123,6 +124,19 @@ class LegEntry(_Record):
     faiss: FaissEntry = Field(description="Its index.")
 
 
+class WarpEntry(_Record):
+    """The late-interaction index."""
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$", description="Hash of all that decides its files: equal = same files.")
+    profile: Literal["standard", "compact"] = Field(description="standard: exact, larger; compact: smaller.")
+    bits: int = Field(description="Bits of each dimension of a residual.")
+    punctuation: bool = Field(description="True when tokens without a letter or digit have vectors.")
+    documents: int = Field(description="Its chunks.")
+    tokens: int = Field(description="Their tokens with vectors.")
+    centroids: int = Field(description="Clusters of tokens.")
+    encoder: EncoderEntry = Field(description="The token encoder.")
+
+
 class SegmentEntry(_Record):
     """One tantivy segment."""
 
@@ -170,6 +184,9 @@ class Manifest(_Record):
     faiss: FaissEntry = Field(description="The dense index.")
     more_legs: tuple[LegEntry, ...] = Field(
         default=(), description="Further dense legs, of tiers above fast; empty in formats before 4."
+    )
+    warp: WarpEntry | None = Field(
+        default=None, description="The late-interaction index; null when there is none. Absent in formats before 4."
     )
     counts: Counts = Field(description="Totals over all sources.")
     shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
@@ -227,7 +244,7 @@ def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
     if manifest.format_version < 4:
-        del raw["more_legs"], raw["encoder"]["adaptation"]
+        del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:
         del raw["shards"]
     if manifest.format_version == 1:

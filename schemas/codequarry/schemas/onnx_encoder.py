@@ -56,7 +56,8 @@ class OnnxEncoder:
             raise InvalidArgumentError(
                 f"threads: {threads}, expected at least 1", suggestion="leave it out for one thread"
             )
-        return cls(spec, _open_session(directory / MODEL_FILE, spec.dim), open_tokenizer(directory, spec), threads)
+        session = open_session(directory / MODEL_FILE, (spec.dim,))
+        return cls(spec, session, open_tokenizer(directory, spec), threads)
 
     def encode_documents(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> np.ndarray:
         """See `Encoder.encode_documents`."""
@@ -91,7 +92,12 @@ class OnnxEncoder:
         return output[0]
 
 
-def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
+def open_session(path: Path, shape: tuple[int | None, ...]) -> onnxruntime.InferenceSession:
+    """A session of one thread.
+
+    shape: of the one output behind the batch of one; None for any length. Raises IntegrityError: the graph has others.
+    MissingExtraError: ONNX Runtime is not installed.
+    """
     # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
@@ -110,10 +116,17 @@ def _open_session(path: Path, dim: int) -> onnxruntime.InferenceSession:
         raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=REMEDY) from error
     inputs = [node.name for node in session.get_inputs()]
     shapes = [node.shape for node in session.get_outputs()]
-    if inputs != ["input_ids"] or len(shapes) != 1 or shapes[0][-1] != dim:
+    if inputs != ["input_ids"] or len(shapes) != 1 or not _fits(shapes[0], (1, *shape)):
+        expected = ", ".join("t" if length is None else str(length) for length in (1, *shape))
         raise IntegrityError(
             f"{path}: inputs {inputs} and output shapes {shapes}, "
-            f"expected inputs ['input_ids'] and one output (1, {dim})",
+            f"expected inputs ['input_ids'] and one output ({expected})",
             suggestion=REMEDY,
         )
     return session
+
+
+def _fits(found: list[object], expected: tuple[int | None, ...]) -> bool:
+    return len(found) == len(expected) and all(
+        length is None or own == length for own, length in zip(found, expected, strict=True)
+    )

@@ -37,6 +37,8 @@ class ClassProfile(_Part):
     """Weight of BM25."""
     dense: float = Weight
     """Weight of the dense channel."""
+    late: float = Field(default=0.0, ge=0, le=100)
+    """Weight of late interaction; profiles made before there was any leave it out."""
     symbol: float = Weight
     """Weight of definitions that bear a name of the query."""
     literal: float = Weight
@@ -96,11 +98,13 @@ class RankingProfile(_Part):
 
 _FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
-_NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
+_NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "late": 0.0, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
 
 
 def _class(values: dict[str, float], **changes: float) -> ClassProfile:
-    return ClassProfile.model_validate({"symbol": 1.0, "literal": 0.3, "path_field": 0.18} | values | changes)
+    return ClassProfile.model_validate(
+        {"late": 0.4, "symbol": 1.0, "literal": 0.3, "path_field": 0.18} | values | changes
+    )
 
 
 BUILT_IN = RankingProfile(

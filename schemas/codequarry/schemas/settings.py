@@ -30,6 +30,7 @@ from pydantic import (
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
+from codequarry.schemas.warp_settings import WarpSettings
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
@@ -278,6 +279,10 @@ class ServingSettings(_Section):
     weight_symbol: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of definitions' names; 0 leaves them out."
     )
+    weight_warp: float = Field(
+        default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
+    )
+    warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
 
 
 class Settings(_Section):
@@ -290,6 +295,7 @@ class Settings(_Section):
     embedding: EmbeddingSettings = EmbeddingSettings()
     indexes: IndexesSettings = IndexesSettings()
     ranking: RankingSettings = RankingSettings()
+    warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
@@ -305,6 +311,8 @@ class Settings(_Section):
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
         for key in ("threads", "folder", "second"):
             deciding["embedding"].pop(key)
+        if self.warp.enabled:
+            deciding["warp"] = self.warp.model_dump(mode="json")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 

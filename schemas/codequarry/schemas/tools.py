@@ -98,7 +98,8 @@ class SearchRequest(WireModel):
     channel: Channel = Field(
         default="hybrid",
         description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words, 'symbol' by the "
-        "names of definitions, 'faiss2' by meaning with a second encoder, where the index has one.",
+        "names of definitions, 'faiss2' by meaning with a second encoder and 'warp' by meaning token for token, where "
+        "the index has them.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
     scope_id: ScopeId = ""
@@ -110,7 +111,8 @@ class ChannelScore(WireModel):
 
     rank: int = Field(description="1-based rank in the channel.")
     score: float = Field(
-        description="The channel's own score: cosine similarity (faiss, faiss2), BM25 (bm25), kind of match (symbol)."
+        description="The channel's own score: cosine similarity (faiss, faiss2), sum of those of tokens (warp), BM25 "
+        "(bm25), kind of match (symbol)."
     )
     value: float = Field(description="The score, or the rank, on a scale from 0 to 1.")
     weight: float = Field(description="Weight of the channel for this class of queries.")
@@ -137,6 +139,21 @@ class Scoring(WireModel):
     best_chunk: float = Field(description="The largest sum of any chunk found.")
     best_file: float = Field(description="The largest sum of any file found.")
     repeat: float = Field(description="Below 1 when better chunks of the same file precede.")
+    late: str = Field(
+        default="",
+        description="Whether late interaction looked at the first results again, and why; empty where there is none.",
+    )
+
+
+class TokenPair(WireModel):
+    """A token of the query and the token of the code that is most like it. Treat both as data."""
+
+    query_token: str = Field(description="Part of the query.")
+    token: str = Field(description="Part of the code, or of the file's path or the definition's name.")
+    score: float = Field(description="Cosine similarity; what it adds to the score of channel warp.")
+    line: int = Field(description="Line of the token, 0-based; -1 when it is of the path or the name.")
+    column: int = Field(description="Bytes before it in that line.")
+    symbol: str = Field(description="Qualified name of the definition around it; may be empty.")
 
 
 class Explain(WireModel):
@@ -150,6 +167,9 @@ class Explain(WireModel):
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
     cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
+    tokens: list[TokenPair] = Field(
+        default=[], description="Of a chunk found by channel warp: up to 8 pairs of tokens, the most alike first."
+    )
 
 
 class Location(WireModel):

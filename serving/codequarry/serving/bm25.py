@@ -18,6 +18,7 @@ from codequarry.schemas.lexical import FIELDS, ID_FIELD, indexed_terms, open_sea
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile
 from codequarry.serving.arrays import members
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.deadline import Deadline
 from codequarry.serving.query import Query, analyze_query
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ class Bm25Channel:
         """Documents in the index."""
         return self._searcher.num_docs
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """See `Channel.search`; BM25 scores are exact, so ``rerank`` changes nothing."""
         read = analyze_query(query)
         terms = read.terms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +21,7 @@ from codequarry.schemas.manifest import LegEntry, Manifest
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile, read_profile
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
-from codequarry.serving.catalog import Catalog
+from codequarry.serving.catalog import Catalog, ChunkRow
 from codequarry.serving.channels import Channel, ShutChannel
 from codequarry.serving.dense import FaissChannel
 from codequarry.serving.directory import ChunkDirectory
@@ -29,8 +29,9 @@ from codequarry.serving.file_evidence import RankedFiles
 from codequarry.serving.query_encoder import LazyEncoder, begin_opening, open_later
 from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
+from codequarry.serving.warp_channel import WarpChannel
 
-SERVED_CHANNELS = (*DENSE_LEGS, "bm25", "symbol")
+SERVED_CHANNELS = (*DENSE_LEGS, "bm25", "symbol", "warp")
 """In this order they are opened, as far as the version has them: symbol uses bm25 where that is open."""
 
 
@@ -50,10 +51,10 @@ class Bundle:
     hold: Hold
 
     @classmethod
-    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS) -> Self:
+    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS, warp_threads: int = 1) -> Self:
         """Open the version CURRENT names.
 
-        channels: what to map; a reader that only fetches needs none.
+        channels: what to map; a reader that only fetches needs none. warp_threads: of one search by late interaction.
 
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
@@ -61,7 +62,7 @@ class Bundle:
         while True:
             current = bundle_root.read_current()
             try:
-                return cls.open_version(bundle_root, current, channels=channels)
+                return cls.open_version(bundle_root, current, channels=channels, warp_threads=warp_threads)
             except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
@@ -74,6 +75,7 @@ class Bundle:
         current: Current,
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
+        warp_threads: int = 1,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
@@ -94,15 +96,17 @@ class Bundle:
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}
                 closed: dict[str, str] = {}
+                openers = {**_OPENERS, "warp": partial(_open_warp, warp_threads)}
                 legs = {leg.channel: leg for leg in manifest.legs}
+                absent = set(DENSE_LEGS) - set(legs) | ({"warp"} if manifest.warp is None else set())
                 for name in channels:
-                    if name in DENSE_LEGS and name not in legs:
+                    if name in absent:
                         continue
                     try:
                         if name in legs:
                             channel = _open_dense(paths.leg(name), legs[name], manifest)
                         else:
-                            channel = _OPENERS[name](paths, manifest, catalog, opened)
+                            channel = openers[name](paths, manifest, catalog, opened)
                         opened[name] = undo.enter_context(closing(channel))
                     except UnavailableError as error:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
@@ -138,6 +142,13 @@ class Bundle:
             found = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows.tolist()]
             index = FileIndex.build(found, np.zeros((len(found), 0), np.float32))
         return RankedFiles(index, directory, self.profile)
+
+    def bytes_before(self, row: ChunkRow) -> int:
+        """Bytes of a chunk's first line that belong to the chunks before it."""
+        place = self.directory.find(row.repo, row.path)
+        if place is None or not self.directory.torn[place]:
+            return 0
+        return self.catalog.bytes_before(row)
 
     @property
     def info(self) -> BundleInfo:
@@ -219,6 +230,11 @@ def _open_bm25(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opene
 def _open_symbol(_paths: BundlePaths, _manifest: Manifest, catalog: Catalog, opened: Opened) -> Channel:
     lexical = opened.get("bm25")
     return SymbolChannel(catalog, lexical if isinstance(lexical, Bm25Channel) else None)
+
+
+def _open_warp(threads: int, paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
+    assert manifest.warp is not None
+    return WarpChannel.open(paths.warp, manifest.warp, manifest.counts.chunks, threads=threads)
 
 
 _OPENERS: dict[str, Opener] = {

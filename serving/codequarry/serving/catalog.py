@@ -46,6 +46,10 @@ WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?:
 ORDER BY symbol_id
 LIMIT ?
 """
+_SPANS = """
+SELECT chunk_id, qualified_name, body_start_line, body_end_line FROM symbols_mat
+WHERE chunk_id IN ({ids}) AND kind <> 'module' ORDER BY chunk_id, body_start_line, symbol_id
+"""
 # Chunks may begin inside of a line.
 _LINE = """
 SELECT start_line, {text} FROM chunks_mat
@@ -106,6 +110,14 @@ class SymbolName(NamedTuple):
     """As in `ChunkDirectory`."""
     chunk_id: int
     """The chunk in which it starts."""
+
+
+class DefinitionSpan(NamedTuple):
+    """A definition and its lines, 0-based and inclusive."""
+
+    qualified_name: str
+    start_line: int
+    end_line: int
 
 
 class ChunkText(NamedTuple):
@@ -182,6 +194,19 @@ class Catalog:
         lines = ((self._texts.of(row[1:]).split("\n"), line - row[0]) for row in found)
         return "".join(parts[at] for parts, at in lines if at < len(parts)).encode()
 
+    def bytes_before(self, row: ChunkRow) -> int:
+        """Bytes of a chunk's first line that lie in the chunks before it, whose file is `ChunkDirectory.torn`."""
+        with self.reading() as cursor:
+            sql = _LINE.format(text=f"end_byte, {self._texts.columns}")
+            found = cursor.execute(sql, [row.repo, row.path, row.start_line]).fetchall()
+        before = 0
+        for start_line, end_byte, *text in found:
+            if end_byte <= row.start_byte:
+                own = self._texts.of(tuple(text)).split("\n")
+                at = row.start_line - start_line
+                before += len(own[at].encode()) if at < len(own) else 0
+        return before
+
     def directory(self) -> ChunkDirectory:
         """Ids and files of all chunks, in memory."""
         sql = _DIRECTORY_BEFORE_3 if isinstance(self._texts, TableTexts) else _DIRECTORY
@@ -216,6 +241,17 @@ class Catalog:
         with self.reading() as cursor:
             found = cursor.execute(_SYMBOLS_NAMED, [list(keys), list(chunk_ids), limit]).fetchall()
         return [SymbolName(*row) for row in found]
+
+    def definitions_in(self, chunk_ids: Sequence[int]) -> dict[int, list[DefinitionSpan]]:
+        """The definitions that start in each of these chunks, in the order of their places."""
+        if not chunk_ids:
+            return {}
+        with self.reading() as cursor:
+            found = cursor.execute(_SPANS.format(ids=marks(chunk_ids)), [int(one) for one in chunk_ids]).fetchall()
+        spans: dict[int, list[DefinitionSpan]] = {}
+        for chunk_id, *span in found:
+            spans.setdefault(chunk_id, []).append(DefinitionSpan(*span))
+        return spans
 
     def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
         """Texts by row of ``chunks_mat``; some that were not asked for may be among them. rows: (m,) int64."""

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from codequarry.schemas.errors import UnavailableError
+from codequarry.serving.deadline import Deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,18 @@ class Channel(Protocol):
         """The index in a few letters, e.g. ``faiss_ivf_sq8``."""
         ...
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """Rank chunks.
 
         query: not blank.
         limit: most candidates to return.
         allowed: (m,) int64, sorted: only these chunks may be returned; None for all.
         rerank: score approximate candidates again exactly.
+        deadline: what a channel that takes long looks at while it works.
 
-        Raises UnavailableError: the channel cannot answer, and why.
+        Raises UnavailableError: the channel cannot answer, and why. DeadlineError: it stopped at the deadline.
         """
         ...
 
@@ -70,7 +74,9 @@ class ShutChannel:
         self._channel = channel
         self._reason = reason
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """Raises UnavailableError, always."""
         raise UnavailableError(self._reason)
 

@@ -46,7 +46,8 @@ def search(
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
     channel: Annotated[
-        str, typer.Option(help="hybrid, or one index: faiss (meaning), bm25 (words), symbol (names).")
+        str,
+        typer.Option(help="hybrid, or one index: faiss (meaning), warp (tokens), bm25 (words), symbol (names)."),
     ] = "hybrid",
     lang: LangOption = None,
     include: IncludeOption = None,
@@ -107,7 +108,9 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     from codequarry.serving.engine import Engine
 
     wanted = SERVED_CHANNELS if channels is None else channels
-    engine = Engine(Bundle.open_current(settings.bundle.root, channels=wanted), settings.serving)
+    threads = settings.serving.warp_threads
+    bundle = Bundle.open_current(settings.bundle.root, channels=wanted, warp_threads=threads)
+    engine = Engine(bundle, settings.serving)
     try:
         yield engine
     finally:
@@ -144,6 +147,17 @@ def _explain(result: SearchResult) -> None:
     if scoring.file_share:
         again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
         typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
+    if scoring.late:
+        typer.echo(f"    late interaction {scoring.late}")
+    _explain_tokens(result)
+
+
+def _explain_tokens(result: SearchResult) -> None:
+    start = result.metadata.start_line
+    for pair in result.metadata.explain.tokens:
+        place = f"line {pair.line + 1}, column {pair.column + 1}" if pair.line >= start else "path or name"
+        inside = f" in {pair.symbol}" if pair.symbol else ""
+        typer.echo(f"    {pair.score:.3f}  {pair.query_token} ~ {pair.token}  ({place}{inside})")
 
 
 def print_notes(notes: list[str]) -> None:

@@ -15,6 +15,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.manifest import LegEntry
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.deadline import Deadline
 from codequarry.serving.query_encoder import LazyEncoder
 from codequarry.serving.trace import stage
 
@@ -73,7 +74,9 @@ class FaissChannel:
             vectors=None if leg.faiss.exact else _stored_vectors(paths, count, dim),
         )
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """See `Channel.search`. Waits for the encoder when it is still being opened."""
         with stage(f"{self.name}_encode"):
             vector = self._encoder.encode(query)

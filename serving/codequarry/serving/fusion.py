@@ -14,10 +14,11 @@ import numpy as np
 from codequarry.serving.channels import Candidates
 
 _FLOOR_RANK = 100
-"""A dense channel ranks every chunk there is: what comes here and later is hardly found."""
+"""A channel by meaning ranks every chunk there is: what comes here and later is hardly found."""
 _LEAST = 0.001
 """What it found at all comes before what it did not."""
-_DENSE = "faiss"
+_BY_MEANING = ("faiss", "warp")
+"""What the names of such channels begin with."""
 _SYMBOL = "symbol"
 
 
@@ -65,7 +66,8 @@ def _by_score(name: str, scores: np.ndarray) -> np.ndarray:
     if name == _SYMBOL or not len(scores):
         return scores  # how well a name fits is a value already
     best = float(scores[0])
-    floor = float(scores[min(_FLOOR_RANK, len(scores) - 1)]) if name.startswith(_DENSE) and len(scores) > 1 else 0.0
+    by_meaning = name.startswith(_BY_MEANING) and len(scores) > 1
+    floor = float(scores[min(_FLOOR_RANK, len(scores) - 1)]) if by_meaning else 0.0
     if best <= floor:
         return np.ones(len(scores))
     return np.clip((scores - floor) / (best - floor), _LEAST, 1)

@@ -87,7 +87,8 @@ def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dic
     multipliers: of the settings, of the channels that there are, in the order in which they are to be asked.
     """
     legs = sum(name in DENSE_LEGS for name in multipliers)
-    own = {"bm25": kind.lexical, "symbol": kind.symbol, **{name: kind.dense / max(legs, 1) for name in DENSE_LEGS}}
+    own = {"bm25": kind.lexical, "symbol": kind.symbol, "warp": kind.late}
+    own |= dict.fromkeys(DENSE_LEGS, kind.dense / max(legs, 1))
     return {name: own[name] * multiplier for name, multiplier in multipliers.items()}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from codequarry.schemas.tools import (
     SearchFilters,
     SearchRequest,
     SearchResult,
+    TokenPair,
+    to_wire,
 )
 from codequarry.serving import present, ranking
 from codequarry.serving.arguments import checked_text, clamped
@@ -34,11 +38,16 @@ from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.hygiene import SPARE, standing
+from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
 from codequarry.serving.query import Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
-from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, stage
+from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, saw_gate, stage
+from codequarry.serving.warp_channel import WarpChannel
 
 logger = logging.getLogger(__name__)
+
+_EXPLAIN_BYTES = 2048
+"""Of what explains a result, as JSON."""
 
 
 def search(
@@ -90,29 +99,70 @@ def _results(
 ) -> list[SearchResult]:
     query = analyze_query(text)
     weights = _weights(bundle, request.channel, query, settings, limits)
-    answers = _ask(bundle, request, query, weights, allowed, settings, deadline, limits)
+    hybrid = request.channel == "hybrid"
+    # In hybrid, late interaction looks at what the others found, unless nothing else is there to be asked.
+    first = {name: weight for name, weight in weights.items() if name != LATE or not hybrid} or weights
+    answers = _ask(bundle, request, query, first, allowed, settings, deadline, limits)
     if not answers:
         return []
-    method, k = settings.fusion, settings.rrf_k
-    with stage("fusion"):
-        if request.channel == "hybrid":
-            ordered = rank(
-                query,
-                answers,
-                weights,
-                bundle.files,
-                phrases=_phrases(bundle, query, weights, limits),
-                allowed=allowed,
-                method=method,
-                k=k,
-                limit=top_k + SPARE,
-            )
-        else:
-            ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)[: top_k + SPARE]
+    method, k, limit, late = settings.fusion, settings.rrf_k, top_k + SPARE, ""
+    if hybrid:
+        with stage("fusion"):
+            again = partial(
+                rank, query, answers, weights, bundle.files, phrases=_phrases(bundle, query, weights, limits),
+                allowed=allowed, method=method, k=k,
+            )  # fmt: skip
+            ordered = again(limit=max(limit, RESCORED) if LATE in weights else limit)
+        late = _late(bundle, query, weights, answers, ordered, deadline, limits)
+        if LATE in answers and LATE not in first:
+            with stage("fusion"):
+                ordered = again(limit=limit)
+    else:
+        with stage("fusion"):
+            ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)
     with stage("hydration"):
-        best = {one.chunk_id: one for one in ordered}
+        best = {one.chunk_id: one for one in ordered[:limit]}
         rows = standing(list(best), bundle.catalog.rows(list(best)), top_k, limits)
-        return [_result(bundle, answers, best[row.chunk_id], row, query, method, request.filters) for row in rows]
+        return [_result(bundle, answers, best[row.chunk_id], row, query, method, late, request.filters) for row in rows]
+
+
+def _late(
+    bundle: Bundle,
+    query: Query,
+    weights: Mapping[str, float],
+    answers: dict[str, Candidates],
+    ordered: Sequence[Scored],
+    deadline: Deadline,
+    limits: list[str],
+) -> str:
+    """Let late interaction look at the first of the ranking where that is worth it: what was decided, and why.
+
+    answers: gets its own where it gave one.
+    """
+    channel = bundle.channels.get(LATE)
+    if bundle.manifest.warp is None and channel is None:
+        return ""
+    if LATE in answers:
+        decision = ran("no other channel was asked")
+    elif not isinstance(channel, Rescorer):
+        decision = skipped("the channel is off")
+    elif not weights.get(LATE):
+        decision = skipped("it has no weight")
+    else:
+        decision = decide(ordered, answers, deadline)
+        if decision.runs:
+            out_of_time: list[str] = []
+            ask = partial(rescored, channel, query.text, ordered, deadline)
+            found = _answer(LATE, ask, out_of_time, limits)
+            if found is not None:
+                answers[LATE] = found
+            else:
+                decision = skipped(NO_TIME if out_of_time else "the channel is off")
+    if decision.why == NO_TIME:
+        saw_degraded(LATE)
+        limits.append(f"stopped after {deadline.seconds:g} s, without channel {LATE}")
+    saw_gate(LATE, decision.verdict)
+    return str(decision)
 
 
 def _ask(
@@ -132,21 +182,10 @@ def _ask(
         if deadline.passed:
             late.append(name)
             continue
-        try:
-            with stage(name):
-                answers[name] = bundle.channels[name].search(
-                    query.text, settings.candidates, allowed=allowed, rerank=request.rerank
-                )
-        except UnavailableError as error:
-            saw_degraded(name)
-            limits.append(f"channel {name} is off: {error.message}")
-        except Exception:  # whatever breaks inside one index must not take the others' answer away
-            saw_degraded(name)
-            logger.exception("channel %s failed", name)
-            limits.append(f"channel {name} failed on this query; the server's log says why")
-        else:
-            saw_candidates(name, answers[name].chunk_ids, answers[name].scores)
-            limits.extend(answers[name].notes)
+        ask = partial(bundle.channels[name].search, query.text, settings.candidates, allowed=allowed)
+        found = _answer(name, partial(ask, rerank=request.rerank, deadline=deadline), late, limits)
+        if found is not None:
+            answers[name] = found
     for name in late:
         saw_degraded(name)
     if late and not answers:
@@ -156,6 +195,27 @@ def _ask(
     if late:
         limits.append(f"stopped after {deadline.seconds:g} s, without channel {present.sentence_list(late)}")
     return answers
+
+
+def _answer(name: str, ask: Callable[[], Candidates], late: list[str], limits: list[str]) -> Candidates | None:
+    """What a channel answers; None, and why, when it does not. late: gets the name of one that had no time."""
+    try:
+        with stage(name):
+            found = ask()
+    except UnavailableError as error:
+        saw_degraded(name)
+        limits.append(f"channel {name} is off: {error.message}")
+    except DeadlineError:
+        late.append(name)
+    except Exception:  # whatever breaks inside one index must not take the others' answer away
+        saw_degraded(name)
+        logger.exception("channel %s failed", name)
+        limits.append(f"channel {name} failed on this query; the server's log says why")
+    else:
+        saw_candidates(name, found.chunk_ids, found.scores)
+        limits.extend(found.notes)
+        return found
+    return None
 
 
 def _weights(
@@ -172,6 +232,7 @@ def _weights(
         "faiss": settings.weight_faiss,
         "faiss2": settings.weight_faiss2,
         "symbol": settings.weight_symbol,
+        LATE: settings.weight_warp,
     }
     multipliers = {name: one for name, one in multipliers.items() if name in bundle.channels}
     if not any(multipliers.values()):
@@ -203,6 +264,7 @@ def _result(
     row: ChunkRow,
     query: Query,
     method: FusionMethod,
+    late: str,
     filters: SearchFilters,
 ) -> SearchResult:
     explain = Explain(
@@ -222,10 +284,12 @@ def _result(
             best_chunk=scored.best_chunk,
             best_file=scored.best_file,
             repeat=scored.repeat,
+            late=late,
         ),
         scip=row.scip,
         ast=row.kind != "text",
         cst=row.cst,
+        tokens=_tokens(bundle, scored, row, query),
     )
     return SearchResult(
         id=str(row.chunk_id),
@@ -234,12 +298,30 @@ def _result(
         snippet=present.first_lines(row.text),
         score=scored.score,
         source=bundle.channels[scored.leader].source if scored.leader else "files",
-        metadata=ResultMetadata(**present.location(row).model_dump(), explain=explain),
+        metadata=ResultMetadata(**present.location(row).model_dump(), explain=_within_bounds(explain)),
     )
 
 
 def _evidence(found: Mapping[str, ranking.Evidence]) -> dict[str, Evidence]:
     return {name: Evidence(value=each.value, weight=each.weight) for name, each in found.items()}
+
+
+def _tokens(bundle: Bundle, scored: Scored, row: ChunkRow, query: Query) -> list[TokenPair]:
+    """Pairs of tokens of a chunk that late interaction found."""
+    channel = bundle.channels.get(LATE)
+    if LATE not in scored.channels or not isinstance(channel, WarpChannel):
+        return []
+    definitions = bundle.catalog.definitions_in([row.chunk_id]).get(row.chunk_id, [])
+    return channel.explain(query.text, row, definitions, before=bundle.bytes_before(row))
+
+
+def _within_bounds(explain: Explain) -> Explain:
+    """Without the least of its pairs of tokens, as many as make it too large."""
+    tokens = list(explain.tokens)
+    while tokens and len(json.dumps(to_wire(explain), ensure_ascii=False).encode()) > _EXPLAIN_BYTES:
+        tokens.pop()
+        explain = explain.model_copy(update={"tokens": list(tokens)})
+    return explain
 
 
 def _reasons(
@@ -248,6 +330,8 @@ def _reasons(
     reasons: list[str] = []
     if not scored.channels.keys().isdisjoint(DENSE_LEGS):
         reasons.append("embedding:cosine")
+    if LATE in scored.channels:
+        reasons.append("late_interaction:maxsim")
     if "bm25" in scored.channels:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
         reasons.append(f"bm25:terms={','.join(terms)}")

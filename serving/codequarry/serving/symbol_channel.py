@@ -23,6 +23,7 @@ from codequarry.schemas.analyzer import words
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.catalog import Catalog, SymbolName
 from codequarry.serving.channels import Candidates, ranked
+from codequarry.serving.deadline import Deadline
 from codequarry.serving.present import printable
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:(?:\.|::|->|#)[^\W\d]\w*)*")
@@ -89,7 +90,9 @@ class SymbolChannel:
         self._catalog = catalog
         self._names = names
 
-    def search(self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool) -> Candidates:
+    def search(
+        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+    ) -> Candidates:
         """See `Channel.search`; scores are exact, so ``rerank`` changes nothing."""
         asked = Asked.of(query)
         if not asked.words:

@@ -1,0 +1,304 @@
+"""Late interaction on one core: recall against exact MaxSim, time, memory, growth; beside maxsim-cpu where installed.
+
+``python -m benchmarks.late_interaction`` measures on chunks of installed packages, ``… million`` a synthetic index of a
+million chunks (25 GB of disk). Times are CPU milliseconds of the process, which keeps to one core; so does all it is
+compared with.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from benchmarks.corpus import HOME
+from benchmarks.late_interaction_corpus import TokenCorpus, load
+from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
+from codequarry.pipelines.warp_build import WarpPlan, build_index
+from codequarry.schemas.warp_layout import Profile, WarpSpec
+from codequarry.serving.warp_index import WarpIndex
+from codequarry.serving.warp_search import Searcher
+
+Ranked = list[np.ndarray]
+"""The best hundred documents of each query, best first."""
+_DEEP = 100
+
+
+def run() -> None:
+    """Measure and print."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    from codequarry.serving import warp_kernels
+
+    corpus = load()
+    exact, brute = _brute_force(corpus, corpus.queries)
+    exact_long, brute_long = _brute_force(corpus, corpus.long_queries)
+    count, tokens = len(corpus.chunk_ids), int(corpus.offsets[-1])
+    figures = [
+        Figure("chunks, token vectors", f"{count:,}, {tokens:,}"),
+        Figure("query tokens, mean", f"{np.mean([len(query) for query in corpus.queries]):.1f}, long ones 32"),
+        Figure(
+            "exact MaxSim over all tokens: p50",
+            f"{percentile(brute, 0.5):.0f} ms, long {percentile(brute_long, 0.5):.0f} ms",
+        ),
+    ]
+    for profile in ("standard", "compact"):
+        with _built(corpus, profile) as (folder, spec, seconds):
+            figures.append(Figure(f"{profile}: build", f"{seconds:.1f} CPU s"))
+            figures += _sizes(folder, spec, profile)
+            searcher = Searcher(_opened(folder, corpus, figures, profile), warp_kernels)
+            figures += _searches(searcher, corpus.queries, exact, profile, "")
+            figures += _searches(searcher, corpus.long_queries, exact_long, profile, ", 32 query tokens")
+            if profile == "standard":
+                figures += _others(corpus, searcher, exact)
+    print_figures("Late interaction, one core", figures)
+    _growth(corpus, warp_kernels)
+
+
+def _searches(searcher: Searcher, queries: list[np.ndarray], exact: Ranked, profile: str, kind: str) -> list[Figure]:
+    main = profile == "standard"
+    found, times = _timed(lambda query: searcher.wide(searcher.prepare(query), _DEEP).documents, queries)
+    figures = [
+        _aimed(main, at_most, f"{profile}: wide{kind}: p50", percentile(times, 0.5), 15, "ms"),
+        _aimed(main, at_most, f"{profile}: wide{kind}: p95", percentile(times, 0.95), 30, "ms"),
+        _aimed(main and not kind, at_least, f"{profile}: wide{kind}: R@10", _recall(found, exact, 10), 0.98, ""),
+        _aimed(main and not kind, at_least, f"{profile}: wide{kind}: R@100", _recall(found, exact, 100), 0.92, ""),
+    ]
+    candidates = _stage_one(searcher, queries, exact)
+    turns = iter([*candidates, *candidates])
+
+    def rescore(query: np.ndarray) -> np.ndarray:
+        chosen = next(turns)
+        return chosen[np.argsort(-searcher.rescore(searcher.prepare(query), chosen), kind="stable")]
+
+    found, times = _timed(rescore, queries)
+    figures += [
+        _aimed(main, at_most, f"{profile}: rescore of 500{kind}: p50", percentile(times, 0.5), 15, "ms"),
+        _aimed(
+            main and not kind, at_least, f"{profile}: rescore of 500{kind}: R@10", _recall(found, exact, 10), 0.99, ""
+        ),
+    ]
+    found, times = _timed(lambda query: searcher.warp(searcher.prepare(query), _DEEP, nprobe=32).documents, queries)
+    figures += [
+        Figure(
+            f"{profile}: WARP, nprobe 32{kind}: p50 / p95",
+            f"{percentile(times, 0.5):.1f} / {percentile(times, 0.95):.1f} ms",
+        ),
+        _aimed(
+            main and not kind, at_least, f"{profile}: WARP, nprobe 32{kind}: R@10", _recall(found, exact, 10), 0.85, ""
+        ),
+        Figure(f"{profile}: WARP, nprobe 32{kind}: R@100", f"{_recall(found, exact, 100):.3f}"),
+    ]
+    return figures
+
+
+def _aimed(aimed: bool, figure: Callable[..., Figure], name: str, value: float, limit: float, unit: str) -> Figure:
+    """With its aim where one was promised."""
+    made = figure(name, value, limit, unit, 1 if unit else 3)
+    return made if aimed else Figure(made.name, made.value)
+
+
+def _stage_one(searcher: Searcher, queries: list[np.ndarray], exact: Ranked) -> Ranked:
+    """500 candidates of each query, as another index would give: the exact best hundred, and others."""
+    random = np.random.default_rng(0)
+    candidates: Ranked = []
+    for best in exact[: len(queries)]:
+        others = random.permutation(searcher.index.spec.documents)
+        others = others[~np.isin(others, best)][: 500 - len(best)]
+        candidates.append(np.sort(np.concatenate([best, others])))
+    return candidates
+
+
+def _brute_force(corpus: TokenCorpus, queries: list[np.ndarray]) -> tuple[Ranked, list[float]]:
+    """The exact order by the float vectors, and CPU milliseconds of each query."""
+    vectors = corpus.vectors.astype(np.float32)
+    starts = corpus.offsets[:-1]
+
+    def score(query: np.ndarray) -> np.ndarray:
+        scores = np.maximum.reduceat(vectors @ query.T, starts, axis=0).sum(axis=1)
+        return np.argsort(-scores, kind="stable")[:_DEEP]
+
+    found: Ranked = []
+    times: list[float] = []
+    for query in queries:
+        started = time.process_time()
+        found.append(score(query))
+        times.append(1000 * (time.process_time() - started))
+    return found, times
+
+
+def _timed(ask: Callable[[np.ndarray], np.ndarray], queries: list[np.ndarray]) -> tuple[Ranked, list[float]]:
+    """Answers, and CPU milliseconds of each; after one unmeasured round."""
+    for query in queries:
+        ask(query)
+    found: Ranked = []
+    times: list[float] = []
+    gc.disable()
+    for query in queries:
+        started = time.process_time()
+        found.append(ask(query))
+        times.append(1000 * (time.process_time() - started))
+    gc.enable()
+    return found, times
+
+
+def _recall(found: Ranked, exact: Ranked, depth: int) -> float:
+    shares = [
+        len(set(a[:depth].tolist()) & set(b[:depth].tolist())) / min(depth, len(b))
+        for a, b in zip(found, exact, strict=True)
+    ]
+    return float(np.mean(shares))
+
+
+class _built:
+    """An index of a corpus in a folder of its own: (folder, spec, CPU seconds)."""
+
+    def __init__(self, corpus: TokenCorpus, profile: str) -> None:
+        self._corpus, self._profile = corpus, profile
+        HOME.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="warp-", dir=HOME))
+
+    def __enter__(self) -> tuple[Path, WarpSpec, float]:
+        corpus = self._corpus
+        documents = ((int(one), corpus.codes(row)) for row, one in enumerate(corpus.chunk_ids.tolist()))
+        encoder = corpus.encoder.spec.fingerprint
+        started = time.process_time()
+        spec = build_index(
+            self._folder, documents, WarpPlan(corpus.encoder.scales, encoder, profile=cast("Profile", self._profile))
+        )
+        return self._folder, spec, time.process_time() - started
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder)
+
+
+def _opened(folder: Path, corpus: TokenCorpus, figures: list[Figure], profile: str) -> WarpIndex:
+    gc.collect()
+    before = _resident()
+    started = time.perf_counter()
+    index = WarpIndex.open(folder, corpus.encoder.scales)
+    elapsed = 1000 * (time.perf_counter() - started)
+    figures.append(at_most(f"{profile}: opening", elapsed, 50, "ms"))
+    figures.append(at_most(f"{profile}: growth of memory by opening", _resident() - before, 60, "MB"))
+    return index
+
+
+def _sizes(folder: Path, spec: WarpSpec, profile: str) -> list[Figure]:
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    limit = 200 if profile == "standard" else 72
+    return [at_most(f"{profile}: bytes a token ({spec.centroids:,} clusters)", size / spec.tokens, limit, "B")]
+
+
+def _resident() -> float:
+    """MB of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def _others(corpus: TokenCorpus, searcher: Searcher, exact: Ranked) -> list[Figure]:
+    """maxsim-cpu over the same candidates, where it is installed."""
+    if importlib.util.find_spec("maxsim_cpu") is None:
+        return [Figure("maxsim-cpu, rescore of 500 from float32 in memory", "not installed: pip install maxsim-cpu")]
+    import maxsim_cpu  # pyright: ignore[reportMissingImports]
+
+    candidates = iter([*_stage_one(searcher, corpus.queries, exact)] * 2)
+    held = [
+        np.asarray(corpus.vectors[corpus.offsets[row] : corpus.offsets[row + 1]], np.float32)
+        for row in range(len(corpus.chunk_ids))
+    ]
+
+    def rescore(query: np.ndarray) -> np.ndarray:
+        chosen = next(candidates)
+        scores = maxsim_cpu.maxsim_scores_variable(query, [held[one] for one in chosen.tolist()])
+        return chosen[np.argsort(-np.asarray(scores), kind="stable")]
+
+    found, times = _timed(rescore, corpus.queries)
+    return [
+        Figure("maxsim-cpu, rescore of 500 from float32 in memory: p50", f"{percentile(times, 0.5):.1f} ms"),
+        Figure("maxsim-cpu, rescore of 500: R@10", f"{_recall(found, exact, 10):.3f}"),
+    ]
+
+
+def _growth(corpus: TokenCorpus, kernels: object) -> None:
+    """Time, size and memory against the number of chunks."""
+    print("\n| chunks | tokens | build CPU s | bytes a token | open ms | wide p50 | WARP nprobe 32 p50 | wide R@10 |")
+    print("|---|---|---|---|---|---|---|---|")
+    for documents in (1_000, 3_000, 10_000):
+        part = corpus.first(documents)
+        exact, _ = _brute_force(part, part.queries)
+        with _built(part, "standard") as (folder, spec, seconds):
+            started = time.perf_counter()
+            searcher = Searcher(WarpIndex.open(folder, part.encoder.scales), kernels)  # pyright: ignore[reportArgumentType]
+            opened = 1000 * (time.perf_counter() - started)
+            size = sum(file.stat().st_size for file in folder.iterdir()) / spec.tokens
+            found, wide = _timed(
+                lambda query, ask=searcher: ask.wide(ask.prepare(query), _DEEP).documents, part.queries
+            )
+            _, warp = _timed(lambda query, ask=searcher: ask.warp(ask.prepare(query), _DEEP).documents, part.queries)
+            print(
+                f"| {spec.documents:,} | {spec.tokens:,} | {seconds:.1f} | {size:.0f} | {opened:.1f} | "
+                f"{percentile(wide, 0.5):.1f} | {percentile(warp, 0.5):.1f} | {_recall(found, exact, 10):.3f} |",
+                flush=True,
+            )
+
+
+def million(documents: int = 1_000_000) -> None:
+    """Build and search a synthetic index of a million chunks, in the compact profile."""
+    from codequarry.serving import warp_kernels
+
+    dim = 128
+    scales = np.full(dim, 0.45 / 127, np.float32)
+    folder = Path(tempfile.mkdtemp(prefix="warp-million-", dir=HOME))
+    try:
+        started = time.process_time()
+        spec = build_index(folder, _synthetic(documents, dim, scales), WarpPlan(scales, "0" * 64, profile="compact"))
+        seconds = time.process_time() - started
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        began = time.perf_counter()
+        searcher = Searcher(WarpIndex.open(folder, scales), warp_kernels)
+        opened = 1000 * (time.perf_counter() - began)
+        queries = [next(_synthetic(1, dim, scales, seed))[1][:16] * scales for seed in range(50)]
+        _, times = _timed(lambda query: searcher.wide(searcher.prepare(query), _DEEP).documents, queries)
+        print_figures(
+            f"A synthetic index of {spec.documents:,} chunks, {spec.tokens:,} tokens, compact",
+            [
+                Figure("build", f"{seconds / 3600:.2f} CPU h, peak {peak:,.0f} MB with mapped files"),
+                Figure("size", f"{size / 1e9:.1f} GB, {size / spec.tokens:.1f} B a token, {spec.centroids:,} clusters"),
+                Figure("open", f"{opened:.0f} ms"),
+                Figure(
+                    "wide, 16 query tokens: p50 / p95",
+                    f"{percentile(times, 0.5):.0f} / {percentile(times, 0.95):.0f} ms",
+                ),
+            ],
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+def _synthetic(documents: int, dim: int, scales: np.ndarray, seed: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+    """Chunks of 100 to 300 tokens around 50,000 directions, common ones more often."""
+    directions = np.random.default_rng(1).standard_normal((50_000, dim)).astype(np.float32)
+    random = np.random.default_rng(seed + 2)
+    for number in range(documents):
+        size = int(random.integers(100, 301))
+        topics = (50_000 * random.random(size) ** 3).astype(np.int64)
+        vectors = directions[topics] + 0.7 * random.standard_normal((size, dim), dtype=np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        yield number + 1, np.clip(np.rint(vectors / scales), -127, 127).astype(np.int8)
+
+
+if __name__ == "__main__":
+    if "million" in sys.argv:
+        million(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+    else:
+        run()

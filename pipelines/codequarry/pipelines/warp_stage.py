@@ -1,0 +1,185 @@
+"""Late interaction in a run: codes of a repository's tokens, and the index of a staged version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codequarry.pipelines.encoders import token_encoder_directory
+from codequarry.pipelines.hard_links import link_all
+from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.shards import Shard
+from codequarry.pipelines.tools import tool_versions
+from codequarry.pipelines.vector_store import text_key
+from codequarry.pipelines.warp_build import WarpPlan, build_index
+from codequarry.pipelines.warp_tokens import (
+    TEXT_COLUMNS,
+    TokenEncoding,
+    chunk_text,
+    encode_missing,
+    open_token_store,
+)
+from codequarry.pipelines.workspace import Progress, repository_work, silent
+from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
+from codequarry.schemas.errors import SourceError
+from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.manifest import EncoderEntry, FileEntry, Manifest, WarpEntry
+from codequarry.schemas.settings import Settings
+from codequarry.schemas.tables import read_table
+from codequarry.schemas.token_encoder import SCALES_FILE
+from codequarry.schemas.warp_layout import ENCODER_FOLDER
+
+TOKENS = "tokens"
+"""Seal of a part whose chunks' tokens are in the store."""
+_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReport:
+    """What the token stage did for a repository."""
+
+    name: str
+    chunks: int
+    encoded: int
+    """Distinct texts that went through the encoder."""
+    fingerprint: str
+
+
+def embed_tokens(name: str, settings: Settings, progress: Progress = silent) -> TokenReport:
+    """Put the codes of all tokens of a repository into the store; parts that were done are passed over.
+
+    Raises SourceError: the chunk stage has not run. MissingExtraError: the encoder needs an extra.
+    """
+    work = repository_work(settings.paths.work, name)
+    encoding = token_encoding(settings)
+    chunks = encoded = 0
+    for part in plan_parts(work, settings):
+        key = _tokens_key(part, encoding)
+        chunks += sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
+        if sealed(part.folder, TOKENS, key) is None:
+            texts = [chunk_text(row) for row in read_table(part.table("chunks"), list(TEXT_COLUMNS)).to_pylist()]
+            encoded += encode_missing(texts, settings.paths.store, encoding, progress, what=f"{name}: tokens")
+            put_seal(part.folder, TOKENS, key, [], {})
+    return TokenReport(name, chunks, encoded, encoding.fingerprint)
+
+
+def token_encoding(settings: Settings) -> TokenEncoding:
+    """The token encoder of the settings; raises as `token_encoder_directory`."""
+    folder = token_encoder_directory(settings)
+    spec = EncoderSpec.load(folder)
+    return TokenEncoding(folder, spec.fingerprint, spec.dim, settings.warp.punctuation, settings.embedding.threads)
+
+
+def put_warp(
+    paths: BundlePaths,
+    plan: Sequence[Shard],
+    settings: Settings,
+    root: BundleRoot,
+    held: Manifest | None,
+    progress: Progress = silent,
+) -> tuple[WarpEntry, frozenset[str]]:
+    """The index of a staged version, linked to CURRENT where that has the same.
+
+    paths: of a version whose tables are written. plan: all its shards.
+
+    Returns its entry, and the paths that are links.
+    """
+    encoding = token_encoding(settings)
+    key = hashed(
+        [tool_versions(), settings.warp.model_dump(mode="json"), encoding.fingerprint, [shard.key for shard in plan]]
+    )
+    folder = paths.warp
+    (folder / ENCODER_FOLDER).mkdir(parents=True)
+    if held is not None and held.warp is not None and held.warp.key == key:
+        same = [entry for entry in held.files if entry.path.startswith(f"{folder.name}/")]
+        if link_all(root.version(held.version), paths, same):
+            return held.warp, frozenset(entry.path for entry in same)
+    spec, linked = _put_encoder(encoding.folder, paths, root, held)
+    ids, keys = _texts(paths, plan, settings.paths.store, encoding, progress)
+    scales = np.load(encoding.folder / SCALES_FILE, allow_pickle=False)
+    index = build_index(
+        folder,
+        _stored_codes(ids, keys, settings.paths.store, encoding),
+        WarpPlan(
+            scales,
+            spec.fingerprint,
+            punctuation=settings.warp.punctuation,
+            profile=settings.warp.profile,
+            bits=settings.warp.bits,
+            memory_mb=settings.warp.memory_mb,
+        ),
+        progress,
+    )
+    entry = WarpEntry(
+        key=key,
+        profile=index.profile,
+        bits=index.bits,
+        punctuation=index.punctuation,
+        documents=index.documents,
+        tokens=index.tokens,
+        centroids=index.centroids,
+        encoder=EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim),
+    )
+    return entry, linked
+
+
+def _tokens_key(part: Part, encoding: TokenEncoding) -> str:
+    return hashed([part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation])
+
+
+def _put_encoder(
+    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+) -> tuple[EncoderSpec, frozenset[str]]:
+    """Copy the token encoder, its large files linked to CURRENT where that has them."""
+    spec = EncoderSpec.load(source)
+    target = paths.warp / ENCODER_FOLDER
+    wanted = {f"{paths.warp.name}/{ENCODER_FOLDER}/{name}": sha256 for name, sha256 in spec.sha256.items()}
+    same: list[FileEntry] = []
+    if held is not None:
+        found = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
+        same = found if link_all(root.version(held.version), paths, found) else []
+    linked = frozenset(entry.path for entry in same)
+    for path in wanted.keys() - linked:
+        name = path.rpartition("/")[2]
+        (target / name).write_bytes((source / name).read_bytes())
+    (target / SPEC_FILE).write_bytes((source / SPEC_FILE).read_bytes())
+    return spec, linked
+
+
+def _texts(
+    paths: BundlePaths, plan: Sequence[Shard], store: Path, encoding: TokenEncoding, progress: Progress
+) -> tuple[NDArray[np.int64], list[bytes]]:
+    """Ids of all chunks, ascending, and the key of the text of each; texts that have no codes are encoded."""
+    ids: list[int] = []
+    keys: list[bytes] = []
+    for shard in plan:
+        rows = read_table(paths.path / shard.table("chunks"), ["chunk_id", *TEXT_COLUMNS]).to_pylist()
+        texts = [chunk_text(row) for row in rows]
+        encode_missing(texts, store, encoding, progress, what="warp: tokens")
+        ids += [row["chunk_id"] for row in rows]
+        keys += [text_key(text) for text in texts]
+    order = np.argsort(np.array(ids, np.int64), kind="stable")
+    return np.array(ids, np.int64)[order], [keys[row] for row in order.tolist()]
+
+
+def _stored_codes(
+    ids: NDArray[np.int64], keys: list[bytes], store: Path, encoding: TokenEncoding
+) -> Iterator[tuple[int, NDArray[np.int8]]]:
+    """(chunk id, codes) in the order given, a few hundred in memory at a time.
+
+    Raises SourceError: codes are gone since they were made.
+    """
+    with open_token_store(store, encoding) as held:
+        for start in range(0, len(keys), _BATCH):
+            part = keys[start : start + _BATCH]
+            known = held.get(list(dict.fromkeys(part)))
+            for chunk_id, key in zip(ids[start : start + _BATCH].tolist(), part, strict=True):
+                if key not in known:
+                    raise SourceError(
+                        f"the token codes of chunk {chunk_id} are gone from the store", suggestion="run it again"
+                    )
+                yield chunk_id, known[key]

@@ -1,0 +1,104 @@
+"""Token codes by text: what a token encoder read once, it never reads again.
+
+The codes lie in the content-addressed store, one file for each encoder and rule of punctuation, under the sha256 of the
+text. Finished texts are kept every few hundred, so that a killed run resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codequarry.pipelines.content_store import ContentStore, open_content_store
+from codequarry.pipelines.vector_store import text_key
+from codequarry.pipelines.workspace import Progress, silent
+from codequarry.schemas.token_encoder import TokenEncoder, token_text
+
+_SAVE_EVERY = 256
+TEXT_COLUMNS = ("path", "qualified_name", "text")
+"""What of a chunk the token encoder reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEncoding:
+    """Which codes: those of an encoder's directory, and of which tokens."""
+
+    folder: Path
+    fingerprint: str
+    dim: int
+    punctuation: bool
+    threads: int
+    """0: one for each core."""
+
+    def open(self) -> TokenEncoder:
+        """The encoder; raises as `TokenEncoder.open`."""
+        threads = self.threads or os.cpu_count() or 1
+        return TokenEncoder.open(self.folder, threads=threads, punctuation=self.punctuation)
+
+
+def token_file(store: Path, fingerprint: str, punctuation: bool) -> Path:
+    """The file of an encoder's codes below the store."""
+    return store / "tokens" / f"{fingerprint}{'-punctuation' if punctuation else ''}.sqlite"
+
+
+def chunk_text(row: dict[str, str]) -> str:
+    """What the token encoder reads of a chunk, by `TEXT_COLUMNS`."""
+    return token_text(path=row["path"], qualified_name=row["qualified_name"], text=row["text"])[0]
+
+
+class TokenStore:
+    """Codes of texts. Use through `open_token_store`."""
+
+    def __init__(self, store: ContentStore, dim: int) -> None:
+        self._store = store
+        self._dim = dim
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.int8]]:
+        """The codes that are there, (t, d) int8 each; a damaged entry counts as absent."""
+        found = self._store.get(keys)
+        whole = ((key, value) for key, value in found.items() if value and len(value) % self._dim == 0)
+        return {key: np.frombuffer(value, np.int8).reshape(-1, self._dim) for key, value in whole}
+
+    def put(self, entries: Iterable[tuple[bytes, NDArray[np.int8]]]) -> None:
+        """Add or replace codes in one transaction."""
+        self._store.put((key, np.ascontiguousarray(codes, np.int8).tobytes()) for key, codes in entries)
+
+
+@contextmanager
+def open_token_store(store: Path, encoding: TokenEncoding) -> Iterator[TokenStore]:
+    """Open the codes of an encoder; raises as `open_content_store`."""
+    with open_content_store(token_file(store, encoding.fingerprint, encoding.punctuation)) as opened:
+        yield TokenStore(opened, encoding.dim)
+
+
+def encode_missing(
+    texts: Sequence[str], store: Path, encoding: TokenEncoding, progress: Progress = silent, *, what: str = "tokens"
+) -> int:
+    """See that the store holds the codes of every text; returns how many were encoded.
+
+    what: said of the progress.
+
+    Raises MissingExtraError: the encoder needs an extra. UnavailableError: the disk refuses.
+    """
+    by_key = {text_key(text): text for text in texts}
+    keys = list(by_key)
+    encoded = 0
+    opened: TokenEncoder | None = None
+    with open_token_store(store, encoding) as held:
+        for start in range(0, len(keys), _SAVE_EVERY):
+            part = keys[start : start + _SAVE_EVERY]
+            known = held.get(part)
+            missing = [key for key in part if key not in known]
+            if missing:
+                opened = opened or encoding.open()
+                codes = opened.encode_documents([by_key[key] for key in missing])
+                held.put(zip(missing, codes, strict=True))
+                encoded += len(missing)
+            progress(what, start + len(part), len(keys))
+    return encoded

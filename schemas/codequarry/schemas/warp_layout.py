@@ -1,0 +1,178 @@
+"""Files of a late-interaction index, and the codes in them: what builder and reader must agree on.
+
+A token is a vector in *code space*: int8 codes whose scales, one for each dimension, belong to the token encoder
+(`codequarry.schemas.token_encoder`). N tokens of n documents lie in C clusters; D dimensions::
+
+    index.json         WarpSpec
+    chunk_ids.npy      i64[n]             documents, ascending
+    doc_offsets.npy    i64[n+1]           tokens of document d: doc_offsets[d] to doc_offsets[d+1], one at least
+    centroids.npy      i8[C,D]            centres of the clusters, in code space
+    offsets.npy        i64[C+1]           postings of cluster c: offsets[c] to offsets[c+1]
+    pids.npy           i32[P]             document of each posting, ascending inside a cluster
+    levels.npy         f32[2,D]           lowest level and step of the residual codec, in code space
+
+    standard           (P = N: a posting for each token)
+    residuals.npy      u8[N,D*bits/8]     packed residuals, in the order of the postings
+    doc_codes.npy      i8[N,D]            codes of the tokens, document by document
+
+    compact            (P <= N: a posting for each cluster of a document)
+    doc_residuals.npy  u8[N,D*bits/8]     packed residuals, document by document
+    doc_centroids.npy  u16[N] or i32[N]   cluster of each token; u16 while C fits
+
+A token of code ``x`` in cluster ``c`` is ``centroids[c] + levels[0] + levels[1] * k`` with ``k`` in [0, 2^bits). A
+packed row holds the D values of ``k`` in bytes of W = D*bits/8: bits 0 to bits-1 of byte j are k[j], the next ones
+k[W+j], and so on, so that one shift and mask of the whole row gives W neighbouring dimensions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from codequarry.schemas.errors import IntegrityError
+
+SPEC_FILE = "index.json"
+ENCODER_FOLDER = "encoder"
+FORMAT = 1
+MAX_QUERY_TOKENS = 32
+Profile = Literal["standard", "compact"]
+_REMEDY = "do not serve this index; build the bundle again"
+
+
+class WarpSpec(BaseModel):
+    """``index.json``: sizes of the index and what made it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    profile: Profile
+    dim: int = Field(gt=0, le=128)
+    bits: Literal[2, 4]
+    documents: int = Field(ge=0)
+    tokens: int = Field(ge=0)
+    centroids: int = Field(ge=0)
+    postings: int = Field(ge=0)
+    encoder: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Fingerprint of the token encoder; queries need the same."""
+    punctuation: bool
+    """Whether tokens without a letter or digit have vectors."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format}, this program reads {FORMAT}")
+        if self.dim * self.bits % 8:
+            raise ValueError(f"{self.dim} values of {self.bits} bits do not fill bytes")
+        if self.profile == "standard" and self.postings != self.tokens:
+            raise ValueError("a standard index has a posting for each token")
+        return self
+
+    @property
+    def packed(self) -> int:
+        """Bytes of a packed residual."""
+        return self.dim * self.bits // 8
+
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype of every file, by the name without ``.npy``."""
+        n, tokens, d, c = self.documents, self.tokens, self.dim, self.centroids
+        common: dict[str, tuple[tuple[int, ...], np.dtype]] = {
+            "chunk_ids": ((n,), np.dtype("<i8")),
+            "doc_offsets": ((n + 1,), np.dtype("<i8")),
+            "centroids": ((c, d), np.dtype("i1")),
+            "offsets": ((c + 1,), np.dtype("<i8")),
+            "pids": ((self.postings,), np.dtype("<i4")),
+            "levels": ((2, d), np.dtype("<f4")),
+        }
+        packed = ((tokens, self.packed), np.dtype("u1"))
+        if self.profile == "standard":
+            return {**common, "residuals": packed, "doc_codes": ((tokens, d), np.dtype("i1"))}
+        return {**common, "doc_residuals": packed, "doc_centroids": ((tokens,), cluster_dtype(c))}
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read ``index.json``. Raises IntegrityError: it is missing or malformed."""
+        path = folder / SPEC_FILE
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise IntegrityError(f"{path}: cannot be read ({error.strerror})", suggestion=_REMEDY) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
+
+    def save(self, folder: Path) -> None:
+        """Write ``index.json``, the last file of an index."""
+        (folder / SPEC_FILE).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def cluster_dtype(centroids: int) -> np.dtype:
+    """Type of the cluster numbers of tokens."""
+    return np.dtype("<u2") if centroids <= 1 << 16 else np.dtype("<i4")
+
+
+def map_arrays(folder: Path, spec: WarpSpec) -> dict[str, np.ndarray]:
+    """Map every file of an index, read-only; nothing but headers and the two arrays of offsets is read.
+
+    Raises IntegrityError: a file is missing or cut, or its shape, type or offsets are not those of the spec. What is
+    not looked at here (documents of postings, clusters of tokens) the reader checks as it uses them.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, (shape, dtype) in spec.arrays().items():
+        path = folder / f"{name}.npy"
+        try:
+            found = _mapped(path)
+        except (OSError, ValueError, EOFError) as error:
+            raise IntegrityError(f"{path}: cannot be mapped ({error})", suggestion=_REMEDY) from error
+        if found.shape != shape or found.dtype != dtype or not found.flags.c_contiguous:
+            raise IntegrityError(
+                f"{path}: {found.shape} {found.dtype}, expected {shape} {dtype} in C order", suggestion=_REMEDY
+            )
+        arrays[name] = found
+    for name, total in (("doc_offsets", spec.tokens), ("offsets", spec.postings)):
+        _check_offsets(folder / f"{name}.npy", arrays[name], total)
+    if spec.documents and (np.diff(arrays["doc_offsets"]).min() < 1 or (np.diff(arrays["chunk_ids"]) <= 0).any()):
+        raise IntegrityError(
+            f"{folder}: a document has no token, or ids are not ascending; expected neither", suggestion=_REMEDY
+        )
+    if not np.isfinite(arrays["levels"]).all():
+        raise IntegrityError(f"{folder}/levels.npy: not finite", suggestion=_REMEDY)
+    return arrays
+
+
+def _mapped(path: Path) -> NDArray[np.generic]:
+    """A plain, read-only array over a file; empty files cannot be mapped and are read."""
+    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    return np.asarray(loaded)
+
+
+def _check_offsets(path: Path, offsets: np.ndarray, total: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+        raise IntegrityError(f"{path}: not ascending from 0 to {total}", suggestion=_REMEDY)
+
+
+def pack(levels: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Packed rows. levels: (n, d) uint8 below 2^bits; d * bits a multiple of 8. Returns (n, d * bits / 8) uint8.
+
+    >>> pack(np.array([[1, 2, 3, 15]], np.uint8), 4).tolist()
+    [[49, 242]]
+    """
+    width = levels.shape[1] * bits // 8
+    packed = np.zeros((len(levels), width), np.uint8)
+    for part in range(8 // bits):
+        packed |= levels[:, part * width : (part + 1) * width] << np.uint8(part * bits)
+    return packed
+
+
+def unpack(packed: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """The inverse of `pack`.
+
+    >>> unpack(np.array([[49, 242]], np.uint8), 4).tolist()
+    [[1, 2, 3, 15]]
+    """
+    mask = np.uint8((1 << bits) - 1)
+    return np.concatenate([(packed >> np.uint8(part * bits)) & mask for part in range(8 // bits)], axis=1)
