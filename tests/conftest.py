@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("codequarry", deadline=None)
+hypothesis.settings.load_profile("codequarry")
 
 
 @pytest.fixture(scope="session")
