@@ -45,10 +45,10 @@ def shard_of(repo: str, path: str, count: int) -> int:
     return int.from_bytes(digest, "little") & (count - 1)
 
 
-def shard_file(stem: str, suffix: str, number: int, count: int) -> str:
+def shard_file(name: str, suffix: str, number: int, count: int) -> str:
     """Name of a shard's file; without a number where there is one shard.
 
     >>> shard_file("chunks", "parquet", 3, 32), shard_file("chunks", "parquet", 0, 1)
     ('chunks.03.parquet', 'chunks.parquet')
     """
-    return f"{stem}.{suffix}" if count == 1 else f"{stem}.{number:02}.{suffix}"
+    return f"{name}.{suffix}" if count == 1 else f"{name}.{number:02}.{suffix}"
