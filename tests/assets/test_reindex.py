@@ -49,6 +49,7 @@ def test_one_run_indexes_every_repository_and_publishes(first_run):
     assert made.keys() == {(asset, name) for asset in repository_assets for name in ("alpha", "beta")} | {
         (asset, None) for asset in bundle_assets
     }
+    assert {"verdict", "kept", "seconds"} <= made.pop(("fitted_encoder", None)).keys()
     for metadata in made.values():
         assert {"dagster/row_count", "bytes", "seconds", "preview"} <= metadata.keys()
     for name in ("alpha", "beta"):
