@@ -26,8 +26,8 @@ class RankedFiles:
         self._rows = index.facts["row"].astype(np.int64)
         self._directory = directory
         self._classes = directory.class_rank[self._rows]
-        self.factors = np.array([math.prod(self.factors_of(at).values()) for at in range(len(self._rows))])
-        """(f,) float64."""
+        self.factors = self._products()
+        """(f,) float64: of each file the product of `factors_of`."""
 
     def by(self, profile: RankingProfile) -> Self:
         """The same files by another profile."""
@@ -55,6 +55,15 @@ class RankedFiles:
         if vector is not None and len(vector) == self._index.cards.shape[1]:
             found["card"] = self._index.card_evidence(vector)
         return {name: values.astype(np.float64) for name, values in found.items()}
+
+    def _products(self) -> np.ndarray:
+        """As `factors_of`, of all files at once: a version may have tens of thousands when it is opened."""
+        facts, factors = self._index.facts, self.profile.factors
+        of_class = [path_class_factor(name, factors).get(f"path_class:{name}", 1.0) for name in PATH_CLASSES]
+        fan_in = 1 + factors.fan_in * np.log1p(facts["fan_in"].astype(np.float64))
+        size = 1 + factors.size * np.log1p(facts["code_lines"].astype(np.float64))
+        header = np.where(facts["header"], factors.header, 1.0)
+        return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * fan_in * size
 
     def factors_of(self, file: int) -> dict[str, float]:
         """What a file's chunks and evidence are multiplied by, by rule; rules that change nothing are left out."""
