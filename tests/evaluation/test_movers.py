@@ -14,13 +14,18 @@ from codequarry.assets.movers import changes
 def by_rank(**ranks: int) -> dict:
     """An explanation of reciprocal rank fusion."""
     return {
-        "channels": {name: {"rank": rank, "score": 1.0, "weight": 1.0} for name, rank in ranks.items()},
-        "fusion": {"method": "weighted_rrf", "k": 60.0, "normalizer": 2 / 61},
-    }
+        "channels": {
+            name: {"rank": rank, "score": 1.0, "value": 61 / (60 + rank), "weight": 1.0} for name, rank in ranks.items()
+        },
+        "scoring": {
+            "chunk": {}, "file": {}, "factors": {},
+            "file_share": 0.0, "best_chunk": 2.0, "best_file": 0.0, "repeat": 1.0,
+        },
+    }  # fmt: skip
 
 
 def rank_score(explain: dict) -> float:
-    return sum(1 / (60 + part["rank"]) for part in explain["channels"].values()) / (2 / 61)
+    return sum(part["value"] for part in explain["channels"].values()) / 2
 
 
 def test_the_channel_whose_rank_changed() -> None:

@@ -104,15 +104,6 @@ class _Told(NamedTuple):
 def _told(explain: Mapping[str, Any]) -> _Told:
     """The parts of a score, before all factors, and the factors."""
     channels: Mapping[str, Mapping[str, float]] = explain.get("channels", {})
-    if "fusion" in explain:
-        fusion = explain["fusion"]
-        return _Told(
-            {
-                f"channel {name}": part["weight"] / (fusion["k"] + part["rank"]) / fusion["normalizer"]
-                for name, part in channels.items()
-            },
-            {},
-        )
     scoring: Mapping[str, Any] = explain.get("scoring", {})
     share = scoring.get("file_share", 0.0)
     sides = (
