@@ -27,6 +27,9 @@ from codequarry.serving.http_protocol import CALL_KEY
 
 _SHED = frozenset(tool.name for tool in TOOLS if not tool.from_memory)
 _MODERN = b"2026"
+_DRAINED_BYTES = 16 << 20
+"""So much of a body that is too large is read and forgotten: a client that still sends when its connection closes may
+see a reset instead of the answer (RFC 9112, 9.6)."""
 
 
 @dataclass(slots=True)
@@ -39,6 +42,26 @@ class Crowd:
     def too_large_for(self, client: str) -> bool:
         """Whether a call of the client would only find that there is no place."""
         return self.inside.total() >= 2 * self.gate.places and self.inside[client] > 0
+
+
+class Patient:
+    """ASGI middleware: who sends too much may finish sending before being told so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_after_the_body(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 413:
+                left = _DRAINED_BYTES
+                while left > 0:
+                    part = await receive()
+                    left -= len(part.get("body", b""))
+                    if not part.get("more_body", False):
+                        break
+            await send(message)
+
+        await self._app(scope, receive, send_after_the_body)
 
 
 class Door:

@@ -19,7 +19,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.health import HealthRequest
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import to_wire
-from codequarry.serving.door import Crowd, Door
+from codequarry.serving.door import Crowd, Door, Patient
 from codequarry.serving.http_protocol import guarded_protocol
 from codequarry.serving.mcp_server import PROFILES, build_server
 
@@ -117,6 +117,7 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
         allowed_hosts=list(settings.allowed_hosts),
         allowed_origins=list(settings.allowed_origins),
         middleware=[
+            Middleware(Patient),
             Middleware(RequestBodyLimitMiddleware, max_body_size=MAX_BODY_BYTES),
             Middleware(
                 Door,
