@@ -144,6 +144,10 @@ class Check:
     passed: bool
     found: str
     expected: str
+    examples: tuple[str, ...] = ()
+    """At most three offending rows, values or queries."""
+    regression: bool = False
+    """Whether it compares with CURRENT, and so may be accepted by name and reason."""
 
 
 def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
