@@ -215,13 +215,13 @@ def test_a_stream_of_requests_on_one_connection_is_answered(port: int) -> None:
             time.sleep(0.1)
 
 
-def test_who_sends_too_much_is_told_so_after_sending_it(port: int) -> None:
-    half = b" " * (1 << 20)
+def test_who_sends_too_much_is_told_so_after_sending_it(lexical_engine) -> None:
+    patient = Engine(lexical_engine.bundle, ServingSettings(body_timeout_s=60))
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {4 << 20}\r\n\r\n"
     )
-    with raw(port, head.encode()) as connection:
+    with running(Service(patient, "0")) as port, raw(port, head.encode()) as connection:
         for _ in range(4):
             time.sleep(0.05)
-            connection.sendall(half)
+            connection.sendall(b" " * (1 << 20))
         assert connection.recv(65_536).startswith(b"HTTP/1.1 413")
