@@ -208,7 +208,7 @@ def test_a_damaged_second_leg_is_not_fit_to_publish(tmp_path: Path, standard, da
         expected = ["vectors that are not of unit norm (faiss2)"]
     elif damage == "rows":
         write_table(table, rows.slice(1), schema)
-        expected = ["embeddings without a chunk, or chunks without one (faiss2)", "rows of table embeddings2"]
+        expected = ["chunks without a vector (faiss2)", "rows of table embeddings2"]
     else:
         shutil.copytree(BundlePaths(report.path).encoder, paths.encoder, dirs_exist_ok=True)
         expected = ["fingerprint of the query encoder (faiss2)", "dimension of the query encoder (faiss2)",

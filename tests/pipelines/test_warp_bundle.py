@@ -95,7 +95,7 @@ def test_the_version_describes_its_index(report: IndexReport) -> None:
     assert entry.tokens > entry.centroids > 0
     checks = check_version(BundlePaths(report.path), report.manifest)
     names = {check.name for check in checks if check.passed}
-    assert {"documents of late interaction that are not the chunks", "fingerprint of the token encoder"} <= names
+    assert {"ids of WARP that are not those of the chunks", "fingerprint of the token encoder"} <= names
     assert [check for check in checks if not check.passed] == []
 
 
@@ -270,5 +270,5 @@ def test_a_publish_with_other_documents_is_refused(home: Path, report: IndexRepo
     ids = np.load(paths.warp / "chunk_ids.npy")
     ids[0] -= 1
     np.save(paths.warp / "chunk_ids.npy", ids)
-    with pytest.raises(PublishError, match="documents of late interaction that are not the chunks: 1, expected 0"):
+    with pytest.raises(PublishError, match="ids of WARP that are not those of the chunks: 2, expected 0"):
         check_contents(paths, report.manifest, warp_settings(home))
