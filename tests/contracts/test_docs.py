@@ -12,6 +12,7 @@ import pytest
 
 from codequarry.pipelines.training.sources import read_sources
 from codequarry.schemas.settings import RepositorySettings, Settings
+from tests.contracts import catalog_page
 from tests.contracts.tool_pages import page
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -96,6 +97,13 @@ def test_the_licence_report_names_every_package_of_the_encoder() -> None:
 def test_the_page_of_tools_is_the_one_the_models_make() -> None:
     written = (PROJECT / "docs" / "TOOLS.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m tests.contracts.tool_pages"
+
+
+def test_the_page_of_the_catalog_is_the_one_the_schemas_make(tmp_path: Path) -> None:
+    written = (PROJECT / "docs" / "CATALOG.md").read_text(encoding="utf-8")
+    made = catalog_page.page(tmp_path)
+    assert "| |" not in made, "a column without a description, see schemas/catalog_columns.py"
+    assert written == made, "run: python -m tests.contracts.catalog_page"
 
 
 def test_every_row_of_the_security_page_names_tests_that_exist() -> None:

@@ -144,8 +144,11 @@ def test_the_timeline_starts_over_when_it_is_full(lexical_engine, tmp_path: Path
 
 def pools(folder: Path) -> list[dict[str, Any]]:
     with duckdb.connect() as connection:
-        connection.execute(pools_view(str(folder / "pools")))
-        return connection.sql("SELECT * FROM pools ORDER BY ts, channel, rank").to_arrow_table().to_pylist()
+        return (
+            connection.sql(f"SELECT * FROM ({pools_view(folder / 'pools')}) ORDER BY ts, channel, rank")
+            .to_arrow_table()
+            .to_pylist()
+        )
 
 
 def test_the_pool_log_holds_every_candidate_of_every_channel(engine, tmp_path: Path) -> None:

@@ -4,35 +4,61 @@ Parts lie beside the bundles, never inside of them, and are read as the view ``p
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 # Arrow ships no type stubs.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
+
+from codequarry.schemas.tables import described_field as _field
 
 POOLS = pa.schema(
     [
-        ("query_id", pa.string()),
-        ("ts", pa.timestamp("us", tz="UTC")),
-        ("bundle", pa.string()),
-        ("channel", pa.string()),
-        ("rank", pa.int32()),
-        ("chunk_id", pa.int64()),
-        ("score", pa.float32()),
-        ("symbol_hits", pa.list_(pa.string())),
-        ("ast_node_kinds", pa.list_(pa.string())),
-        ("cst_matches", pa.bool_()),
-        ("query", pa.string()),
+        _field("query_id", pa.string(), "Run id of the request, as in the timeline."),
+        _field("ts", pa.timestamp("us", tz="UTC"), "When it was asked."),
+        _field("bundle", pa.string(), "Version that answered."),
+        _field("channel", pa.string(), "Channel that proposed the candidate."),
+        _field("rank", pa.int32(), "Its rank in that channel, from 1."),
+        _field("chunk_id", pa.int64(), "The candidate."),
+        _field("score", pa.float32(), "Its score in that channel."),
+        _field(
+            "symbol_hits",
+            pa.list_(pa.string()),
+            "Definitions that start in the chunk and whose name the query holds.",
+        ),
+        _field("ast_node_kinds", pa.list_(pa.string()), "Kinds of the definitions that start in the chunk."),
+        _field("cst_matches", pa.bool_(), "True when `cst_nodes` has rows of the chunk."),
+        _field("query", pa.string(), "The query; empty unless `telemetry.queries` is set."),
     ]
 )
-"""query_id: the run id of the timeline. rank: 1-based, in the channel. symbol_hits: definitions that start in the chunk
-and whose name the query holds. ast_node_kinds: kinds of the definitions that start in it. cst_matches: whether
-``cst_nodes`` holds its leaf kinds. query: "" unless the settings say that queries are logged."""
 
 PART_PREFIX = "pools-"
 
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMPTZ",
+    pa.int32(): "INTEGER",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.bool_(): "BOOLEAN",
+    pa.list_(pa.string()): "VARCHAR[]",
+}
 
-def pools_view(folder: str) -> str:
-    """The statement that attaches a folder of parts as the view ``pools``, e.g. beside an opened catalog."""
-    quoted = folder.replace("'", "''")
-    return f"CREATE OR REPLACE TEMP VIEW pools AS SELECT * FROM read_parquet('{quoted}/{PART_PREFIX}*.parquet')"
+
+def pools_view(folder: Path) -> str:
+    """The query of the view ``pools``: the parts of a folder, or the same columns without rows where it has none."""
+    if any(folder.glob(f"{PART_PREFIX}*.parquet")):
+        quoted = str(folder).replace("'", "''")
+        return f"SELECT * FROM read_parquet('{quoted}/{PART_PREFIX}*.parquet', union_by_name = true)"
+    columns = ", ".join(f"NULL::{_SQL_TYPES[field.type]} AS {field.name}" for field in POOLS)
+    return f"SELECT {columns} WHERE false"
+
+
+CANDIDATES_VIEW = (
+    "SELECT pools.*, repo, path, qualified_name, start_line, end_line FROM pools "
+    "LEFT JOIN (SELECT chunk_id, repo, path, qualified_name, start_line, end_line FROM chunks) USING (chunk_id)"
+)
+"""The query of the view ``v_pool_candidates``."""

@@ -83,6 +83,11 @@ class TelemetrySettings(_Section):
     )
 
     @property
+    def pool_folder(self) -> Path:
+        """Where the parts of the pool log lie."""
+        return self.folder / "pools"
+
+    @property
     def to_disk(self) -> bool:
         """Whether anything is written to the folder."""
         return self.timeline == "file" or self.pools

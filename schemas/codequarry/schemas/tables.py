@@ -21,10 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def _field(name: str, kind: pa.DataType, description: str) -> pa.Field:
+def described_field(name: str, kind: pa.DataType, description: str) -> pa.Field:
+    """A column without nulls that says what it holds."""
     return pa.field(name, kind, nullable=False, metadata={"description": description})
 
 
+_field = described_field
 _REPETITIVE = tuple(
     "repo path lang kind encoding skip_reason path_class parent name role module "
     "symbol scheme manager package version indexer position_encoding".split()
@@ -228,6 +230,19 @@ SCHEMAS: dict[str, pa.Schema] = {
     "scip_occurrences": SCIP_OCCURRENCES,
 }
 """Tables that every repository contributes rows to, by the name of their file."""
+
+DESCRIPTIONS: dict[str, str] = {
+    "files": "A row per file of the census, indexed or skipped with its reason.",
+    "chunks": "A row per chunk: place, names and text. The chunks of a file cover each of its bytes once.",
+    "ast_nodes": "A row per definition, by tree-sitter.",
+    "ast_references": "A row per identifier that some definition of its repository is called, by tree-sitter.",
+    "cst_nodes": "A row per chunk and kind of leaf of its syntax tree.",
+    "modules": "A row per indexed file of a programming language: what it imports, offers and is.",
+    "scip_documents": "A row per file that SCIP describes.",
+    "scip_symbols": "A row per symbol that SCIP describes.",
+    "scip_occurrences": "A row per place at which SCIP sees a symbol.",
+}
+"""What a row of each table is."""
 
 
 def embeddings_schema(dim: int) -> pa.Schema:

@@ -16,6 +16,7 @@ from codequarry.serving import (
     cli_grep,
     cli_lists,
     cli_query,
+    cli_sql,
     cli_symbols,
     cli_versions,
 )
@@ -38,6 +39,7 @@ def build_app() -> typer.Typer:
         plugin.load()(app)
     cli_query.register(app)
     cli_grep.register(app)
+    cli_sql.register(app)
     cli_symbols.register(app)
     cli_admin.register(app)
     cli_clients.register(app)

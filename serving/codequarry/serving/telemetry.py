@@ -58,7 +58,7 @@ class Telemetry:
             self._timeline = _Timeline(settings.folder / TIMELINE if to_file else None, settings.timeline_bytes)
         if settings.pools:
             self._pools = PoolLog(
-                settings.folder / "pools",
+                settings.pool_folder,
                 lease,
                 part_rows=settings.pool_part_rows,
                 parts=settings.pool_parts,

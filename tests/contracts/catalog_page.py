@@ -1,0 +1,79 @@
+"""docs/CATALOG.md, made from a catalog and the schemas: `python -m tests.contracts.catalog_page` writes it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from codequarry.schemas.catalog import views
+from codequarry.schemas.catalog_columns import GROUPS, column_descriptions
+from codequarry.serving import CatalogSession, open_catalog
+from tests.serving.bundle_factory import write_bundle
+from tests.serving.corpus import PIECES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "CATALOG.md"
+
+INTRODUCTION = """\
+# The catalog
+
+Generated from the schemas (`python -m tests.contracts.catalog_page`) and compared by a test.
+
+Every fact about your code and its index is a row. On the command line `codequarry sql` asks one query, and lists the
+tables when it gets none:
+
+```console
+$ codequarry sql "SELECT lang, count(*), sum(lines) FROM files WHERE skip_reason = '' GROUP BY lang"
+```
+
+In a notebook or a program, from any folder ([notebooks](../notebooks) has examples):
+
+```python
+from codequarry.serving import open_catalog
+
+catalog = open_catalog("~/src/app/.codequarry/bundles")     # or open_catalog() below the folder of the settings
+catalog.sql("SELECT path, fan_in FROM modules ORDER BY fan_in DESC LIMIT 10").show()
+catalog.add_version("20261121T120000Z-0123abcd")            # its tables are before.files, before.chunks, …
+catalog.refresh()                                           # a newer CURRENT, versions and searches that came since
+```
+
+A session holds its version, so that retention leaves it alone, reads the version's files and changes none of them; a
+read-only folder will do. What you create lies in the session's own database: in memory, or in the one of a `connection`
+that you bring. There `faiss_idmap_mat` stays too, and is read again only when the id map's sha256 is another. A plain
+`duckdb catalog.duckdb` works as well, with `SET VARIABLE bundle = '<folder of the version>'` first, and then holds what
+is of that version alone.
+
+Byte ranges are half-open offsets into the file, lines are 0-based and inclusive, sha256 values lower-case hex. "" stands
+for "none"; no column is ever NULL, but for those that say so.
+"""
+
+
+def page(folder: Path) -> str:
+    """The whole page. folder: an empty one to build a catalog in."""
+    write_bundle(folder / "bundles", PIECES)
+    with open_catalog(folder / "bundles", pools=folder / "none") as catalog:
+        catalog.connection.execute(f"CREATE VIEW embeddings2 AS {views(16, 16)['embeddings']}")
+        return "\n".join([INTRODUCTION, *_groups(catalog)])
+
+
+def _groups(catalog: CatalogSession) -> Iterator[str]:
+    for group, names in GROUPS.items():
+        yield f"## {group}\n"
+        for name, meaning in names.items():
+            yield f"### {name}\n\n{meaning}\n\n| column | type | meaning |\n|---|---|---|"
+            meanings = column_descriptions(name)
+            for column, kind, *_ in catalog.sql(f"DESCRIBE {name}").fetchall():
+                shown = "FLOAT[dimensions]" if kind.startswith("FLOAT[") else kind
+                yield f"| `{column}` | {shown} | {meanings.get(column, '')} |"
+            yield ""
+
+
+def undescribed(catalog: CatalogSession) -> set[str]:
+    """Tables and views of a catalog that the page leaves out."""
+    found = {name for (name,) in catalog.sql("SELECT table_name FROM information_schema.tables").fetchall()}
+    return found - {name for names in GROUPS.values() for name in names}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        PAGE.write_text(page(Path(made)), encoding="utf-8")
