@@ -8,7 +8,7 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-faults test-mcp lint bench serve dagster lock clean
+.PHONY: help install demo test test-faults test-mcp test-models lint bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,25 @@ $(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
 
 test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite and the Inspector against the service (needs npm's registry)
 	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites
+
+# Environments of their own: torch is large, and infinity-emb wants older libraries than sentence-transformers does.
+MODELS := $(CURDIR)/$(HOME_DIR)/models-env
+INFINITY := $(CURDIR)/$(HOME_DIR)/infinity-env
+
+$(MODELS)/.ready: Makefile | $(DEV_READY)
+	@echo "== installing torch and sentence-transformers into $(MODELS), infinity-emb into $(INFINITY) (once; gigabytes)"
+	@$(BIN)/python -m venv $(MODELS)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$($(MODELS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/codequarry-dev.pth"
+	@$(MODELS)/bin/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.lock \
+		"torch>=2.13" "sentence-transformers>=6.2,<7" "einops>=0.8"
+	@$(MODELS)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m venv $(INFINITY)
+	@$(INFINITY)/bin/python -m pip install --disable-pip-version-check --quiet "infinity-emb[server,torch]==0.0.78"
+	@touch $@
+
+test-models: $(MODELS)/.ready  ## Run the tests of models with torch, and against a model server of others
+	@CODEQUARRY_INFINITY=$(INFINITY)/bin/infinity_emb $(MODELS)/bin/python -m pytest tests/models -m models
 
 lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .

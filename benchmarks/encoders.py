@@ -21,9 +21,9 @@ from codequarry.pipelines.training.held_out import HeldOut, held_out, interval, 
 from codequarry.pipelines.training.sources import Source, fetch, read_sources
 from codequarry.pipelines.training.train import initial_table, inverse_frequencies, teacher
 from codequarry.schemas.analyzer import analyze
+from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.encoder import Encoder, open_encoder, open_tokenizer
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.settings import EmbeddingSettings
 from codequarry.schemas.static_encoder import TokenIds
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60

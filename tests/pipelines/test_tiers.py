@@ -14,11 +14,12 @@ import pytest
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.tiers import CHUNKS_PER_CPU_SECOND, FACTS, estimate, next_tier
 from codequarry.schemas.checks import check_version
+from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
-from codequarry.schemas.settings import EmbeddingSettings, Settings
+from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import embeddings_schema, read_table, write_table
 from codequarry.schemas.tools import SearchRequest
 from codequarry.serving.bundle import Bundle

@@ -119,7 +119,7 @@ def test_a_query_is_nearest_to_the_code_it_describes(encoder: Encoder) -> None:
 def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: Encoder) -> None:
     spec = encoder.spec
     assert encoder.spec.fingerprint == spec.fingerprint
-    same = {"name": "other", "license": "MIT", "source": "elsewhere", "adapted": None}
+    same = {"name": "other", "license": "MIT", "source": "elsewhere", "adapted": None, "model": "m", "revision": "r"}
     assert {spec.model_copy(update={key: value}).fingerprint for key, value in same.items()} == {spec.fingerprint}
     different = {
         "dim": 1,

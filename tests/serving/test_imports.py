@@ -73,6 +73,7 @@ def test_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
         "urllib3",
         "requests",
         "httpx",
+        "httpx2",
         "shelve",
         "marshal",
     }

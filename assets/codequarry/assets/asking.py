@@ -10,6 +10,7 @@ from pathlib import Path
 
 from codequarry.pipelines.evaluation.records import Hit, Question
 from codequarry.pipelines.evaluation.results import Run
+from codequarry.schemas.endpoints import EndpointOptions
 from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundleRoot, Current
@@ -28,7 +29,9 @@ def engine_over(root: Path, settings: ServingSettings, version: str = "") -> Ite
     Raises NoBundleError: nothing is published. NotFoundError: there is no such version. Raises as
     `Bundle.open_current` besides.
     """
-    engine = Engine(open_version(root, version) if version else Bundle.open_current(root), settings)
+    endpoint = settings.queries_go_to
+    bundle = open_version(root, version, endpoint) if version else Bundle.open_current(root, endpoint=endpoint)
+    engine = Engine(bundle, settings)
     try:
         yield engine
     finally:
@@ -92,15 +95,17 @@ class Asker:
         return self._engine.search(SearchRequest(query=query, top_k=TOP_K_MAX, channel=channel))
 
 
-def open_version(root: Path, version: str) -> Bundle:
+def open_version(root: Path, version: str, endpoint: EndpointOptions | None = None) -> Bundle:
     """Open a published version by its name, by ``current``, or by ``previous``: the one before the current one.
+
+    endpoint: as of `Bundle.open_current`.
 
     Raises NotFoundError: there is no such version. Raises as `Bundle.open_current` besides.
     """
     bundle_root = BundleRoot(root)
     name = version_called(bundle_root, version)
     paths = bundle_root.published(name)
-    return Bundle.open_version(bundle_root, Current(name, file_sha256(paths.manifest)))
+    return Bundle.open_version(bundle_root, Current(name, file_sha256(paths.manifest)), endpoint=endpoint)
 
 
 def version_called(root: BundleRoot, given: str) -> str:

@@ -158,7 +158,9 @@ class _Encoding:
     """The encoder of a run, opened when the first text needs it."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self._open = partial(open_encoder, folder, threads=settings.embedding.threads or os.cpu_count() or 1)
+        embedding = settings.embedding
+        threads = embedding.threads or os.cpu_count() or 1
+        self._open = partial(open_encoder, folder, threads=threads, endpoint=embedding.made_by)
         self._encoder: Encoder | None = None
         self.embedded = 0
         """Texts encoded so far."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from codequarry.pipelines import minilm, minilm_tokens
+from codequarry.pipelines.endpoint_export import export_endpoint
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
@@ -32,6 +35,8 @@ def encoder_folders(settings: Settings) -> dict[str, Path]:
 
 def base_folder(settings: Settings) -> Path:
     """Where the encoder of the first leg lies, before it is fitted to anything."""
+    if settings.embedding.endpoint:
+        return _endpoint_folder(settings)
     if settings.embedding.model == "static":
         return settings.embedding.folder or SHIPPED
     return _minilm_folder(settings)
@@ -82,12 +87,13 @@ def encoder_directories(settings: Settings) -> dict[str, Path]:
     """The encoder of each dense leg, by channel; exported on first use and whenever the stored one is damaged.
 
     Raises IntegrityError: the shipped encoder, or one of the settings, is damaged. MissingExtraError: exporting
-    another one needs an extra. InvalidArgumentError: two legs have the same encoder.
+    another one needs an extra. EndpointError: its server does not answer. InvalidArgumentError: two legs have the same
+    encoder.
     """
-    folders = encoder_folders(settings)
+    folders, exports = encoder_folders(settings), _exports(settings)
     for channel, folder in folders.items():
-        if folder == _minilm_folder(settings):
-            _put_minilm(folder, settings.embedding.max_tokens)
+        if folder in exports:
+            _exported(folder, partial(exports[folder], folder))
         else:
             _check(folder, "folder" if channel == DENSE_LEGS[0] else "second")
     found = {channel: EncoderSpec.load(folder) for channel, folder in folders.items()}
@@ -101,20 +107,49 @@ def encoder_directories(settings: Settings) -> dict[str, Path]:
 
 def same_encoders(manifest: Manifest, settings: Settings) -> bool:
     """Whether a version's vectors are by the encoders of the settings; of exported ones, settings and tools tell."""
-    folders = encoder_folders(settings)
+    folders, minilm_folder = encoder_folders(settings), _minilm_folder(settings)
     made = {leg.channel: leg.encoder.fingerprint for leg in manifest.legs}
     return made.keys() == folders.keys() and all(
-        folder == _minilm_folder(settings) or EncoderSpec.load(folder).fingerprint == made[channel]
+        folder == minilm_folder or _fingerprint(folder, _exports(settings)) == made[channel]
         for channel, folder in folders.items()
     )
 
 
+def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
+    """Of an encoder; "" where it is yet to be exported. Raises IntegrityError: it is damaged."""
+    try:
+        return EncoderSpec.load(folder).fingerprint
+    except IntegrityError:
+        if folder in exports:
+            return ""
+        raise
+
+
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
-    folders = encoder_folders(settings).values()
+    folders, exports = encoder_folders(settings).values(), _exports(settings)
     if settings.warp.enabled or _minilm_folder(settings) in folders:
         return ("onnx", "onnxruntime")
-    return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in folders) else ()
+    given = [folder for folder in folders if folder not in exports]
+    return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in given) else ()
+
+
+def _exports(settings: Settings) -> dict[Path, Callable[[Path], EncoderSpec]]:
+    """The folders of the store that encoders are exported to, and what writes each."""
+    embedding = settings.embedding
+    found: dict[Path, Callable[[Path], EncoderSpec]] = {
+        _minilm_folder(settings): partial(minilm.export_minilm, max_tokens=embedding.max_tokens)
+    }
+    if embedding.endpoint:
+        found[_endpoint_folder(settings)] = lambda folder: export_endpoint(folder, embedding)
+    return found
+
+
+def _endpoint_folder(settings: Settings) -> Path:
+    # Not by the address: a server may move, and the probe tells whether it still runs the same model.
+    embedding = settings.embedding
+    named = json.dumps([embedding.model, embedding.revision, *embedding.prefixes])
+    return settings.paths.store / "encoders" / f"endpoint-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
 
 
 def _minilm_folder(settings: Settings) -> Path:
@@ -146,10 +181,6 @@ def token_encoder_directory(settings: Settings) -> Path:
     folder = token_encoder_folder(settings)
     max_tokens = settings.warp.max_tokens
     return _exported(folder, lambda: minilm_tokens.export_minilm_tokens(folder, max_tokens=max_tokens))
-
-
-def _put_minilm(folder: Path, max_tokens: int) -> None:
-    _exported(folder, lambda: minilm.export_minilm(folder, max_tokens=max_tokens))
 
 
 def _exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:

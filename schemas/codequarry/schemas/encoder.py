@@ -1,7 +1,8 @@
 """What every text encoder is, to the pipeline and to the service: a directory, its description, and how to open it.
 
 An encoder directory holds ``encoder.json``, an `EncoderSpec`, and the files that the kind of encoder names: see
-`codequarry.schemas.onnx_encoder`, `codequarry.schemas.static_encoder` and `codequarry.schemas.token_encoder`.
+`codequarry.schemas.onnx_encoder`, `codequarry.schemas.static_encoder`, `codequarry.schemas.endpoint_encoder` and
+`codequarry.schemas.token_encoder`.
 """
 
 from __future__ import annotations
@@ -23,24 +24,30 @@ from codequarry.schemas.integrity import file_sha256
 if TYPE_CHECKING:
     import tokenizers
 
+    from codequarry.schemas.endpoints import EndpointOptions
+
 SPEC_FILE = "encoder.json"
 TOKENIZER_FILE = "tokenizer.json"
 """Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden."""
 REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
 
-Kind = Literal["onnx", "static", "tokens"]
+Kind = Literal["onnx", "static", "endpoint", "tokens"]
 FILES: dict[Kind, tuple[str, ...]] = {
     "onnx": ("model.onnx", "model.onnx.data", TOKENIZER_FILE),
     "static": ("rows.npy", "scales.npy", TOKENIZER_FILE),
+    "endpoint": ("probe.npy",),
     "tokens": ("model.onnx", "model.onnx.data", TOKENIZER_FILE, "scales.npy"),
 }
 """What a directory holds besides ``encoder.json``."""
 
+_WHOLE: tuple[Kind, ...] = ("static", "endpoint")
+"""Kinds that cut no text."""
 _PROBE = "Größe.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __init__ :: 日本語"
 # Change whenever texts are prepared differently, since that changes vectors while every file stays the same.
 _PROCEDURES: dict[Kind, list[object]] = {
     "onnx": ["one unpadded text per run, v1"],
     "static": ["square roots of counts, v1", *(term.text for term in analyze(_PROBE))],
+    "endpoint": ["vectors as the server gives them, normalized, v1"],
     "tokens": ["one unpadded text per run, int8 codes of tokens, v1"],
 }
 
@@ -95,7 +102,7 @@ class EncoderSpec(BaseModel):
     dim: int = Field(gt=0)
     """Length of a vector."""
     max_tokens: int = Field(ge=0)
-    """Longer texts are cut; special tokens count. 0: texts are read whole, as static encoders do."""
+    """Longer texts are cut; special tokens count. 0: texts are read whole, by static encoders, or cut by a server."""
     query_prefix: str = ""
     document_prefix: str = ""
     license: str
@@ -104,6 +111,10 @@ class EncoderSpec(BaseModel):
     """Where the weights come from."""
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
     """File name -> lower-case hex digest, for every file but ``encoder.json``."""
+    model: str | None = None
+    """What it is called where the weights come from, or by the server that runs it."""
+    revision: str | None = None
+    """Of the weights, as the settings pin it."""
     adapted: Adaptation | None = None
     """Of an encoder by ``codequarry tune encoder``: why it was kept."""
 
@@ -111,8 +122,10 @@ class EncoderSpec(BaseModel):
     def _fits_its_kind(self) -> Self:
         if set(self.sha256) != set(FILES[self.kind]):
             raise ValueError(f"sha256 must name exactly {', '.join(FILES[self.kind])}")
-        if (self.max_tokens == 0) != (self.kind == "static") or self.max_tokens in (1, 2):
-            raise ValueError("max_tokens must be 0 for a static encoder, and 3 or more for any other")
+        if (self.max_tokens == 0) != (self.kind in _WHOLE) or self.max_tokens in (1, 2):
+            raise ValueError("max_tokens must be 0 for a static encoder, and 3 or more for any other but a server's")
+        if self.kind == "endpoint" and not self.model:
+            raise ValueError("model must name what the server is asked for")
         return self
 
     @property
@@ -123,6 +136,8 @@ class EncoderSpec(BaseModel):
         """
         parts = [*_PROCEDURES[self.kind], self.dim, self.max_tokens, self.query_prefix, self.document_prefix]
         parts += [self.sha256[name] for name in FILES[self.kind]]
+        if self.kind == "endpoint":  # of all others the files tell
+            parts += [self.model, self.revision]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @classmethod
@@ -166,6 +181,8 @@ class EncoderSpec(BaseModel):
         source: str,
         query_prefix: str = "",
         document_prefix: str = "",
+        model: str | None = None,
+        revision: str | None = None,
         adapted: Adaptation | None = None,
     ) -> Self:
         """Hash the files of an encoder in ``directory`` and write ``encoder.json`` beside them.
@@ -182,6 +199,8 @@ class EncoderSpec(BaseModel):
             license=license,
             source=source,
             sha256={file: file_sha256(directory / file) for file in FILES[kind]},
+            model=model,
+            revision=revision,
             adapted=adapted,
         )
         (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
@@ -204,16 +223,18 @@ class Encoder(Protocol):
         ...
 
     def encode_query(self, text: str) -> np.ndarray:
-        """Encode one query, prefixed with ``query_prefix``: (d,) float32, unit norm."""
+        """Encode one query, prefixed with ``query_prefix`` unless it is already: (d,) float32, unit norm."""
         ...
 
 
-def open_encoder(directory: Path, *, threads: int = 1) -> Encoder:
+def open_encoder(directory: Path, *, threads: int = 1, endpoint: EndpointOptions | None = None) -> Encoder:
     """Open an encoder directory, checking its files against their digests.
 
     threads: documents encoded at the same time, where the kind of encoder can; a query always takes one thread.
+    endpoint: the server that an encoder of that kind asks; an encoder directory names no address itself.
 
-    Raises `IntegrityError` when a file is missing, damaged or not what the description says.
+    Raises `IntegrityError` when a file is missing, damaged or not what the description says. UnavailableError: it needs
+    an endpoint, and there is none.
     """
     spec = EncoderSpec.load(directory)
     spec.verify(directory)
@@ -224,6 +245,10 @@ def open_encoder(directory: Path, *, threads: int = 1) -> Encoder:
         from codequarry.schemas.static_encoder import StaticEncoder
 
         return StaticEncoder.open(directory, spec)
+    if spec.kind == "endpoint":
+        from codequarry.schemas.endpoint_encoder import EndpointEncoder
+
+        return EndpointEncoder.open(directory, spec, endpoint)
     from codequarry.schemas.onnx_encoder import OnnxEncoder
 
     return OnnxEncoder.open(directory, spec, threads=threads)

@@ -14,6 +14,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
         ├── NoBundleError            nothing published under the bundle root
         ├── IntegrityError           a bundle that is not what its manifest says
         ├── FormatError              a bundle written by a newer or unknown format
+        ├── EndpointError            a model server that does not answer, or not as it should
         ├── PublishError             staging, verification or the flip failed; CURRENT is unchanged
         └── MissingExtraError        a command needs an optional dependency (also ImportError)
 """
@@ -88,6 +89,25 @@ class FormatError(UnavailableError):
 
 class PublishError(UnavailableError):
     """A version could not be staged, verified or published; CURRENT is as it was."""
+
+
+class EndpointError(UnavailableError):
+    """A model server cannot be reached, refuses, or answers something else; its address is not in the message."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        suggestion: str = "",
+        retryable: bool = False,
+        retry_after_s: float = 0.0,
+        too_large: bool = False,
+    ) -> None:
+        """retryable: the same request may succeed later. too_large: a smaller one may."""
+        super().__init__(message, suggestion=suggestion)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.too_large = too_large
 
 
 class MissingExtraError(UnavailableError, ImportError):

@@ -29,6 +29,7 @@ import numpy as np
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.prefixes import prefixed
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -82,7 +83,7 @@ class OnnxEncoder:
 
     def encode_query(self, text: str) -> np.ndarray:
         """See `Encoder.encode_query`."""
-        return self._encode(self.spec.query_prefix + text)
+        return self._encode(prefixed(self.spec.query_prefix, text))
 
     def _encode(self, text: str) -> np.ndarray:
         # A lone surrogate, legal in JSON and in paths, is no UTF-8; the tokenizer would refuse the whole text for it.

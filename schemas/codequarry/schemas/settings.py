@@ -27,6 +27,8 @@ from pydantic import (
     model_validator,
 )
 
+from codequarry.schemas.embedding_settings import EmbeddingSettings
+from codequarry.schemas.endpoints import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
@@ -138,31 +140,6 @@ class ScipSettings(_Section):
     enabled: bool = Field(default=True, description="Run scip-python and scip-typescript when they are found.")
     timeout_s: float = Field(default=900.0, gt=0, description="Longest run of one indexer over one repository.")
     memory_mb: int = Field(default=4096, ge=256, description="Memory an indexer may take, in MiB.")
-
-
-class EmbeddingSettings(_Section):
-    """The dense encoder."""
-
-    model: Literal["static", "minilm"] = Field(
-        default="static",
-        description="static: the shipped encoder, trained on code. minilm: all-MiniLM-L6-v2, int8 on ONNX Runtime, "
-        "with the extra models.",
-    )
-    folder: Path | None = Field(
-        default=None,
-        description="static: the folder of an encoder of your own, by codequarry tune encoder or train-encoder.",
-    )
-    adapt: bool = Field(
-        default=False,
-        description="Train a static encoder further on the repositories before they are embedded, and take it where it "
-        "is better beyond doubt. Needs the extra train.",
-    )
-    second: Path | None = Field(
-        default=None,
-        description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
-    )
-    max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
-    threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
 
 
 class IndexesSettings(_Section):
@@ -283,6 +260,31 @@ class ServingSettings(_Section):
         default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
     )
     warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
+    query_endpoint: str = Field(
+        default="",
+        description="Address of the OpenAI-compatible server that encodes queries, of versions whose vectors such a "
+        "server made; when empty nobody is called, and those versions are searched without vectors.",
+    )
+    query_endpoint_key: str = Field(
+        default="CODEQUARRY_QUERY_KEY",
+        pattern=ENV_NAME,
+        description="Environment variable that holds the key for it.",
+    )
+    query_endpoint_timeout_s: float = Field(
+        default=2.0, gt=0, le=60, description="How long a query's vector may take to come back."
+    )
+
+    @field_validator("query_endpoint")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        return checked_url(value) if value else value
+
+    @property
+    def queries_go_to(self) -> EndpointOptions | None:
+        """The server that encodes queries; None when the settings name none."""
+        if not self.query_endpoint:
+            return None
+        return EndpointOptions(self.query_endpoint, self.query_endpoint_key, self.query_endpoint_timeout_s)
 
 
 class Settings(_Section):
@@ -308,9 +310,8 @@ class Settings(_Section):
 
         Which encoders the folders hold, their fingerprints tell.
         """
-        deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
-        for key in ("threads", "folder", "second"):
-            deciding["embedding"].pop(key)
+        deciding = self.model_dump(mode="json", include={"chunking", "scip", "indexes"})
+        deciding["embedding"] = self.embedding.model_dump(mode="json", include={"model", "adapt", "max_tokens"})
         if self.warp.enabled:
             deciding["warp"] = self.warp.model_dump(mode="json")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})

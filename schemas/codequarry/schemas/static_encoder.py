@@ -24,6 +24,7 @@ import numpy as np
 from codequarry.schemas.analyzer import source_tokens, terms_of
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.prefixes import prefixed
 
 if TYPE_CHECKING:
     import tokenizers
@@ -106,7 +107,7 @@ class StaticEncoder:
 
     def encode_query(self, text: str) -> np.ndarray:
         """See `Encoder.encode_query`."""
-        return self._encode(self.spec.query_prefix + text)
+        return self._encode(prefixed(self.spec.query_prefix, text))
 
     def _encode(self, text: str) -> np.ndarray:
         # A lone surrogate, legal in JSON and in paths, is no UTF-8, and the tokenizer takes nothing else.

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from codequarry.schemas.endpoints import EndpointOptions
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
@@ -51,10 +52,18 @@ class Bundle:
     hold: Hold
 
     @classmethod
-    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS, warp_threads: int = 1) -> Self:
+    def open_current(
+        cls,
+        root: Path,
+        *,
+        channels: Iterable[str] = SERVED_CHANNELS,
+        warp_threads: int = 1,
+        endpoint: EndpointOptions | None = None,
+    ) -> Self:
         """Open the version CURRENT names.
 
         channels: what to map; a reader that only fetches needs none. warp_threads: of one search by late interaction.
+        endpoint: the server that encodes queries where one made the vectors; None: nobody is called.
 
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
@@ -62,7 +71,9 @@ class Bundle:
         while True:
             current = bundle_root.read_current()
             try:
-                return cls.open_version(bundle_root, current, channels=channels, warp_threads=warp_threads)
+                return cls.open_version(
+                    bundle_root, current, channels=channels, warp_threads=warp_threads, endpoint=endpoint
+                )
             except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
@@ -76,6 +87,7 @@ class Bundle:
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
         warp_threads: int = 1,
+        endpoint: EndpointOptions | None = None,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
@@ -104,7 +116,7 @@ class Bundle:
                         continue
                     try:
                         if name in legs:
-                            channel = _open_dense(paths.leg(name), legs[name], manifest)
+                            channel = _open_dense(paths.leg(name), legs[name], manifest, endpoint)
                         else:
                             channel = openers[name](paths, manifest, catalog, opened)
                         opened[name] = undo.enter_context(closing(channel))
@@ -206,10 +218,13 @@ Opened = Mapping[str, Channel]
 Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
 
-def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> Channel:
+def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest, endpoint: EndpointOptions | None) -> Channel:
     """A dense leg. The first one's encoder is opened at once; the others may never be asked and are large."""
     first = leg.channel == DENSE_LEGS[0]
-    encoder = LazyEncoder.started(begin_opening(paths, leg.encoder)) if first else open_later(paths, leg.encoder)
+    if first:
+        encoder = LazyEncoder.started(begin_opening(paths, leg.encoder, endpoint))
+    else:
+        encoder = open_later(paths, leg.encoder, endpoint)
     try:
         return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder)
     except BaseException:

@@ -108,8 +108,8 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     from codequarry.serving.engine import Engine
 
     wanted = SERVED_CHANNELS if channels is None else channels
-    threads = settings.serving.warp_threads
-    bundle = Bundle.open_current(settings.bundle.root, channels=wanted, warp_threads=threads)
+    threads, endpoint = settings.serving.warp_threads, settings.serving.queries_go_to
+    bundle = Bundle.open_current(settings.bundle.root, channels=wanted, warp_threads=threads, endpoint=endpoint)
     engine = Engine(bundle, settings.serving)
     try:
         yield engine

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from codequarry.schemas.encoder import EncoderSpec, open_encoder
+from codequarry.schemas.endpoints import EndpointOptions
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.layout import BundlePaths
@@ -66,12 +67,19 @@ class LazyEncoder:
             self._opening.exception()
 
 
-def begin_opening(paths: BundlePaths, expected: EncoderEntry) -> Future[QueryEncoder]:
-    """Open the encoder of a leg's vectors on a thread. Raises UnavailableError: there is no thread left."""
+def begin_opening(
+    paths: BundlePaths, expected: EncoderEntry, endpoint: EndpointOptions | None = None
+) -> Future[QueryEncoder]:
+    """Open the encoder of a leg's vectors on a thread.
+
+    endpoint: the server that the settings name for encoders of that kind.
+
+    Raises UnavailableError: there is no thread left.
+    """
 
     def load() -> QueryEncoder:
         try:
-            encoder = open_encoder(paths.encoder)
+            encoder = open_encoder(paths.encoder, endpoint=endpoint)
         except IntegrityError as error:
             raise IntegrityError(error.message.replace(f"{paths.path}/", ""), suggestion=error.suggestion) from error
         found = encoder.spec
@@ -81,8 +89,10 @@ def begin_opening(paths: BundlePaths, expected: EncoderEntry) -> Future[QueryEnc
                 f"the vectors were made by {expected.fingerprint[:12]}… of dimension {expected.dim}",
                 suggestion="build the bundle again",
             )
-        # The first run allocates and picks kernels; better here than under the first request.
-        encoder.encode_query("warm up")
+        # The first run allocates and picks kernels; better here than under the first request. A server that is away
+        # now may be back then.
+        if found.kind != "endpoint":
+            encoder.encode_query("warm up")
         return encoder
 
     pool = ThreadPoolExecutor(1, thread_name_prefix="open-encoder")
@@ -94,8 +104,8 @@ def begin_opening(paths: BundlePaths, expected: EncoderEntry) -> Future[QueryEnc
         pool.shutdown(wait=False)
 
 
-def open_later(paths: BundlePaths, expected: EncoderEntry) -> LazyEncoder:
-    """The encoder of a leg that may never be asked.
+def open_later(paths: BundlePaths, expected: EncoderEntry, endpoint: EndpointOptions | None = None) -> LazyEncoder:
+    """The encoder of a leg that may never be asked. endpoint: as of `begin_opening`.
 
     Raises UnavailableError: it is known already that it cannot be opened, because its description or what it needs is
     missing.
@@ -107,4 +117,4 @@ def open_later(paths: BundlePaths, expected: EncoderEntry) -> LazyEncoder:
     if kind == "onnx" and find_spec("onnxruntime") is None:
         error = missing_extra(f"the encoder {expected.name}", "models", missing="onnxruntime")
         raise UnavailableError(f"{error.message}; {error.suggestion}")
-    return LazyEncoder(lambda: begin_opening(paths, expected))
+    return LazyEncoder(lambda: begin_opening(paths, expected, endpoint))
