@@ -29,6 +29,7 @@ from pydantic import (
 
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
+from codequarry.schemas.secret_settings import SecretsSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.warp_settings import WarpSettings
 
@@ -290,6 +291,7 @@ class Settings(_Section):
 
     paths: PathsSettings = PathsSettings()
     sources: SourcesSettings = SourcesSettings()
+    secrets: SecretsSettings = SecretsSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     scip: ScipSettings = ScipSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
