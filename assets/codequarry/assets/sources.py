@@ -33,4 +33,5 @@ def _snapshot(repository: RepositorySettings, settings: Settings, progress: Prog
         "indexed_bytes": snapshot.size_bytes,
         "classes": counts_table(snapshot.classes, "class"),
         "skipped": counts_table(snapshot.skipped, "reason"),
+        "secrets": counts_table(snapshot.secrets, "kind") if snapshot.secrets is not None else "not looked for",
     }

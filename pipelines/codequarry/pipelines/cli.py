@@ -82,6 +82,7 @@ def index(
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
     try:
         from codequarry.pipelines.build import index_repositories
+        from codequarry.pipelines.cli_secrets import secret_counts, secret_places
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
@@ -97,6 +98,7 @@ def index(
     counts = report.manifest.counts
     table.add_row("files indexed", f"{counts.files:,}")
     table.add_row("files skipped", f"{counts.skipped_files:,}  {_reasons(skipped)}")
+    table.add_row("secrets", secret_counts(report.snapshots))
     table.add_row("chunks", f"{counts.chunks:,}")
     if report.embeddings:
         embedded = sum(each.embedded for each in report.embeddings)
@@ -130,6 +132,8 @@ def index(
     size = sum(entry.size_bytes for entry in report.manifest.files)
     table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")
     console.print(table, highlight=False)
+    for line in secret_places(report.snapshots, settings):
+        console.print(line, highlight=False, markup=False)
     _say_tier(report, settings)
     for name in report.pruned.removed if report.pruned else ():
         console.print(f"retention removed {name}", highlight=False)

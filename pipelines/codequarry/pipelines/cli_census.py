@@ -61,7 +61,7 @@ def _json(report: CensusReport, list_all: bool) -> dict[str, object]:
 def _print(console: Console, report: CensusReport, list_all: bool) -> None:
     state = f"commit {report.commit[:12]}" if report.commit else "a directory without git"
     changed = ", with uncommitted changes" if report.commit and report.dirty else ""
-    console.print(Text.assemble((report.name, "bold"), f": {_plain(report.place)}, {state}{changed}"))
+    console.print(Text.assemble((report.name, "bold"), f": {plain(report.place)}, {state}{changed}"))
     languages = _table("language", "files", "lines", "bytes")
     for lang, count in report.languages.items():
         languages.add_row(lang, f"{count.files:,}", f"{count.lines:,}", f"{count.bytes:,}")
@@ -75,13 +75,13 @@ def _print(console: Console, report: CensusReport, list_all: bool) -> None:
         skipped = _table("skipped", "files")
         skipped.add_column("for example", overflow="fold")
         for reason, count in report.skipped.items():
-            skipped.add_row(reason, f"{count.files:,}", ", ".join(map(_plain, count.examples)))
+            skipped.add_row(reason, f"{count.files:,}", ", ".join(map(plain, count.examples)))
         skipped.add_row("all", f"{sum(count.files for count in report.skipped.values()):,}", "")
         console.print(skipped)
     if list_all:
         for file in report.listed:
             fate = f"skipped: {file.skip_reason}" if file.skip_reason else f"{file.lang}, {file.path_class}"
-            console.print(f"{_plain(file.path)}  {fate}  {file.bytes:,} bytes")
+            console.print(f"{plain(file.path)}  {fate}  {file.bytes:,} bytes")
     console.print()
 
 
@@ -93,7 +93,7 @@ def _table(first: str, *numbers: str) -> Table:
     return table
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A path as one line of harmless characters: a file name may hold terminal commands."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text

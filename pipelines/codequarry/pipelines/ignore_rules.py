@@ -85,12 +85,12 @@ def _verdict(spec: pathspec.GitIgnoreSpec, path: str) -> bool | None:
     return None
 
 
-def settings_patterns(lines: tuple[str, ...]) -> pathspec.GitIgnoreSpec:
-    """The patterns of ``[sources] exclude``. Raises SettingsError: one is no gitignore pattern."""
+def settings_patterns(lines: tuple[str, ...], setting: str = "[sources] exclude") -> pathspec.GitIgnoreSpec:
+    """The patterns of a setting. Raises SettingsError: one is no gitignore pattern."""
     for line in lines:
         if not _is_pattern(line):
             raise SettingsError(
-                f"[sources] exclude holds {line!r}, expected gitignore patterns", suggestion="write it like 'docs/'"
+                f"{setting} holds {line!r}, expected gitignore patterns", suggestion="write it like 'docs/'"
             )
     return pathspec.GitIgnoreSpec.from_lines(lines)
 

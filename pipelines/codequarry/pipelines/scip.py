@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from codequarry.pipelines.redaction import Redactor, open_redactor
 from codequarry.pipelines.scip_cache import cache_file, keep, read_kept
 from codequarry.pipelines.scip_given import given_files, read_given
 from codequarry.pipelines.scip_index import read_scip
@@ -65,10 +66,11 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
     files = dict(_languages(work))
     outcomes: list[_Outcome] = []
     described: set[str] = set()
-    for file in given_files(name, settings):
-        progress(f"{name}: {file.name}", 0, 1)
-        outcomes.append(_given(file, name, work, files, described))
-        progress(f"{name}: {file.name}", 1, 1)
+    with open_redactor(settings) as redactor:
+        for file in given_files(name, settings):
+            progress(f"{name}: {file.name}", 0, 1)
+            outcomes.append(_given(file, name, work, files, described, redactor))
+            progress(f"{name}: {file.name}", 1, 1)
     covered = {files[path] for path in described}
     for indexer in INDEXERS if settings.scip.enabled else ():
         own = {path: lang for path, lang in files.items() if lang in indexer.languages and lang not in covered}
@@ -119,7 +121,9 @@ def _columns(table: pa.Table, *names: str) -> list[list[str]]:
     return [table[name].to_pylist() for name in names]
 
 
-def _given(file: Path, name: str, work: RepositoryWork, files: dict[str, str], described: set[str]) -> _Outcome:
+def _given(
+    file: Path, name: str, work: RepositoryWork, files: dict[str, str], described: set[str], redactor: Redactor
+) -> _Outcome:
     """Read an index made elsewhere.
 
     described: paths that the indexes before it describe, which it does not again; those that it adds are added.
@@ -129,7 +133,9 @@ def _given(file: Path, name: str, work: RepositoryWork, files: dict[str, str], d
     if given.index is not None:
         contents = Contents(work)
         taken = frozenset(described)
-        tables = scip_tables(name, given.index, lambda path: None if path in taken else contents.read(path))
+        tables = scip_tables(
+            name, given.index, lambda path: None if path in taken else contents.read(path), redactor.text
+        )
         paths = tables.documents["path"].to_pylist()
         described.update(paths)
         covered = {files[path] for path in paths}

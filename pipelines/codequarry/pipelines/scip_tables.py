@@ -42,12 +42,18 @@ class ScipTables:
     """Parts of the index that could not be read."""
 
 
-def scip_tables(repo: str, index: ScipIndex, find: Callable[[str], tuple[str, bytes] | None]) -> ScipTables:
+def scip_tables(
+    repo: str,
+    index: ScipIndex,
+    find: Callable[[str], tuple[str, bytes] | None],
+    redacted: Callable[[str], str] = str,
+) -> ScipTables:
     """Convert an index.
 
     find: (language, content) of a path of the snapshot, or None; asked in path order.
+    redacted: takes secrets out of what the index says of symbols, where it was made from files that still held them.
     """
-    rows = _Rows(repo, index)
+    rows = _Rows(repo, index, redacted)
     unknown, damaged = 0, index.damaged
     for path, data in index.documents:
         file = find(path)
@@ -69,8 +75,8 @@ def scip_tables(repo: str, index: ScipIndex, find: Callable[[str], tuple[str, by
 class _Rows:
     """Columns under construction."""
 
-    def __init__(self, repo: str, index: ScipIndex) -> None:
-        self._repo, self._index = repo, index
+    def __init__(self, repo: str, index: ScipIndex, redacted: Callable[[str], str]) -> None:
+        self._repo, self._index, self._redacted = repo, index, redacted
         self._documents: list[tuple[Any, ...]] = []
         self._symbols: list[tuple[Any, ...]] = []
         self._symbol_tables: list[pa.Table] = []
@@ -102,7 +108,7 @@ class _Rows:
 
     def _symbol(self, path: str, information: Any) -> tuple[Any, ...]:
         symbol = parse_symbol(information.symbol)
-        signature, documentation = _documented(information)
+        signature, documentation = map(self._redacted, _documented(information))
         name = symbol.names[-1] if symbol.names and symbol.kinds[-1] != "local" else ""
         return (
             self._repo,

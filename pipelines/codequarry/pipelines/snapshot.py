@@ -1,6 +1,7 @@
-"""Stage 1: a source becomes a census and a private copy of what will be indexed.
+"""Stage 1: a source becomes a census and a private copy of what will be indexed, without its secrets.
 
-Later stages read the copy, so that a file edited while a run is under way cannot tear its chunks.
+Later stages read the copy, so that a file edited while a run is under way cannot tear its chunks, and no secret is in
+what they read.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.census import CensusFile, take_census
+from codequarry.pipelines.redaction import Redactor, Secret, open_redactor
 from codequarry.pipelines.sources import open_source
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
 from codequarry.schemas.errors import SourceError
@@ -54,6 +57,10 @@ class Snapshot:
     """Where it was fetched from, without credentials; "" for a local path."""
     ref: str
     """Branch, tag or commit that was asked for; "" when none was."""
+    secrets: dict[str, int] | None = None
+    """Secrets that were replaced by asterisks, by kind; None when none were looked for."""
+    secret_places: list[str] = field(default_factory=list[str])
+    """Each of them, as ``path:line kind``, lines counted from 1."""
 
 
 def snapshot_repository(repository: RepositorySettings, settings: Settings, progress: Progress = silent) -> Snapshot:
@@ -67,18 +74,23 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     work = repository_work(settings.paths.work, repository.name)
     rows: list[CensusFile] = []
     tree = hashlib.sha256()
+    places: list[str] = []
+    kinds: Counter[str] = Counter()
 
-    def entries() -> Iterator[CensusFile]:
-        for entry in take_census(
+    def entries(redactor: Redactor) -> Iterator[CensusFile]:
+        census = take_census(
             source, settings.sources, lambda done, total: progress(f"{repository.name}: reading", done, total)
-        ):
+        )
+        for entry, secrets in _redacted(census, redactor):
             rows.append(replace(entry, content=b""))
+            kinds.update(secret.kind for secret in secrets)
+            places.extend(f"{entry.path}:{secret.line + 1} {secret.kind}" for secret in secrets)
             if entry.skip_reason is None:
                 tree.update(f"{entry.path}\0{entry.sha256}\n".encode())
                 yield entry
 
-    with replacing(work.contents) as temporary:
-        _write_contents(temporary, entries())
+    with open_redactor(settings) as redactor, replacing(work.contents) as temporary:
+        _write_contents(temporary, entries(redactor))
     skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
     indexed = [row for row in rows if row.skip_reason is None]
     if not indexed:
@@ -100,9 +112,28 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
         skipped=dict(sorted(skipped.items())),
         url=parse_git_url(repository.url).public if repository.url else "",
         ref=repository.ref,
+        secrets=dict(sorted(kinds.items())) if settings.secrets.scan else None,
+        secret_places=places,
     )
     write_json(work.snapshot, asdict(snapshot))
     return snapshot
+
+
+def _redacted(
+    census: Iterator[CensusFile], redactor: Redactor
+) -> Iterator[tuple[CensusFile, tuple[Secret, ...]]]:
+    """Each file as it is indexed, and what was taken out of it; a few in memory at a time."""
+    while batch := list(islice(census, _READ_FILES)):
+        indexed = [entry for entry in batch if entry.skip_reason is None]
+        answers = iter(redactor.redact([(entry.path, entry.content) for entry in indexed]))
+        for entry in batch:
+            if entry.skip_reason is None:
+                content, secrets = next(answers)
+                if secrets:
+                    entry = replace(entry, content=content, sha256=hashlib.sha256(content).hexdigest())
+                yield entry, secrets
+            else:
+                yield entry, ()
 
 
 def read_snapshot(work: RepositoryWork) -> Snapshot:

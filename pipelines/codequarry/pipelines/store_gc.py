@@ -19,6 +19,7 @@ from codequarry.pipelines.embeddings import TEXT_COLUMNS
 from codequarry.pipelines.encoders import encoder_directories, encoder_folders, read_adapted, token_encoder_folder
 from codequarry.pipelines.file_index import file_cards
 from codequarry.pipelines.git_remote import clone_folder
+from codequarry.pipelines.redaction import scan_key, scans_file, scans_folder
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
 from codequarry.pipelines.warp_stage import token_encoding
@@ -58,6 +59,7 @@ def clean_store(
         specs = [EncoderSpec.load(folder) for folder in encoder_directories(settings).values()]
         own = {vector_file(store, spec.fingerprint): _live_texts for spec in specs}
         own[syntax_file(store, settings.chunking)] = _live_blobs
+        own[scans_file(store)] = _live_scans
         in_use = set(encoder_folders(settings).values())
         if settings.warp.enabled:
             tokens = token_encoding(settings)
@@ -69,6 +71,7 @@ def clean_store(
             _databases("vectors", store / "vectors", own, works, unused_days, dry_run, progress),
             _databases("tokens", store / "tokens", own, works, unused_days, dry_run, progress),
             _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
+            _databases("secrets", scans_folder(store), own, works, unused_days, dry_run, progress),
             _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
             _old("encoders", store.glob("encoders/[!.]*"), in_use, unused_days, dry_run),
             _old("fitted encoders", adapted_folders(settings).glob("[!.]*"), fitted, unused_days, dry_run),
@@ -126,6 +129,14 @@ def _live_blobs(work: RepositoryWork) -> Iterator[bytes]:
         for row in read_table(work.census, ["lang", "sha256", "skip_reason"]).to_pylist():
             if not row["skip_reason"]:
                 yield syntax_key(row["lang"], row["sha256"])
+
+
+def _live_scans(work: RepositoryWork) -> Iterator[bytes]:
+    """Keys of the files without secrets that a work folder holds; those with one are known by what they were before."""
+    if work.census.is_file():
+        for row in read_table(work.census, ["path", "sha256", "skip_reason"]).to_pylist():
+            if not row["skip_reason"]:
+                yield scan_key(row["path"], row["sha256"])
 
 
 def _newest_indexes(store: Path) -> set[Path]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from codequarry.pipelines.encoders import encoder_libraries
 from codequarry.pipelines.grammars import GRAMMARS
 from codequarry.pipelines.scip_tools import indexer_versions
+from codequarry.pipelines.secret_scanner import LIBRARY
 from codequarry.schemas.settings import Settings
 
 _VERSION = re.compile(r"^Version: *(\S+)", re.MULTILINE)
@@ -27,9 +28,16 @@ def tool_versions() -> dict[str, str]:
 
 
 def tools_in_use(settings: Settings) -> dict[str, str]:
-    """``tool_versions``, the libraries of the encoders, and the SCIP indexers that a run with these settings starts."""
+    """``tool_versions``, the libraries of the encoders, the scanner, and the SCIP indexers that a run would start."""
     of_encoders = {name: _version(name) for name in encoder_libraries(settings)}
-    return {**tool_versions(), **of_encoders, **indexer_versions(settings)}
+    scanner = {LIBRARY: scanner_version()} if settings.secrets.scan else {}
+    return {**tool_versions(), **of_encoders, **scanner, **indexer_versions(settings)}
+
+
+@lru_cache(maxsize=1)
+def scanner_version() -> str:
+    """Version of the library that finds secrets."""
+    return _version(LIBRARY)
 
 
 def _version(name: str) -> str:

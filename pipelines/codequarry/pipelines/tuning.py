@@ -11,6 +11,7 @@ from codequarry.pipelines.chunk_workers import SourceFile
 from codequarry.pipelines.encoders import checked_base
 from codequarry.pipelines.git_history import Commit, file_versions, read_history
 from codequarry.pipelines.git_remote import clone_folder
+from codequarry.pipelines.redaction import open_redactor
 from codequarry.pipelines.snapshot import read_contents, read_snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.training.adapt import FileChange, adapt
@@ -86,7 +87,7 @@ def adapted(
     """Adapt the encoder of the settings to the snapshots in the work folder, see `adapt`, which it raises as."""
     return adapt(
         _files(found, settings), checked_base(settings), target,
-        changes=_changes(found), budget_s=budget_s, progress=progress,
+        changes=_changes(found, settings), budget_s=budget_s, progress=progress,
     )  # fmt: skip
 
 
@@ -96,8 +97,11 @@ def _files(found: list[History], settings: Settings) -> Iterator[SourceFile]:
             yield f"{history.name}/{path}", lang, data
 
 
-def _changes(found: list[History]) -> Iterator[FileChange]:
-    for history in found:
-        if history.commits:
-            for message, path, old, new in file_versions(history.folder, history.commits):
-                yield FileChange(message, f"{history.name}/{path}", history.languages[path], old, new)
+def _changes(found: list[History], settings: Settings) -> Iterator[FileChange]:
+    with open_redactor(settings) as redactor:
+        for history in found:
+            if history.commits:
+                for said, path, *versions in file_versions(history.folder, history.commits):
+                    old, new = (each.content for each in redactor.redact([(path, data) for data in versions]))
+                    message = redactor.text(said)
+                    yield FileChange(message, f"{history.name}/{path}", history.languages[path], old, new)

@@ -54,6 +54,7 @@ def source_entry(work: RepositoryWork, chunks: int) -> SourceEntry:
         chunks=chunks,
         classes=snapshot.classes,
         skipped=snapshot.skipped,
+        secrets=snapshot.secrets,
         scip=read_scip_entries(work),
     )
 

@@ -46,6 +46,8 @@ class RepositoryDescription(WireModel):
     chunks: int = Field(description="Their chunks.")
     coverage: float = Field(description="Share of all its files that is indexed, 0 to 1.")
     skipped: dict[str, int] = Field(description="Files left out, by reason.")
+    secrets_looked_for: bool = Field(description="True when keys, tokens and passwords in the files were looked for.")
+    secrets: dict[str, int] = Field(description="Those found, by kind; asterisks stand in their place everywhere.")
     classes: dict[str, int] = Field(description="Indexed files by class: source, test, docs, example, …")
     languages: dict[str, LanguageCount] = Field(description="Indexed files and chunks by language.")
     scip: list[IndexerCoverage] = Field(description="SCIP indexers; empty when none applies.")

@@ -30,7 +30,7 @@ from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
@@ -89,6 +89,10 @@ class SourceEntry(_Record):
     chunks: int = Field(description="Their chunks.")
     classes: dict[str, int] = Field(default_factory=dict, description="Indexed files by path class.")
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
+    secrets: dict[str, int] | None = Field(
+        default=None,
+        description="Secrets replaced by asterisks, by kind; null when none were looked for. Absent in formats before 5.",
+    )
     scip: tuple[ScipEntry, ...] = Field(default=(), description="One entry per indexer; empty when none applies.")
 
     @property
@@ -243,6 +247,9 @@ def content_digest(
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
+    if manifest.format_version < 5:
+        for source in raw["sources"]:
+            del source["secrets"]
     if manifest.format_version < 4:
         del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:

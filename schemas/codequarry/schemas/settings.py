@@ -31,6 +31,7 @@ from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.endpoints import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
+from codequarry.schemas.secret_settings import SecretsSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.warp_settings import WarpSettings
 
@@ -292,6 +293,7 @@ class Settings(_Section):
 
     paths: PathsSettings = PathsSettings()
     sources: SourcesSettings = SourcesSettings()
+    secrets: SecretsSettings = SecretsSettings()
     chunking: ChunkingSettings = ChunkingSettings()
     scip: ScipSettings = ScipSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()

@@ -99,6 +99,8 @@ def _repository(source: SourceEntry, languages: Languages) -> RepositoryDescript
         chunks=source.chunks,
         coverage=round(source.files / (source.files + skipped), 4) if source.files else 0.0,
         skipped=dict(sorted(source.skipped.items())),
+        secrets_looked_for=source.secrets is not None,
+        secrets=dict(sorted((source.secrets or {}).items())),
         classes=dict(sorted(source.classes.items())),
         languages=languages,
         scip=[

@@ -19,6 +19,7 @@ from codequarry.pipelines.evaluation.doc_questions import Blanks, blanked, doc_q
 from codequarry.pipelines.evaluation.name_questions import name_questions
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.source_tables import Mined
+from codequarry.pipelines.redaction import open_redactor
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress, hide_home, repository_work, silent, working
@@ -69,6 +70,8 @@ def mine(
         progress("mining questions", 1, 3)
         folders = [(one, repositories[one.name].path) for one in mined]
         by_commits, notes = commit_questions(folders, count, seed, original.chunking)
+        with open_redactor(original) as redactor:
+            by_commits = [one._replace(query=redactor.text(one.query)) for one in by_commits]
         progress("mining questions", 2, 3)
         by_names = name_questions(mined, count, seed)
         progress("mining questions", 3, 3)

@@ -1,0 +1,91 @@
+"""Where secrets stand in a file: Kingfisher's rules for known formats, less what is an example.
+
+It runs in this process and asks nobody; the only thing it writes is its compiled rules. See docs/adr/0017-secrets.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kingfisher_sdk import Scanner
+
+LIBRARY = "kingfisher-secret-scanner"
+ALLOWED = "codequarry:allow-secret"
+"""Written beside a secret, it says that there is none."""
+_RULE_CACHE_VARIABLE = "KF_RULE_CACHE_DIR"
+_MIN_ENTROPY = 3.0
+"""Bits per character; `user:password` in an example has less, and so has a key of XXXX."""
+_MIN_REPEATED_BYTES = 8
+_UNSURE = frozenset({"curl-auth-user"})
+"""Rules whose findings were wrong more often than right."""
+_PARTS = frozenset(
+    "alibaba-sts-security-token aws-secret-access-key exoscale-api-secret ovh-consumer-key polymarket-api-secret "
+    "polymarket-passphrase".split()
+)
+"""Rules that Kingfisher reports beside others only, and whose findings are secrets by themselves."""
+_KIND = re.compile(r"(?:.*[./])?([a-z][\w-]*)(?:\.\d+)?")
+
+
+class Span(NamedTuple):
+    """Bytes ``[start, end)`` of a file that hold a secret."""
+
+    start: int
+    end: int
+    kind: str
+    """Name of the rule, as ``github-pat``."""
+
+
+def find_secrets(name: str, content: bytes, rules: Path) -> list[Span]:
+    """The secrets of a file in order of place, none inside of another.
+
+    name: of the file, without folders; a few rules look at files of certain names alone.
+    rules: folder in which the compiled rules are kept.
+    """
+    # A byte order mark or a NUL would let the scanner read the file in another encoding, and hide what stands there.
+    text = b"\n" + content.replace(b"\0", b" ")
+    spans = sorted(set(_found(name, text, rules)), key=lambda span: (span.start, -span.end))
+    kept: list[Span] = []
+    for span in spans:
+        if not kept or span.end > kept[-1].end:
+            kept.append(span)
+    return [Span(span.start - 1, span.end - 1, span.kind) for span in kept]
+
+
+def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
+    from kingfisher_sdk import ScanInput
+
+    for finding in _scanner(rules).scan_input(ScanInput(data=text, path=name)):
+        kind = kind_of(finding.rule_id)
+        start, end = finding.location["start_offset"], finding.location["end_offset"]
+        secret = text[start:end]
+        if kind in _UNSURE or not (finding.visible or kind in _PARTS):
+            continue
+        if finding.entropy < _MIN_ENTROPY or b"EXAMPLE" in secret:
+            continue
+        yield Span(start, end, kind)
+        if len(secret) >= _MIN_REPEATED_BYTES:
+            yield from (Span(found.start(), found.end(), kind) for found in re.finditer(re.escape(secret), text))
+
+
+def kind_of(rule: str) -> str:
+    """The kind of secret that a rule finds.
+
+    >>> kind_of("betterleaks.github-pat"), kind_of("veles.secrets/npmjsaccesstoken"), kind_of("betterleaks.wiz.1")
+    ('github-pat', 'npmjsaccesstoken', 'wiz')
+    """
+    found = _KIND.fullmatch(rule)
+    return found[1] if found else "secret"
+
+
+@lru_cache(maxsize=2)
+def _scanner(rules: Path) -> Scanner:
+    from kingfisher_sdk import DetectionPolicy, Rules, Scanner
+
+    folder = None if _RULE_CACHE_VARIABLE in os.environ else rules
+    return Scanner(Rules(cache_dir=folder), policy=DetectionPolicy(ignore_comments=(ALLOWED,)))
