@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from codequarry.schemas.drift_settings import DriftSettings
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
@@ -192,6 +193,7 @@ class ChecksSettings(_Section):
     min_indexed_share: float = Field(
         default=0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
     )
+    max_bundle_mb: int = Field(default=0, ge=0, description="A larger version stops the publish; 0 = any size.")
 
 
 class ScheduleSettings(_Section):
@@ -297,6 +299,7 @@ class Settings(_Section):
     ranking: RankingSettings = RankingSettings()
     warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
+    drift: DriftSettings = DriftSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()
