@@ -20,6 +20,7 @@ from codequarry.pipelines.workspace import replacing
 from codequarry.schemas.errors import CodequarryError, NotFoundError
 from codequarry.schemas.expectations import EXAMPLES, Expectation, Outcome, Suite, shown, shown_columns
 from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.settings import Settings
 
 if TYPE_CHECKING:
     import duckdb
@@ -120,6 +121,11 @@ def _exception(info: Mapping[str, Any] | None) -> str:
         if each and each.get("raised_exception"):
             return str(each.get("exception_message"))
     return ""
+
+
+def documents(settings: Settings) -> Path:
+    """Folder of the last result documents: in the work folder, since they hold times, and no bundle may."""
+    return settings.paths.work / "gates"
 
 
 def keep(results: Iterable[SuiteResult], folder: Path) -> None:

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 _CELL_CHARS = 400
 
-DOCUMENTS = "gates"
-"""Folder of Great Expectations' result documents in the work folder: they hold times, and no bundle may."""
-
 CHECKED: dict[str, str] = {
     "files": "repository_snapshot",
     "chunks": "repository_chunks",
@@ -70,21 +67,21 @@ def _chosen(context: dg.AssetCheckExecutionContext) -> set[str] | None:
 
 
 def _of_work(table: str, settings: Settings, chosen: set[str] | None) -> "tuple[SuiteResult, ...]":
-    from codequarry.assets.gx_suites import keep, run_suites
+    from codequarry.assets.gx_suites import documents, keep, run_suites
     from codequarry.pipelines.work_tables import open_work, suites_over_work
 
     names = [name for name in named(settings.sources.repositories) if chosen is None or name in chosen]
     suites = suites_over_work(table, settings)
     with closing(open_work([repository_work(settings.paths.work, name) for name in names], suites)) as connection:
         results = run_suites(connection, suites)
-    keep(results, settings.paths.work / DOCUMENTS)
+    keep(results, documents(settings))
     return results
 
 
 def _of_staged(settings: Settings) -> "tuple[SuiteResult, ...]":
     from pathlib import Path
 
-    from codequarry.assets.gx_suites import keep, run_suites
+    from codequarry.assets.gx_suites import documents, keep, run_suites
     from codequarry.pipelines.staging import read_pointer, staged_pointer
     from codequarry.schemas.checks import open_tables
     from codequarry.schemas.integrity import read_manifest
@@ -94,7 +91,7 @@ def _of_staged(settings: Settings) -> "tuple[SuiteResult, ...]":
     paths = BundlePaths(Path(read_pointer(staged_pointer(settings), "staged")["path"]))
     with closing(open_tables(paths, read_manifest(paths), (FILES, CHUNKS, FAISS_IDMAP))) as connection:
         results = run_suites(connection, (FAISS_IDMAP,))
-    keep(results, settings.paths.work / DOCUMENTS)
+    keep(results, documents(settings))
     return results
 
 
