@@ -18,7 +18,8 @@ import codequarry.assets
 from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS, build_definitions
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("faiss", "onnxruntime", "onnx", "tree_sitter", "torch", "pyarrow", "duckdb", "tantivy", "tokenizers", "numpy")
+HEAVY = ("faiss", "onnxruntime", "onnx", "tree_sitter", "torch", "pyarrow", "duckdb", "tantivy", "tokenizers", "numpy",
+         "pandas", "great_expectations")  # fmt: skip
 
 WRAPPED = {
     "repository_snapshot": "snapshot.snapshot_repository",

@@ -17,6 +17,11 @@ from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.settings import Settings
 
+ACCEPT_TAG = "codequarry/accept_regression"
+"""Run tag whose value says why regressions against CURRENT are well, as `codequarry index --accept-regression` does."""
+
+_REASON_CHARS = 1_000
+
 _EVERY_REPOSITORY = tuple(
     dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
     for asset in ("repository_embeddings", "repository_modules", "repository_scip", "repository_syntax")
@@ -39,16 +44,20 @@ def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
 
 @bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))
 def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return once(context, project, _verify)
+    reason = context.run.tags.get(ACCEPT_TAG)
+    return once(context, project, lambda settings, progress: _verify(settings, progress, reason))
 
 
-def _verify(settings: Settings, progress: Progress) -> Mapping[str, Any]:
+def _verify(settings: Settings, progress: Progress, reason: str | None) -> Mapping[str, Any]:
+    from codequarry.pipelines.acceptance import checked_reason
     from codequarry.pipelines.verification import verify_staged
 
-    verification = verify_staged(settings, progress)
+    verification = verify_staged(settings, progress, accept=checked_reason(reason))
     checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verification.checks]
+    accepted = [each.model_dump() for each in verification.accepted]
     return {
-        "checks_passed": len(checks),
+        "checks_passed": len(checks) - len(accepted),
+        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS),
         "checks": markdown_table(checks, ("check", "found", "expected")),
         **bundle_metadata(read_manifest(BundlePaths(verification.path))),
     }

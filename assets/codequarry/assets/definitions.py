@@ -13,6 +13,7 @@ from codequarry.assets.partitions import repository_partitions
 from codequarry.assets.project import Project
 from codequarry.assets.scip import repository_scip
 from codequarry.assets.sources import repository_snapshot
+from codequarry.assets.suite_checks import suite_checks
 
 REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
 BUNDLE_ASSETS = [fitted_encoder, staged_bundle, verified_bundle, published_bundle]
@@ -23,6 +24,7 @@ def build_definitions(project: Project) -> dg.Definitions:
     assets = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS]
     return dg.Definitions(
         assets=assets,
+        asset_checks=suite_checks,
         jobs=[reindex],
         schedules=[reindex_schedule(project.settings().schedule)],
         sensors=[repository_partitions, dead_run_sensor({key for asset in assets for key in asset.keys})],

@@ -62,8 +62,10 @@ def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def markdown_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Rows as a Markdown table, long cells cut.
+def markdown_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, cell_chars: int = _CELL_CHARS
+) -> dg.MarkdownMetadataValue:
+    """Rows as a Markdown table, cells cut where they are longer than `cell_chars`.
 
     >>> print(markdown_table([{"path": "a|b.py", "lines": 3}], ("path", "lines")).value)
     | path | lines |
@@ -71,7 +73,7 @@ def markdown_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) ->
     | a\\|b.py | 3 |
     """
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    lines += [f"| {' | '.join(_cell(row[column]) for column in columns)} |" for row in rows]
+    lines += [f"| {' | '.join(_cell(row[column], cell_chars) for column in columns)} |" for row in rows]
     return dg.MetadataValue.md("\n".join(lines))
 
 
@@ -81,7 +83,7 @@ def counts_table(counts: Mapping[str, int], what: str) -> dg.MarkdownMetadataVal
     return markdown_table([{what: name, "count": count} for name, count in ordered], (what, "count"))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, chars: int) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
@@ -92,7 +94,7 @@ def _cell(value: Any) -> str:
             f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e12 else str(value)
         )
     line = " ".join(text.split())
-    cut = line if len(line) <= _CELL_CHARS else f"{line[:_CELL_CHARS]}…"
+    cut = line if len(line) <= chars else f"{line[:chars]}…"
     return "".join(f"\\{char}" if char in "\\|`*_<>[]#~" else char for char in cut)
 
 

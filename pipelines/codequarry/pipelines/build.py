@@ -65,10 +65,13 @@ class IndexReport:
     """What came of fitting the encoder, where the settings want that and there was something to do."""
 
 
-def index_repositories(settings: Settings, progress: Progress = silent, *, force: bool = False) -> IndexReport:
+def index_repositories(
+    settings: Settings, progress: Progress = silent, *, force: bool = False, accept: str = ""
+) -> IndexReport:
     """Index the repositories of the settings and publish one version that holds exactly them.
 
     force: rebuild and publish also when sources, settings and tools are those of CURRENT.
+    accept: why regressions against CURRENT are well; kept in the manifest.
 
     Raises CodequarryError: see ``errors``; whatever is raised, CURRENT is as it was.
     """
@@ -118,7 +121,7 @@ def index_repositories(settings: Settings, progress: Progress = silent, *, force
             for name in repositories:
                 timed("tokens", lambda name=name: embed_tokens(name, settings, progress))
         staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
-        timed("verify", lambda: verify_staged(settings, progress))
+        timed("verify", lambda: verify_staged(settings, progress, accept=accept))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
         published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,

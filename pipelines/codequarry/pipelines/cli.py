@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from codequarry.pipelines.acceptance import checked_reason
 from codequarry.pipelines.cli_archive import export, import_archive
 from codequarry.pipelines.cli_bundle import prune, rollback
 from codequarry.pipelines.cli_census import census
@@ -58,6 +59,13 @@ def index(
             show_default="[embedding] adapt of the settings",
         ),
     ] = None,
+    accept_regression: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON",
+            help="Publish though checks fail that compare with CURRENT, and keep the reason in the manifest.",
+        ),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -76,7 +84,10 @@ def index(
       codequarry index . --scip index.scip
 
       codequarry index . --adapt
+
+      codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
+    accept = checked_reason(accept_regression)
     settings = with_indexes(over(load_settings(settings_file, bundle_root=root), repositories or []), scip or [])
     if adapt is not None:
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
@@ -87,7 +98,7 @@ def index(
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
     with Bars() as bars:
-        report = index_repositories(settings, bars.show, force=force)
+        report = index_repositories(settings, bars.show, force=force, accept=accept)
     skipped: Counter[str] = Counter()
     for snapshot in report.snapshots:
         skipped.update(snapshot.skipped)
@@ -129,6 +140,8 @@ def index(
         table.add_row("index shards", f"{built:,} built, {report.reused_shards:,} reused")
     table.add_row("seconds", _by_stage(report.seconds))
     table.add_row("CPU seconds", f"{_by_stage(report.cpu_seconds)}  in all {sum(report.cpu_seconds.values()):.1f}")
+    for each in report.manifest.accepted if not report.unchanged else ():
+        table.add_row("accepted", Text(f"{each.check}: {each.found}, expected {each.expected}: {each.reason}"))
     size = sum(entry.size_bytes for entry in report.manifest.files)
     table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")
     console.print(table, highlight=False)

@@ -6,14 +6,17 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.contents import check_contents
+from codequarry.pipelines.acceptance import judge
+from codequarry.pipelines.contents import content_checks
+from codequarry.pipelines.drift import drift_checks
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.checks import Check
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.integrity import file_sha256, read_manifest, verify
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.manifest import AcceptedEntry, to_json
 from codequarry.schemas.settings import Settings
 
 
@@ -24,6 +27,8 @@ class Verification:
     version: str
     path: Path
     checks: tuple[Check, ...]
+    accepted: tuple[AcceptedEntry, ...] = ()
+    """Those that failed and were accepted; the manifest keeps them."""
 
 
 def verified_pointer(settings: Settings) -> Path:
@@ -31,8 +36,10 @@ def verified_pointer(settings: Settings) -> Path:
     return settings.paths.work / "verified.json"
 
 
-def verify_staged(settings: Settings, progress: Progress = silent) -> Verification:
+def verify_staged(settings: Settings, progress: Progress = silent, *, accept: str = "") -> Verification:
     """Run every check on the staged version and record that it passed.
+
+    accept: why regressions against CURRENT are well; "" accepts none.
 
     Raises PublishError: nothing is staged, or a check failed (its message names each). IntegrityError: the files
     differ from the manifest. A version that fails is removed; CURRENT is as it was.
@@ -42,7 +49,7 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     progress("verifying", 0, 1)
     with using(paths.path):
         try:
-            result = _verified(paths, settings)
+            result = _verified(paths, settings, accept)
         except CodequarryError:
             shutil.rmtree(paths.path, ignore_errors=True)
             staged_pointer(settings).unlink()
@@ -52,8 +59,15 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     return result
 
 
-def _verified(paths: BundlePaths, settings: Settings) -> Verification:
+def _verified(paths: BundlePaths, settings: Settings, accept: str) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
-    files = Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256")
-    return Verification(manifest.version, paths.path, (files, *check_contents(paths, manifest, settings)))
+    checks = (
+        Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),
+        *content_checks(paths, manifest, settings),
+        *drift_checks(BundleRoot(settings.bundle.root), paths, manifest, settings),
+    )
+    accepted = judge(manifest.version, checks, accept)
+    if accepted:
+        paths.manifest.write_bytes(to_json(manifest.model_copy(update={"accepted": accepted})))
+    return Verification(manifest.version, paths.path, checks, accepted)

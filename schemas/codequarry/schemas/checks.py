@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -125,7 +125,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     import duckdb
 
     try:
-        with closing(_connected(paths, manifest)) as connection:
+        with closing(open_tables(paths, manifest)) as connection:
             checks = _table_checks(connection, manifest)
             chunk_ids = _column(connection, "SELECT chunk_id FROM main.chunks ORDER BY chunk_id")
             indexed = _column(connection, _INDEXED_FILES)
@@ -290,8 +290,13 @@ def _promised_rows(manifest: Manifest) -> Counter[str]:
     return promised
 
 
-def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnection:
-    """Our views over the version's files, suites' frames before them, its catalog as ``published``, and no way out."""
+def open_tables(
+    paths: BundlePaths, manifest: Manifest, suites: Sequence[Suite] | None = None
+) -> duckdb.DuckDBPyConnection:
+    """Our views over the version's files, suites' frames before them, its catalog as ``published``, and no way out.
+
+    suites: those whose frames are made, needed ones first; None for all.
+    """
     import duckdb
 
     folder, catalog = (str(path).replace("'", "''") for path in (paths.path, paths.catalog))
@@ -304,7 +309,7 @@ def _connected(paths: BundlePaths, manifest: Manifest) -> duckdb.DuckDBPyConnect
         connection.execute(f"ATTACH '{catalog}' AS published (READ_ONLY)")
         for name, sql in _views(manifest).items():
             connection.execute(f"CREATE VIEW {name} AS {sql}")
-        build_frames(connection, suites_of(manifest))
+        build_frames(connection, suites_of(manifest) if suites is None else suites)
     except duckdb.Error:
         connection.close()
         raise

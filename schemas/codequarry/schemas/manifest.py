@@ -166,6 +166,15 @@ class CompatibilityEntry(_Record):
     sha256: str = Field(description="Hash over format, encoder fingerprints, analyzer and tables: equal = all agree.")
 
 
+class AcceptedEntry(_Record):
+    """A check that compares with the version before, failed, and was accepted."""
+
+    check: str = Field(description="Name of the check.")
+    found: str = Field(description="What it found.")
+    expected: str = Field(description="What it expected.")
+    reason: str = Field(description="Why that is well, as given to `--accept-regression`.")
+
+
 class Counts(_Record):
     """Totals over all sources."""
 
@@ -195,6 +204,9 @@ class Manifest(_Record):
     counts: Counts = Field(description="Totals over all sources.")
     shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
+    accepted: tuple[AcceptedEntry, ...] = Field(
+        default=(), description="Regressions that were accepted; empty when there was none. Absent in formats before 5."
+    )
     files: tuple[FileEntry, ...] = Field(description="Every file but the manifest, by path.")
 
     @field_validator("files")
@@ -250,6 +262,7 @@ def to_json(manifest: Manifest) -> bytes:
     if manifest.format_version < 5:
         for source in raw["sources"]:
             del source["secrets"]
+        del raw["accepted"]
     if manifest.format_version < 4:
         del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:

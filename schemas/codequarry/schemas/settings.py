@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from codequarry.schemas.drift_settings import DriftSettings
 from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.endpoints import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.errors import SettingsError
@@ -170,6 +171,7 @@ class ChecksSettings(_Section):
     min_indexed_share: float = Field(
         default=0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
     )
+    max_bundle_mb: int = Field(default=0, ge=0, description="A larger version stops the publish; 0 = any size.")
 
 
 class ScheduleSettings(_Section):
@@ -301,6 +303,7 @@ class Settings(_Section):
     ranking: RankingSettings = RankingSettings()
     warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
+    drift: DriftSettings = DriftSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()

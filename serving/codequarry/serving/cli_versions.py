@@ -52,6 +52,8 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
             typer.echo(f"{row['version']}: {_made_of(row)}")
             if "tier" in row:
                 typer.echo(_vectors_of(row))
+            for each in row.get("accepted", ()):
+                typer.echo(for_terminal(f"  accepted: {each['check']}: {each['found']}; {each['reason']}"))
     if problem is not None:
         raise problem
 
@@ -80,6 +82,7 @@ def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> 
         "chunks": manifest.counts.chunks,
         "tier": manifest.tier,
         "encoders": {leg.channel: leg.encoder.name for leg in manifest.legs},
+        "accepted": [each.model_dump() for each in manifest.accepted],
         "size_bytes": sum(entry.size_bytes for entry in manifest.files),
     }
 

@@ -83,6 +83,8 @@ def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[F
         yield Finding(name, "files", "error", f"cannot be read: {error.strerror}", "readable files", "check the disk")
         return
     yield Finding(name, "files", "ok", f"{len(manifest.files)} files, every sha256")
+    for each in manifest.accepted:
+        yield Finding(name, each.check, "note", f"{each.found}, accepted: {each.reason}", each.expected)
     if current is not None:
         yield from _contents(root, manifest)
 

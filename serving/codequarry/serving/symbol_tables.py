@@ -246,4 +246,5 @@ class SymbolTables:
 
     def _columns(self, sql: str, parameters: Any) -> list[np.ndarray]:
         with self._catalog.reading() as cursor:
-            return list(cursor.execute(self._catalog.parsed(sql), parameters).fetchnumpy().values())
+            found = cursor.execute(self._catalog.parsed(sql), parameters).fetchnumpy()
+            return [np.asarray(column) for column in found.values()]

@@ -1,0 +1,210 @@
+"""Great Expectations at work: the suites of `schemas`, run over frames, and what it says kept and shown.
+
+The one place that imports it, inside functions: that costs three CPU-seconds and 250 MB, once a process. A context
+is ephemeral, so that nothing of one run reaches the next, and nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codequarry.pipelines.workspace import replacing
+from codequarry.schemas.errors import CodequarryError, NotFoundError
+from codequarry.schemas.expectations import EXAMPLES, Expectation, Outcome, Suite, shown, shown_columns
+from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    import duckdb
+    from great_expectations.data_context import EphemeralDataContext
+
+_DATA = "codequarry"
+_SITE = "codequarry"
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """What Great Expectations found of one table."""
+
+    suite: Suite
+    outcomes: tuple[Outcome, ...]
+    document: dict[str, Any]
+    """Its own result document, as JSON holds it."""
+
+    @property
+    def passed(self) -> bool:
+        return all(outcome.passed for outcome in self.outcomes)
+
+
+def run_suites(connection: duckdb.DuckDBPyConnection, suites: Iterable[Suite]) -> tuple[SuiteResult, ...]:
+    """Run suites over the frames that `build_frames` made in the session.
+
+    Raises MissingExtraError: Great Expectations is not installed. CodequarryError: it could not run an expectation,
+    which it would otherwise report as one that failed.
+    """
+    with _quiet():
+        context = _context()
+        return tuple(_run(context, connection, suite) for suite in suites)
+
+
+def _run(context: EphemeralDataContext, connection: duckdb.DuckDBPyConnection, suite: Suite) -> SuiteResult:
+    import great_expectations as gx
+
+    frame = connection.sql(f"SELECT * FROM frames.{suite.table} ORDER BY {', '.join(suite.key)}").df()
+    asset = context.data_sources.pandas_default.add_dataframe_asset(suite.table)
+    definition = gx.ValidationDefinition(
+        name=suite.table,
+        data=asset.add_batch_definition_whole_dataframe(suite.table),
+        suite=context.suites.add(_gx_suite(suite)),
+    )
+    result = context.validation_definitions.add(definition).run(
+        batch_parameters={"dataframe": frame},
+        result_format={
+            "result_format": "SUMMARY",
+            "unexpected_index_column_names": list(suite.key),
+            "partial_unexpected_count": EXAMPLES,
+        },
+    )
+    by_name = {found.expectation_config.meta["gate"]: found for found in result.results}
+    outcomes = tuple(_outcome(suite, each, by_name[each.name], len(frame)) for each in suite.expectations)
+    return SuiteResult(suite, outcomes, result.to_json_dict())
+
+
+def _gx_suite(suite: Suite) -> Any:
+    import great_expectations as gx
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    made = [
+        get_expectation_impl(each.type)(
+            **each.arguments,
+            **({"mostly": each.mostly} if each.mostly < 1 else {}),
+            meta={"gate": each.name},
+            notes=each.name,
+        )
+        for each in suite.expectations
+    ]
+    return gx.ExpectationSuite(name=suite.table, expectations=made)
+
+
+def _outcome(suite: Suite, expectation: Expectation, found: Any, rows: int) -> Outcome:
+    raised = _exception(found.exception_info)
+    if raised:
+        raise CodequarryError(
+            f"Great Expectations could not ask {suite.table} for {expectation.name!r}: {raised}",
+            suggestion="this is a fault of codequarry or of the installed great_expectations: report it",
+        )
+    result = found.result
+    broken = int(result.get("unexpected_count", 0))
+    names = shown_columns(suite, expectation)
+    listed = result.get("partial_unexpected_index_list") or ()
+    examples = tuple(shown({name: row[name] for name in names if name in row}) for row in listed[:EXAMPLES])
+    outcome = Outcome(expectation, rows, broken, examples)
+    if outcome.passed != bool(found.success):
+        raise CodequarryError(
+            f"Great Expectations says {found.success} of {expectation.name!r}, with {broken} of {rows} rows broken",
+            suggestion="this is a fault of codequarry or of the installed great_expectations: report it",
+        )
+    return outcome
+
+
+def _exception(info: Mapping[str, Any] | None) -> str:
+    """What an expectation raised; it says so flat, or by metric."""
+    for each in [info] if "raised_exception" in (info or {}) else (info or {}).values():
+        if each and each.get("raised_exception"):
+            return str(each.get("exception_message"))
+    return ""
+
+
+def documents(settings: Settings) -> Path:
+    """Folder of the last result documents: in the work folder, since they hold times, and no bundle may."""
+    return settings.paths.work / "gates"
+
+
+def keep(results: Iterable[SuiteResult], folder: Path) -> None:
+    """Leave the result document of each table in a folder, over the one before."""
+    for result in results:
+        with replacing(folder / f"{result.suite.table}.json") as temporary:
+            temporary.write_text(json.dumps(result.document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def build_docs(documents: Path, site: Path) -> Path:
+    """Build the Data Docs of the result documents in a folder; returns the page to open.
+
+    Raises NotFoundError: there are none. MissingExtraError: Great Expectations is not installed.
+    """
+    files = sorted(documents.glob("*.json"))
+    if not files:
+        raise NotFoundError(
+            f"found no result document in {documents}, expected one for each table",
+            suggestion="run `codequarry gates check`, or the Dagster job once",
+        )
+    with _quiet():
+        context = _context()
+        from great_expectations.core import ExpectationSuiteValidationResult
+        from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
+        from great_expectations.core.run_identifier import RunIdentifier
+        from great_expectations.data_context.types.resource_identifiers import (
+            ExpectationSuiteIdentifier,
+            ValidationResultIdentifier,
+        )
+
+        for file in files:
+            loaded = expectationSuiteValidationResultSchema.load(json.loads(file.read_text(encoding="utf-8")))
+            result = ExpectationSuiteValidationResult(**loaded) if isinstance(loaded, dict) else loaded
+            run = RunIdentifier(run_name=result.meta["run_id"]["run_name"], run_time=result.meta["run_id"]["run_time"])
+            key = ValidationResultIdentifier(
+                expectation_suite_identifier=ExpectationSuiteIdentifier(name=file.stem),
+                run_id=run,
+                batch_identifier=file.stem,
+            )
+            context.validation_results_store.set(key, result)
+        return _site(context, site)
+
+
+def _site(context: EphemeralDataContext, folder: Path) -> Path:
+    context.add_data_docs_site(
+        _SITE,
+        {
+            "class_name": "SiteBuilder",
+            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+            "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.absolute())},
+        },  # pyright: ignore[reportArgumentType]
+    )
+    context.build_data_docs(site_names=[_SITE])
+    return folder / "index.html"
+
+
+def _context() -> EphemeralDataContext:
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    try:
+        import great_expectations as gx
+    except ModuleNotFoundError as error:
+        raise missing_extra("the expectation suites", "build", missing=error.name) from None
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.delete_data_docs_site("local_site")
+    return context
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Its import warns of the standard library, and its log tells what we tell."""
+    logger = logging.getLogger("great_expectations")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

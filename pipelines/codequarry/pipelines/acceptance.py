@@ -1,0 +1,51 @@
+"""Which checks may fail: none but those that compare with CURRENT, and those for a reason that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codequarry.schemas.checks import Check
+from codequarry.schemas.errors import InvalidArgumentError, PublishError
+from codequarry.schemas.manifest import AcceptedEntry
+
+MAX_REASON_CHARS = 1_000
+
+
+def judge(version: str, checks: Sequence[Check], reason: str = "") -> tuple[AcceptedEntry, ...]:
+    """What was accepted of the checks that failed, for the manifest.
+
+    reason: why regressions are well; "" accepts none.
+
+    Raises PublishError: a check failed that is no regression, or one that was not accepted; each is named.
+    """
+    failed = [check for check in checks if not check.passed]
+    stopped = [check for check in failed if not (check.regression and reason)]
+    if not stopped:
+        return tuple(AcceptedEntry(check=each.name, found=each.found, expected=each.expected, reason=reason)
+                     for each in failed)  # fmt: skip
+    remedy = "fix the cause or change [checks], then run again"
+    if all(check.regression for check in stopped):
+        remedy = "fix the cause, change [drift], or say why this is well with --accept-regression REASON"
+    raise PublishError(
+        f"the staged version {version} is not fit to publish: {'; '.join(map(said, stopped))}",
+        suggestion=f"CURRENT is unchanged; {remedy}",
+    )
+
+
+def said(check: Check) -> str:
+    """A check that failed, in a line."""
+    example = f" (for example {check.examples[0]})" if check.examples else ""
+    return f"{check.name}: {check.found}, expected {check.expected}{example}"
+
+
+def checked_reason(reason: str | None) -> str:
+    """A reason as it is kept: one line; "" when None was given. Raises InvalidArgumentError: it says nothing."""
+    if reason is None:
+        return ""
+    line = " ".join(reason.split())
+    if not line or len(line) > MAX_REASON_CHARS:
+        raise InvalidArgumentError(
+            f"found a reason of {len(line)} characters, expected 1 to {MAX_REASON_CHARS}",
+            suggestion='say why the regression is well: --accept-regression "moved the tests to their own repository"',
+        )
+    return line

@@ -1,0 +1,78 @@
+"""The tables in the work folder as the expectation suites read them: every repository's rows under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codequarry.pipelines.encoders import encoder_directories
+from codequarry.pipelines.workspace import RepositoryWork
+from codequarry.schemas.encoder import EncoderSpec
+from codequarry.schemas.errors import SourceError
+from codequarry.schemas.expectations import Suite, build_frames
+from codequarry.schemas.layout import DENSE_LEGS, embeddings_table
+from codequarry.schemas.settings import Settings
+from codequarry.schemas.suites import OF_TABLES, embeddings_suite
+from codequarry.schemas.tables import SCHEMAS
+
+if TYPE_CHECKING:
+    import duckdb
+
+EMBEDDINGS = embeddings_table(DENSE_LEGS[0])
+_BEFORE_CHUNKS = frozenset({"files", "scip_symbols", "scip_occurrences"})
+"""Tables of stages that may run before there are chunks: what they say of files, the census knows."""
+
+
+def suites_over_work(table: str, settings: Settings) -> tuple[Suite, ...]:
+    """The suites of a table, `EMBEDDINGS` being that of every leg."""
+    if table != EMBEDDINGS:
+        return tuple(suite for suite in OF_TABLES if suite.table == table)
+    dims = {channel: EncoderSpec.load(folder).dim for channel, folder in encoder_directories(settings).items()}
+    return tuple(
+        embeddings_suite(embeddings_table(channel), dim, "" if channel == DENSE_LEGS[0] else f" ({channel})")
+        for channel, dim in dims.items()
+    )
+
+
+def open_work(works: Sequence[RepositoryWork], suites: Sequence[Suite]) -> duckdb.DuckDBPyConnection:
+    """A session with the frames of suites, and of those they need, over the rows of some repositories.
+
+    Raises SourceError: a table is missing or cannot be read.
+    """
+    import duckdb
+
+    needed = _with_needed(suites)
+    early = all(suite.table in _BEFORE_CHUNKS for suite in suites)
+    connection = duckdb.connect()
+    try:
+        for name in (*SCHEMAS, *(suite.table for suite in needed if suite.table not in SCHEMAS)):
+            files = [file for work in works for file in _files(work, name, early) if file.is_file()]
+            if files:
+                connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{_listed(files)}])")
+        build_frames(connection, needed)
+    except duckdb.Error as error:
+        connection.close()
+        names = ", ".join(work.path.name for work in works)
+        raise SourceError(
+            f"the tables of {names} cannot be read: {error}", suggestion="run the stages of the repository again"
+        ) from error
+    return connection
+
+
+def _with_needed(suites: Sequence[Suite]) -> list[Suite]:
+    """The suites and those whose frames theirs read, needed ones first."""
+    wanted = {suite.table for suite in suites}
+    for suite in reversed((*OF_TABLES, *suites)):
+        if suite.table in wanted:
+            wanted.update(suite.needs)
+    first = [suite for suite in OF_TABLES if suite.table in wanted]
+    return [*first, *(suite for suite in suites if suite not in first)]
+
+
+def _files(work: RepositoryWork, name: str, early: bool) -> list[Path]:
+    return [work.census] if name == "files" and early else work.tables(name)
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return ", ".join("'{}'".format(str(file).replace("'", "''")) for file in files)
