@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,14 @@ import pytest
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("codequarry", deadline=None)
 hypothesis.settings.load_profile("codequarry")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The scanner for secrets compiles its rules once for all stores of a session, in this process and in others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KF_RULE_CACHE_DIR", str(tmp_path_factory.mktemp("rules")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,12 @@ import pytest
 
 from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.errors import FormatError, IntegrityError, NoBundleError
+from codequarry.schemas.index_description import DescribeRequest
 from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundleRoot, Current
 from codequarry.schemas.manifest import FORMAT_VERSION, to_json
 from codequarry.serving.bundle import Bundle
+from codequarry.serving.index_description import describe_index
 from tests.serving.bundle_factory import VERSION, seal, write_bundle
 from tests.serving.corpus import COMMITS, PIECES
 
@@ -235,6 +237,17 @@ def test_a_version_of_format_3_knows_one_dense_leg(bundle_root: Path, tmp_path: 
     assert [leg.channel for leg in bundle.manifest.legs] == ["faiss"]
     assert set(bundle.channels) == {"faiss", "bm25", "symbol"}
     assert len(bundle.channels["faiss"].search("open", 5, allowed=None, rerank=True).chunk_ids)
+    bundle.close()
+
+
+def test_a_version_of_format_4_does_not_say_whether_secrets_were_looked_for(bundle_root: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(bundle_root, tmp_path / "root")
+    rewrite_manifest(root, format_version=4)
+    assert b"secrets" not in BundleRoot(root).version(VERSION).manifest.read_bytes()
+    bundle = Bundle.open_current(root)
+    assert [source.secrets for source in bundle.manifest.sources] == [None] * len(bundle.manifest.sources)
+    described = describe_index(bundle, DescribeRequest()).repositories[0]
+    assert (described.secrets_looked_for, described.secrets) == (False, {})
     bundle.close()
 
 

@@ -148,8 +148,16 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:
-    return (source.url, source.ref, source.commit, source.dirty, source.tree_sha256,
-            source.classes, source.skipped, source.secrets)
+    return (
+        source.url,
+        source.ref,
+        source.commit,
+        source.dirty,
+        source.tree_sha256,
+        source.classes,
+        source.skipped,
+        source.secrets,
+    )
 
 
 def _given(source: SourceEntry) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ _PLACES = 20
 def secret_counts(snapshots: Sequence[Snapshot]) -> str:
     """How many there are, in one line."""
     if all(snapshot.secrets is None for snapshot in snapshots):
-        return "not looked for ([secrets] scan = false)"
+        return "not looked for: secrets.scan is false"
     kinds: Counter[str] = Counter()
     for snapshot in snapshots:
         kinds.update(snapshot.secrets or {})

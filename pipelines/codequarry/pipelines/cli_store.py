@@ -16,7 +16,7 @@ from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
 store_app = typer.Typer(
-    help="What runs keep so that nothing is computed twice: syntax, scans for secrets, vectors, SCIP indexes, clones, encoders.",
+    help="What runs keep so that nothing is computed twice: syntax, secrets, vectors, SCIP indexes, clones, encoders.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -120,7 +120,7 @@ def _without(content: bytes, spans: Sequence[Span]) -> Redacted:
 
 
 def _masked(secret: bytes) -> bytes:
-    """As many bytes and lines. Of a key in armour the armour stays, and so does the syntax of the string it stands in."""
+    """As many bytes and lines. Of a key in armour the armour stays, and the syntax around its lines."""
     armour = list(_ARMOUR.finditer(secret))
     if not armour:
         return _VISIBLE.sub(b"*", secret)

@@ -28,7 +28,11 @@ _PARTS = frozenset(
     "alibaba-sts-security-token aws-secret-access-key exoscale-api-secret ovh-consumer-key polymarket-api-secret "
     "polymarket-passphrase".split()
 )
-"""Rules that Kingfisher reports beside others only, and whose findings are secrets by themselves."""
+"""Rules that Kingfisher reports beside others only, and whose findings are secrets by themselves, if not mere words."""
+_DIGIT = re.compile(rb"[0-9]")
+_HEX = re.compile(rb"[0-9A-Fa-f]{32,}")
+_CALLED_A_SECRET = re.compile(rb"key|token|secret|passw|credential|auth(?!or)", re.IGNORECASE)
+_LINE_BYTES = 200
 _KIND = re.compile(r"(?:.*[./])?([a-z][\w-]*)(?:\.\d+)?")
 
 
@@ -64,13 +68,21 @@ def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
         kind = kind_of(finding.rule_id)
         start, end = finding.location["start_offset"], finding.location["end_offset"]
         secret = text[start:end]
-        if kind in _UNSURE or not (finding.visible or kind in _PARTS):
+        if kind in _UNSURE or not (finding.visible or (kind in _PARTS and _DIGIT.search(secret))):
             continue
-        if finding.entropy < _MIN_ENTROPY or b"EXAMPLE" in secret:
+        if finding.entropy < _MIN_ENTROPY or b"EXAMPLE" in secret or _is_digest(text, start, end):
             continue
         yield Span(start, end, kind)
         if len(secret) >= _MIN_REPEATED_BYTES:
             yield from (Span(found.start(), found.end(), kind) for found in re.finditer(re.escape(secret), text))
+
+
+def _is_digest(text: bytes, start: int, end: int) -> bool:
+    """Whether nothing but hexadecimal digits stands there, as in a lock file, and its line calls it no secret."""
+    if _HEX.fullmatch(text, start, end) is None:
+        return False
+    line = text[max(text.rfind(b"\n", 0, start), start - _LINE_BYTES) : start]
+    return _CALLED_A_SECRET.search(line) is None
 
 
 def kind_of(rule: str) -> str:

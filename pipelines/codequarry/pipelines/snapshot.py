@@ -119,9 +119,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     return snapshot
 
 
-def _redacted(
-    census: Iterator[CensusFile], redactor: Redactor
-) -> Iterator[tuple[CensusFile, tuple[Secret, ...]]]:
+def _redacted(census: Iterator[CensusFile], redactor: Redactor) -> Iterator[tuple[CensusFile, tuple[Secret, ...]]]:
     """Each file as it is indexed, and what was taken out of it; a few in memory at a time."""
     while batch := list(islice(census, _READ_FILES)):
         indexed = [entry for entry in batch if entry.skip_reason is None]

@@ -91,7 +91,7 @@ class SourceEntry(_Record):
     skipped: dict[str, int] = Field(description="Skipped files by reason.")
     secrets: dict[str, int] | None = Field(
         default=None,
-        description="Secrets replaced by asterisks, by kind; null when none were looked for. Absent in formats before 5.",
+        description="Secrets replaced by asterisks, by kind; null when not looked for. Absent in formats before 5.",
     )
     scip: tuple[ScipEntry, ...] = Field(default=(), description="One entry per indexer; empty when none applies.")
 

@@ -10,7 +10,9 @@ class SecretsSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    scan: bool = Field(default=True, description="Look for secrets. Without it they are indexed and served as they are.")
+    scan: bool = Field(
+        default=True, description="Look for secrets. Without it they are indexed and served as they are."
+    )
     allow: tuple[str, ...] = Field(
         default=(), description="gitignore-style patterns of files whose secrets are none, as of test fixtures."
     )
