@@ -30,7 +30,7 @@ from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
