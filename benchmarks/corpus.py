@@ -1,4 +1,4 @@
-"""The benchmark corpus: packages of the environment, indexed once into a bundle of about 5,000 chunks."""
+"""The benchmark corpora: packages of the environment, indexed once into bundles of about 5,000 and 20,000 chunks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench"
 PACKAGES = ("fastmcp", "mcp", "starlette")
+LARGE = (*PACKAGES, "dagster", "pydantic", "hypothesis")
 CODEQUARRY = (sys.executable, "-m", "codequarry.serving.cli")
 
 
@@ -23,7 +25,7 @@ def package_folder(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def index(home: Path, *, fresh: bool = False) -> tuple[Path, float, str]:
+def index(home: Path, *, packages: Sequence[str] = PACKAGES, fresh: bool = False) -> tuple[Path, float, str]:
     """Index the corpus. Returns (bundle root, CPU seconds of the run, its closing summary).
 
     fresh: forget vectors and bundles first.
@@ -37,7 +39,7 @@ def index(home: Path, *, fresh: bool = False) -> tuple[Path, float, str]:
         "CODEQUARRY__PATHS__WORK": str(home / "work"),
     }
     before = children_cpu()
-    sources = [f"{name}={package_folder(name)}" for name in PACKAGES]
+    sources = [f"{name}={package_folder(name)}" for name in packages]
     done = subprocess.run(
         [*CODEQUARRY, "index", *sources, "--root", str(home / "bundles")],
         cwd=home, env=environment, check=True, capture_output=True, text=True,

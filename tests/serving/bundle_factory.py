@@ -25,6 +25,7 @@ from codequarry.schemas.languages import language_of
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.lexical import ID_FIELD, dense_text, field_tokens, tantivy_schema
 from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, SourceEntry, to_json
+from codequarry.schemas.row_index import RowIndex
 
 VERSION = "20260101T000000Z-0123abcd"
 CREATED = "2026-01-01T00:00:00+00:00"
@@ -83,6 +84,8 @@ def write_bundle(
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
+    with duckdb.connect(str(paths.catalog), read_only=True) as connection:
+        RowIndex.build(connection).write(paths.rows)
     _write_file_index(paths, chunks, entry.dim)
     seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
     return paths

@@ -43,6 +43,7 @@ def older(symbol_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         for statement in (set_bundle(str(paths.path)), *_AS_BEFORE):
             connection.execute(statement)
     (paths.path / "texts.bin").unlink()
+    shutil.rmtree(paths.rows)
     _seal_as(paths, 2)
     engine = Engine.open(root, ServingSettings())
     yield engine

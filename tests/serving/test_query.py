@@ -55,9 +55,13 @@ def test_stop_words_alone_are_looked_up_after_all() -> None:
 
 
 def test_names_in_a_query() -> None:
-    assert analyze_query("session").names == ("session",)
-    assert analyze_query("what does Index::open do with max_bytes").names == ("Index.open", "max_bytes")
-    assert analyze_query("what does open do").names == ()
+    def names(query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        read = analyze_query(query)
+        return read.qualified, read.plain
+
+    assert names("session") == ((), ("session",))
+    assert names("what does Index::open do with max_bytes") == (("Index.open",), ("max_bytes",))
+    assert names("what does open do") == ((), ())
 
 
 @given(st.text(max_size=300))

@@ -13,14 +13,14 @@ from fastmcp import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from codequarry.schemas.analyzer import words
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import SearchAnswer, SearchFilters, SearchRequest
-from codequarry.serving import symbol_channel
 from codequarry.serving.bundle import Bundle
-from codequarry.serving.catalog import SymbolName
 from codequarry.serving.engine import Engine
 from codequarry.serving.mcp_server import build_server
-from codequarry.serving.symbol_channel import Asked, SymbolChannel, matched
+from codequarry.serving.query import analyze_query
+from codequarry.serving.symbol_channel import SymbolChannel
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 
 
@@ -132,19 +132,34 @@ QUERIES = st.lists(
 ).map(" ".join)  # fmt: skip
 
 
+def naive(query: str, name: str, full: str, kind: str, rank: int) -> float:
+    """The score of a definition, by the table at the head of the module."""
+    asked = analyze_query(query)
+    lasts = [one.rsplit(".", 1)[1].lower() for one in asked.qualified]
+    parts = {word.text.lower() for word in words(name)}
+    tiers = [
+        (1.0, any(f".{full}".endswith(f".{one}") for one in asked.qualified)),
+        (0.95, any(f".{full}".lower().endswith(f".{one.lower()}") for one in asked.qualified)),
+        (0.9, name in asked.plain),
+        (0.8, name.lower() in [one.lower() for one in asked.plain]),
+        (0.7, name.lower() in lasts),
+        (0.1 + 0.3 * len(parts) / max(len(asked.words), 1), bool(parts) and parts <= asked.words),
+    ]
+    score = max((score for score, fits in tiers if fits), default=0.0)
+    return score and round(score * (1 / 3 if kind in ("section", "key") else 1) - 0.005 * (rank - 1), 4)
+
+
 @given(QUERIES, st.integers(10, 12))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_as_comparing_every_definition(engine: Engine, query: str, limit: int) -> None:
-    asked = Asked.of(query)
     best: dict[int, float] = {}
     for one in PIECES:
         for symbol in one.symbols:
             module = one.path.rsplit(".", 1)[0].replace("/", ".")
             rank = {"source": 1, "test": 4, "docs": 5}[one.path_class]
-            row = SymbolName(symbol.rsplit(".", 1)[-1], symbol, module, one.kind, rank, one.id)
-            match = matched(asked, row) if asked.words else None
-            if match is not None:
-                best[one.id] = max(best.get(one.id, 0.0), match.score)
+            score = naive(query, symbol.rsplit(".", 1)[-1], f"{module}.{symbol}", one.kind, rank)
+            if score:
+                best[one.id] = max(best.get(one.id, 0.0), score)
     wanted = sorted(best, key=lambda one: (-best[one], one))[:limit]
     answer = engine.bundle.channels["symbol"].search(query, limit, allowed=None, rerank=True)
     assert answer.chunk_ids.tolist() == wanted
@@ -157,11 +172,6 @@ def test_without_the_lexical_index_whole_names_are_found(engine: Engine) -> None
     answer = alone.search("Index.open", 10, allowed=None, rerank=True)
     assert answer.chunk_ids.tolist()[0] == INDEX_OPEN.id
     assert answer.notes == ("symbol looked for whole names only, the lexical index is off",)
-
-
-def test_a_name_with_too_many_definitions_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(symbol_channel, "_MAX_SYMBOLS", 2)
-    assert ask(engine, "open").limits == ["symbol looked at the first 2 definitions of these names"]
 
 
 def test_hybrid_asks_it_where_the_query_names_something(engine: Engine) -> None:

@@ -10,6 +10,7 @@ import duckdb
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.row_index import RowIndex
 
 
 def build_catalog(paths: BundlePaths, *dims: int) -> str:
@@ -30,3 +31,9 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
     for file in sorted([*paths.tables.glob("*.parquet"), paths.faiss_idmap]):
         digest.update(f"\n{file.name}:{file_sha256(file)}".encode())
     return digest.hexdigest()
+
+
+def write_row_index(paths: BundlePaths) -> None:
+    """Write ``rows/`` of the catalog beside it."""
+    with closing(duckdb.connect(str(paths.catalog), read_only=True)) as connection:
+        RowIndex.build(connection).write(paths.rows)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from codequarry.pipelines.bm25_index import write_meta
-from codequarry.pipelines.catalog import build_catalog
+from codequarry.pipelines.catalog import build_catalog, write_row_index
 from codequarry.pipelines.disk_space import require_space
 from codequarry.pipelines.encoders import encoder_directories, read_adapted
 from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
@@ -145,6 +145,7 @@ def _fill(
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, *(leg.encoder.dim for leg in legs)))
+    timed("rows", lambda: write_row_index(paths))
     warp = None
     if settings.warp.enabled:
         warp, links = timed("warp", lambda: put_warp(paths, plan, settings, root, held, progress))

@@ -237,6 +237,11 @@ class BundlePaths:
         return self.path / "files"
 
     @property
+    def rows(self) -> Path:
+        """What a search reads of chunks and definitions, see `row_index`; absent in formats before 5."""
+        return self.path / "rows"
+
+    @property
     def ranking(self) -> Path:
         """The ranking profile."""
         return self.path / RANKING_FILE

@@ -77,6 +77,12 @@ def indexed_terms(text: str) -> list[AnalyzedToken]:
     ]
 
 
+def distinct_terms(text: str) -> set[str]:
+    """As `indexed_terms`, each once and without its place."""
+    found: set[str] = set()
+    return found.union(*map(_terms_and_stems, set(source_tokens(text))))
+
+
 @lru_cache(maxsize=65_536)
 def _terms_and_stems(token: str) -> tuple[str, ...]:
     whole, *parts = terms_of(token)

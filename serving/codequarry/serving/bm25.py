@@ -14,7 +14,7 @@ import numpy as np
 
 from codequarry.schemas.analyzer import source_tokens
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.lexical import FIELDS, ID_FIELD, indexed_terms, open_searcher
+from codequarry.schemas.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile
 from codequarry.serving.arrays import members
 from codequarry.serving.channels import Candidates, ranked
@@ -176,5 +176,5 @@ class Bm25Channel:
 
 def matched_terms(query: str, texts: list[str]) -> list[str]:
     """Terms of the query that these texts hold, in query order."""
-    held = {term.text for term in indexed_terms("\n".join(texts))}
+    held = distinct_terms("\n".join(texts))
     return [term for term in analyze_query(query).terms[:MAX_TERMS] if term in held]

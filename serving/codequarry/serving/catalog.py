@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.row_index import RowIndex
 from codequarry.schemas.symbol_catalog import CLASS_RANK
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.texts import MappedTexts, TableTexts, Texts
@@ -39,13 +40,6 @@ SELECT chunk_id, file, start_line, end_line FROM chunks_mat JOIN files_mat USING
 """
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
-_SYMBOLS_NAMED = f"""
-SELECT name, qualified_name, module, kind, {CLASS_RANK}, chunk_id
-FROM symbols_mat
-WHERE name_key IN (SELECT unnest(?::VARCHAR[])) OR chunk_id IN (SELECT unnest(?::BIGINT[]))
-ORDER BY symbol_id
-LIMIT ?
-"""
 _SPANS = """
 SELECT chunk_id, qualified_name, body_start_line, body_end_line FROM symbols_mat
 WHERE chunk_id IN ({ids}) AND kind <> 'module' ORDER BY chunk_id, body_start_line, symbol_id
@@ -67,6 +61,9 @@ WHERE {matches}
 ORDER BY chunk_id
 """
 _SYMBOL = "ends_with(own, ?) OR contains(starting, ?)"
+
+
+_PLACE = ("shard", "text_start", "text_bytes")
 
 
 class ChunkRow(NamedTuple):
@@ -97,21 +94,6 @@ class ChunkRow(NamedTuple):
         return f"{self.repo}/{self.path}"
 
 
-class SymbolName(NamedTuple):
-    """What retrieval by name reads of a definition."""
-
-    name: str
-    qualified_name: str
-    """Inside the file."""
-    module: str
-    """Dotted path of the file; may be empty."""
-    kind: str
-    class_rank: int
-    """As in `ChunkDirectory`."""
-    chunk_id: int
-    """The chunk in which it starts."""
-
-
 class DefinitionSpan(NamedTuple):
     """A definition and its lines, 0-based and inclusive."""
 
@@ -132,20 +114,29 @@ class ChunkText(NamedTuple):
 class Catalog:
     """The catalog of one version. Safe to share between threads."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: Texts) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: Texts, index: RowIndex | None) -> None:
+        """index: None makes it when it is first needed."""
         self._connection = connection
         self._texts = texts
+        if index is not None:
+            self.index = index
         self._parsed = lru_cache(maxsize=256)(lambda sql: connection.extract_statements(sql)[0])
 
     def parsed(self, sql: str) -> duckdb.Statement:
         """The statement of a query asked again and again: parsing is a quarter of a look-up's time."""
         return self._parsed(sql)
 
+    @cached_property
+    def index(self) -> RowIndex:
+        """Chunks and definitions by number."""
+        with self.reading() as cursor:
+            return RowIndex.build(cursor)
+
     @classmethod
     def open(cls, paths: BundlePaths) -> Self:
-        """Open the version's ``catalog.duckdb``.
+        """Open the version's ``catalog.duckdb``, and ``rows/`` where it has them.
 
-        Raises IntegrityError: DuckDB cannot open it, or its tables are not there.
+        Raises IntegrityError: DuckDB cannot open it, its tables are not there, or ``rows/`` is damaged.
         """
         import duckdb
 
@@ -158,29 +149,33 @@ class Catalog:
                 suggestion="do not serve this version; publish again",
             ) from error
         try:
-            return cls(connection, MappedTexts.open(paths) if paths.text_files() else TableTexts())
+            index = RowIndex.open(paths.rows) if paths.rows.is_dir() else None
+            return cls(connection, MappedTexts.open(paths) if paths.text_files() else TableTexts(), index)
         except BaseException:
             connection.close()
             raise
 
     def rows(self, chunk_ids: Sequence[int]) -> dict[int, ChunkRow]:
-        """Rows by chunk id, in one query; ids that are not there are left out."""
-        if not chunk_ids:
-            return {}
-        columns = ", ".join(ChunkRow._fields[:-1])
-        with self.reading() as cursor:
-            found = cursor.execute(
-                f"SELECT {columns}, {self._texts.columns} FROM chunks_mat WHERE chunk_id IN ({marks(chunk_ids)})",
-                [int(one) for one in chunk_ids],
-            ).fetchall()
-        own = len(ChunkRow._fields) - 1
-        return {row[0]: ChunkRow._make((*row[:own], self._texts.of(row[own:]))) for row in found}
+        """Rows by chunk id; ids that are not there are left out."""
+        rows = dict(zip(chunk_ids, self.index.rows_of(chunk_ids).tolist(), strict=True))
+        found: dict[int, ChunkRow] = {}
+        for chunk_id, (_, text) in self.texts(chunk_ids).items():
+            chunk = self.index.chunk(rows[chunk_id])
+            found[chunk_id] = ChunkRow._make((*(chunk[name] for name in ChunkRow._fields[:-1]), text))
+        return found
 
     def texts(self, chunk_ids: Iterable[int]) -> dict[int, tuple[int, str]]:
         """(first line, text) by chunk id; ids that are not there are left out."""
         ids = [int(one) for one in set(chunk_ids)]
         if not ids:
             return {}
+        if isinstance(self._texts, MappedTexts):
+            rows = self.index.rows_of(ids).tolist()
+            places = [(one, self.index.numbers(row)) for one, row in zip(ids, rows, strict=True) if row >= 0]
+            return {
+                one: (place["start_line"], self._texts.of(tuple(place[name] for name in _PLACE)))
+                for one, place in places
+            }
         sql = f"SELECT chunk_id, start_line, {self._texts.columns} FROM chunks_mat WHERE chunk_id IN ({marks(ids)})"
         with self.reading() as cursor:
             found = cursor.execute(self.parsed(sql), ids).fetchall()
@@ -232,15 +227,6 @@ class Catalog:
             row_starts=np.searchsorted(file_by_row, np.arange(len(paths) + 1)),
             torn=torn,
         )
-
-    def symbols(self, keys: Sequence[str], chunk_ids: Sequence[int], limit: int) -> list[SymbolName]:
-        """Definitions with one of these names, or that start in one of these chunks, in the order of their names.
-
-        keys: names in lower case. limit: most rows to return.
-        """
-        with self.reading() as cursor:
-            found = cursor.execute(_SYMBOLS_NAMED, [list(keys), list(chunk_ids), limit]).fetchall()
-        return [SymbolName(*row) for row in found]
 
     def definitions_in(self, chunk_ids: Sequence[int]) -> dict[int, list[DefinitionSpan]]:
         """The definitions that start in each of these chunks, in the order of their places."""

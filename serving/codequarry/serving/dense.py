@@ -54,6 +54,8 @@ class FaissChannel:
         self._starts = np.cumsum([0, *map(len, ids)]).tolist()
         self._encoder = encoder
         self._vectors = vectors
+        exact = all(isinstance(shard, faiss.IndexFlat) for shard in self._shards)
+        self._flat = [_rows_of(shard) for shard in self._shards] if exact else None
 
     @classmethod
     def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder) -> Self:
@@ -102,7 +104,7 @@ class FaissChannel:
     def close(self) -> None:
         """Wait for the encoder's opening and drop the maps."""
         self._encoder.wait()
-        del self._shards, self._mapped, self._vectors
+        del self._flat, self._shards, self._mapped, self._vectors
 
     def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m,) int64 and scores (m,) float32 of the nearest vectors of each shard, among ``rows`` when given."""
@@ -110,6 +112,8 @@ class FaissChannel:
 
         # One request, one core: OpenMP would start a team per worker thread. The setting belongs to the calling thread.
         faiss.omp_set_num_threads(1)
+        if self._flat is not None:
+            return _best(_similarities(self._flat, vector), limit, rows)
         found = [
             _nearest(shard, vector, limit, None if rows is None else rows[(rows >= start) & (rows < end)] - start)
             for shard, (start, end) in zip(self._shards, pairwise(self._starts), strict=True)
@@ -130,6 +134,42 @@ def _read_shard(file: Path, dim: int) -> faiss.IndexIDMap2:
             f"the index is {type(outer).__name__} of dimension {outer.d}, expected IndexIDMap2 of {dim}"
         )
     return outer
+
+
+def _rows_of(index: faiss.Index) -> np.ndarray:
+    """(n, d) float32: the vectors of an exact index where they lie; valid as long as the index."""
+    import faiss
+
+    flat: Any = index
+    return faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
+
+
+def _similarities(shards: Sequence[np.ndarray], vector: np.ndarray) -> np.ndarray:
+    """(n,) float32: inner products with all rows, as FAISS computes them.
+
+    One pass without FAISS's search, which keeps the best of each shard in order: half of the time over 32 shards.
+    """
+    import faiss
+
+    kernels: Any = faiss
+    found = np.empty(sum(map(len, shards)), np.float32)
+    at = 0
+    for rows in shards:
+        if len(rows):
+            pointers = map(faiss.swig_ptr, (found[at:], vector, rows))
+            kernels.fvec_inner_products_ny(*pointers, len(vector), len(rows))
+        at += len(rows)
+    return found
+
+
+def _best(scores: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and scores of the best of all, and of all that equal the last of them. rows: only these."""
+    rows = np.arange(len(scores)) if rows is None else rows
+    own = scores[rows]
+    if len(own) > limit:
+        least = np.partition(own, len(own) - limit)[len(own) - limit]
+        rows = rows[own >= least]
+    return rows, scores[rows]
 
 
 def _nearest(

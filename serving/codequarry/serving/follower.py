@@ -255,4 +255,4 @@ def _part(name: str) -> str:
             return leg
     if name.startswith("bm25/"):
         return "bm25"
-    return "catalog" if name == "catalog.duckdb" or name.startswith("texts.") else ""
+    return "catalog" if name == "catalog.duckdb" or name.startswith(("texts.", "rows/")) else ""

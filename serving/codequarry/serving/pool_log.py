@@ -19,8 +19,6 @@ from codequarry.schemas.errors import CodequarryError
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.trace import Trace
 
-_MAX_SYMBOLS = 10_000
-
 Lease = Callable[[], AbstractContextManager[Bundle]]
 
 
@@ -101,15 +99,22 @@ class PoolLog:
             with self._lease() as bundle:
                 if bundle.manifest.version != trace.version:
                     return {}
-                symbols = bundle.catalog.symbols([], ids, _MAX_SYMBOLS)
                 rows = bundle.catalog.rows(ids)
+                index = bundle.catalog.index
+                started = index.definitions_in(ids)
+                chunks = index.chunks["chunk_id"][index.column("chunk", started)].tolist()
+                kinds_of, names = (index.column(name, started).tolist() for name in ("kind", "name"))
+                found = [
+                    (one, index.texts[kind], index.texts[name])
+                    for one, kind, name in zip(chunks, kinds_of, names, strict=True)
+                ]
         except CodequarryError:
             return {}
         hits: dict[int, list[str]] = {one: [] for one in ids}
         kinds: dict[int, set[str]] = {one: set() for one in ids}
-        for symbol in symbols:
-            kinds[symbol.chunk_id].add(symbol.kind)
-            parts = {word.text.lower() for word in words(symbol.name)}
+        for chunk_id, kind, name in found:
+            kinds[chunk_id].add(kind)
+            parts = {word.text.lower() for word in words(name)}
             if parts and parts <= asked:
-                hits[symbol.chunk_id].append(symbol.name)
+                hits[chunk_id].append(name)
         return {one: (sorted(hits[one]), sorted(kinds[one]), rows[one].cst) for one in ids if one in rows}

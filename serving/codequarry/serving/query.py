@@ -38,8 +38,12 @@ class Query:
     """Index terms to look up, each once: whole words and identifiers, or stems where it is prose."""
     stems: frozenset[str]
     """Of all its words that are no stop words."""
-    names: tuple[str, ...]
-    """Identifiers in it, as written; a qualified one joined by dots."""
+    words: frozenset[str]
+    """All its words, lower case, identifiers by their parts."""
+    qualified: tuple[str, ...]
+    """Qualified names in it, joined by dots: ``Index.open``."""
+    plain: tuple[str, ...]
+    """Identifiers in it as written: its only word, or what is written as no word of a language is."""
 
 
 @lru_cache(maxsize=256)
@@ -52,6 +56,9 @@ def analyze_query(text: str) -> Query:
     ['literal', 'statement', 'topic']
     >>> analyze_query("where are expired sessions removed").terms
     ('expir', 'session', 'remov')
+    >>> query = analyze_query("where does Index::open call parseHeader")
+    >>> query.qualified, query.plain
+    (('Index.open',), ('parseHeader',))
     """
     kind, reason = _classified(text.strip())
     tokens = list(dict.fromkeys(source_tokens(text)))
@@ -59,7 +66,17 @@ def analyze_query(text: str) -> Query:
     terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if prose else []
     plain = [word.text.lower() for word in words(text)]
     stems = frozenset(stem(word) for word in plain if word not in STOP_WORDS) or frozenset(map(stem, plain))
-    return Query(text, kind, reason, tuple(terms or query_terms(text)), stems, _names(text, kind))
+    names = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]
+    return Query(
+        text,
+        kind,
+        reason,
+        tuple(terms or query_terms(text)),
+        stems,
+        frozenset(plain),
+        tuple(name for name in names if "." in name),
+        tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
+    )
 
 
 def _classified(text: str) -> tuple[QueryClass, str]:
@@ -104,9 +121,6 @@ def _prose_terms(token: str) -> tuple[str, ...]:
     return () if whole in STOP_WORDS else (stem(whole),)
 
 
-def _names(text: str, kind: QueryClass) -> tuple[str, ...]:
-    """Identifiers of a query: its only word, or what is written as no word of a language is."""
-    found = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]
-    if kind == "identifier":
-        return tuple(found)
-    return tuple(name for name in found if "." in name or "_" in name or len(list(words(name))) > 1)
+def _is_identifier(name: str) -> bool:
+    """Written as no word of a language is: parseHeader, parse_header, utf8; not open, Open or HTTP."""
+    return "_" in name or len(list(words(name))) > 1

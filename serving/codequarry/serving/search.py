@@ -238,7 +238,7 @@ def _weights(
     if not any(multipliers.values()):
         limits.append("no channel can answer: all are off or have weight 0")
     weights = channel_weights(bundle.profile.classes[query.kind], multipliers)
-    if not query.names:
+    if not (query.qualified or query.plain):
         weights["symbol"] = 0.0
     found = {name: weight for name, weight in weights.items() if weight > 0}
     # A class of queries may need only channels that this version lacks: then any that is there.

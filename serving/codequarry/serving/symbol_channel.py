@@ -14,66 +14,27 @@ Among equals sources come first; headings and keys count a third.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from codequarry.schemas.analyzer import words
+from codequarry.schemas.row_index import RowIndex
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel
-from codequarry.serving.catalog import Catalog, SymbolName
+from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Candidates, ranked
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.present import printable
+from codequarry.serving.query import Query, analyze_query
 
-_DOTTED = re.compile(r"[^\W\d]\w*(?:(?:\.|::|->|#)[^\W\d]\w*)*")
-_SEPARATOR = re.compile(r"::|->|#")
-_MAX_SYMBOLS = 20_000
-"""Definitions looked at for one query; a name may be as common as ``__init__``."""
 _BY_WORDS = 200
 """Chunks whose names share most words with the query that are looked at."""
 _MAX_REASON = 200
 _CLASS_STEP = 0.005
+_NO_LETTERS = "".join(character for character in map(chr, range(128)) if not character.isalnum())
 _NO_CODE = frozenset({"section", "key", "table"})
 _NO_CODE_SHARE = 1 / 3
-
-
-class Asked(NamedTuple):
-    """What a query says about names."""
-
-    qualified: tuple[str, ...]
-    """``Index.open``, joined by dots."""
-    plain: tuple[str, ...]
-    """Identifiers: the query's only word, or written as no word of a language is."""
-    words: frozenset[str]
-    """All words, lower case, identifiers by their parts."""
-
-    @classmethod
-    def of(cls, query: str) -> Asked:
-        """Read a query.
-
-        >>> asked = Asked.of("where does Index.open call parseHeader")
-        >>> asked.qualified, asked.plain
-        (('Index.open',), ('parseHeader',))
-        """
-        found = [_SEPARATOR.sub(".", name) for name in dict.fromkeys(_DOTTED.findall(query))]
-        plain = [name for name in found if "." not in name]
-        alone = len(found) == 1
-        return cls(
-            tuple(name for name in found if "." in name),
-            tuple(name for name in plain if alone or _is_identifier(name)),
-            frozenset(word.text.lower() for word in words(query)),
-        )
-
-    def keys(self) -> list[str]:
-        """Names to look up, lower case."""
-        named = (*self.plain, *(name.rsplit(".", 1)[1] for name in self.qualified), *self.words)
-        return sorted({name.lower() for name in named})
-
-
-class _Match(NamedTuple):
-    score: float
-    reason: str
 
 
 class SymbolChannel:
@@ -94,29 +55,25 @@ class SymbolChannel:
         self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
     ) -> Candidates:
         """See `Channel.search`; scores are exact, so ``rerank`` changes nothing."""
-        asked = Asked.of(query)
+        asked, index = analyze_query(query), self._catalog.index
         if not asked.words:
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
         notes: tuple[str, ...] = ()
-        near: list[int] = []
+        near = np.empty(0, np.int64)
         if self._names is None:
             notes = ("symbol looked for whole names only, the lexical index is off",)
         else:
-            near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS).tolist()
-        symbols = self._catalog.symbols(asked.keys(), near, _MAX_SYMBOLS)
-        if len(symbols) == _MAX_SYMBOLS:
-            notes = (*notes, f"symbol looked at the first {_MAX_SYMBOLS} definitions of these names")
-        best: dict[int, _Match] = {}
-        for symbol in symbols:
-            match = matched(asked, symbol)
-            if match is not None and (symbol.chunk_id not in best or match.score > best[symbol.chunk_id].score):
-                best[symbol.chunk_id] = match
-        ids = np.array(sorted(best), np.int64)
+            near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS)
+        found = matched(asked, index, np.union1d(index.definitions_named(_keys(asked)), index.definitions_in(near)))
+        ids = index.chunks["chunk_id"][index.column("chunk", found.definitions)]
+        # Of each chunk the best, the first by name among equals.
+        order = np.lexsort((-found.scores, ids))
+        order = order[np.flatnonzero(np.diff(ids[order], prepend=-1))]
         if allowed is not None:
-            ids = ids[np.isin(ids, allowed)]
-        scores = np.array([best[one].score for one in ids.tolist()], np.float32)
-        top = ranked(ids, scores, limit, notes)
-        reasons = {one: best[one].reason for one in top.chunk_ids.tolist()}
+            order = order[np.isin(ids[order], allowed)]
+        top = ranked(ids[order], found.scores[order], limit, notes)
+        best = dict(zip(ids[order].tolist(), order.tolist(), strict=True))
+        reasons = {one: found.reason(index, best[one]) for one in top.chunk_ids.tolist()}
         return Candidates(top.chunk_ids, top.scores, notes, reasons)
 
     def problem(self) -> str | None:
@@ -127,35 +84,78 @@ class SymbolChannel:
         """Nothing is its own."""
 
 
-def matched(asked: Asked, symbol: SymbolName) -> _Match | None:
-    """How well a definition's name answers, and the reason as results carry it; None when not at all."""
-    score, how = _tier(asked, symbol)
-    if not score:
-        return None
-    score *= _NO_CODE_SHARE if symbol.kind in _NO_CODE else 1
-    score -= _CLASS_STEP * (symbol.class_rank - 1)
-    return _Match(round(score, 4), f"symbol:{how}={printable(symbol.qualified_name)[:_MAX_REASON]}")
+class Matches(NamedTuple):
+    """Definitions that answer, and how well."""
+
+    definitions: np.ndarray
+    """(m,) int32, ascending."""
+    scores: np.ndarray
+    """(m,) float32, positive."""
+    how: list[str]
+    """By what each was told."""
+
+    def reason(self, index: RowIndex, at: int) -> str:
+        """As results carry it."""
+        name = index.texts[index.column("qualified_name", self.definitions[at])]
+        return f"symbol:{self.how[at]}={printable(name)[:_MAX_REASON]}"
 
 
-def _tier(asked: Asked, symbol: SymbolName) -> tuple[float, str]:
-    full = f".{symbol.module}.{symbol.qualified_name}"
-    if any(full.endswith(f".{name}") for name in asked.qualified):
-        return 1.0, "qualified"
-    if any(full.lower().endswith(f".{name.lower()}") for name in asked.qualified):
-        return 0.95, "qualified_any_case"
-    if symbol.name in asked.plain:
-        return 0.9, "exact"
-    lower = symbol.name.lower()
-    if any(lower == name.lower() for name in asked.plain):
-        return 0.8, "any_case"
-    if any(lower == name.rsplit(".", 1)[1].lower() for name in asked.qualified):
-        return 0.7, "name"
-    parts = {word.text.lower() for word in words(symbol.name)}
-    if parts and parts <= asked.words:
-        return 0.1 + 0.3 * len(parts) / len(asked.words), "words"
-    return 0.0, ""
+def matched(asked: Query, index: RowIndex, definitions: np.ndarray) -> Matches:
+    """Those of some definitions whose name answers. definitions: (m,) int32, ascending."""
+    tiers = _Tiers(asked)
+    names, of = np.unique(index.column("name", definitions), return_inverse=True)
+    by_name = [tiers.of_name(index.texts[name]) for name in names.tolist()]
+    found = [by_name[at] for at in of.tolist()]
+    if asked.qualified:
+        lasts = [index.texts.find(last) for last in tiers.lasts]
+        for at in np.flatnonzero(np.isin(index.column("key", definitions), lasts)).tolist():
+            module, name = (index.texts[index.column(part, definitions[at])] for part in ("module", "qualified_name"))
+            found[at] = max(found[at], tiers.of_full_name(f".{module}.{name}"))
+    kinds, of = np.unique(index.column("kind", definitions), return_inverse=True)
+    shares = np.array([_NO_CODE_SHARE if index.texts[kind] in _NO_CODE else 1.0 for kind in kinds.tolist()])
+    tier = np.array([score for score, _ in found])
+    scores = tier * shares[of] - _CLASS_STEP * (index.column("class_rank", definitions) - 1)
+    rows = np.flatnonzero(tier > 0)
+    return Matches(definitions[rows], np.round(scores[rows], 4).astype(np.float32), [found[at][1] for at in rows])
 
 
-def _is_identifier(name: str) -> bool:
-    """Written as no word of a language is: parseHeader, parse_header, utf8; not open, Open or HTTP."""
-    return "_" in name or len(list(words(name))) > 1
+class _Tiers:
+    """How well names answer a query: a score, and by what."""
+
+    def __init__(self, asked: Query) -> None:
+        self._asked = asked
+        self._qualified = [(f".{name}", f".{name.lower()}") for name in asked.qualified]
+        self._words = tuple(asked.words)
+        self._lower = frozenset(map(str.lower, asked.plain))
+        self.lasts = frozenset(_last(name).lower() for name in asked.qualified)
+
+    def of_full_name(self, full: str) -> tuple[float, str]:
+        """full: module and qualified name behind dots."""
+        if any(full.endswith(name) for name, _ in self._qualified):
+            return 1.0, "qualified"
+        lower = full.lower()
+        return (0.95, "qualified_any_case") if any(lower.endswith(name) for _, name in self._qualified) else (0.0, "")
+
+    def of_name(self, name: str) -> tuple[float, str]:
+        if name in self._asked.plain:
+            return 0.9, "exact"
+        lower = name.lower()
+        if lower in self._lower:
+            return 0.8, "any_case"
+        if lower in self.lasts:
+            return 0.7, "name"
+        if not lower.lstrip(_NO_LETTERS).startswith(self._words):
+            return 0.0, ""  # no word of the query is its first
+        parts = {word.text.lower() for word in words(name)}
+        if parts and parts <= self._asked.words:
+            return 0.1 + 0.3 * len(parts) / len(self._asked.words), "words"
+        return 0.0, ""
+
+
+def _keys(asked: Query) -> Iterable[str]:
+    """Names to look up, lower case."""
+    return {name.lower() for name in (*asked.plain, *map(_last, asked.qualified), *asked.words)}
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

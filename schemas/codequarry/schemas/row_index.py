@@ -1,0 +1,242 @@
+"""What a search reads of chunks and definitions, by number: a request that asked DuckDB would scan for it.
+
+Arrays in ``rows/`` of a version, mapped by the reader. Chunks are numbered as the rows of ``chunks_mat``, definitions
+as those of ``symbols_mat``: by name in lower case, and then the best first. Made from the catalog, for versions before
+format 5 when a request first needs it.
+
+==================== ============================================================================================
+strings.npy          (b,) uint8: every string that the others name by its number, sorted, in UTF-8
+string_starts.npy    (s + 1,) int64: string i is from ``string_starts[i]`` to ``string_starts[i + 1]``
+ids.npy              (n,) int64: ids of the chunks, ascending
+ids_rows.npy         (n,) int32: the row of each
+chunks.npy           (n,) of the fields of `CHUNK`
+symbols.npy          (m,) int32: names of the definitions that start in each chunk
+symbol_starts.npy    (n + 1,) int64: those of row i are from ``symbol_starts[i]`` to ``symbol_starts[i + 1]``
+definitions.npy      (7, d) int32: a line for each of `DEFINITION`
+started.npy          (d,) int32: the definitions by the chunk they start in
+started_starts.npy   (n + 1,) int64: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
+==================== ============================================================================================
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# DuckDB's stubs leave the type of a masked column open.
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.symbol_catalog import CLASS_RANK
+
+if TYPE_CHECKING:
+    import duckdb
+
+FOLDER = "rows"
+TEXTS = ("repo", "path", "lang", "kind", "qualified_name", "module")
+"""Of a chunk, by numbers of strings."""
+_NUMBERS = {
+    **dict.fromkeys(("chunk_id", "start_byte", "end_byte", "text_start"), np.int64),
+    **dict.fromkeys(("start_line", "end_line", "text_bytes", "shard"), np.int32),
+    **dict.fromkeys(("scip", "cst"), np.bool_),
+}
+CHUNK = np.dtype([*((name, np.int32) for name in TEXTS), *_NUMBERS.items()])
+DEFINITION = ("key", "name", "qualified_name", "module", "kind", "class_rank", "chunk")
+"""Four names (the key is the one in lower case), a kind, a place among path classes, and a row."""
+_NAMES = DEFINITION[:5]
+_CHUNK_OF = DEFINITION.index("chunk")
+_DEFINITIONS = f"""
+SELECT name_key AS key, name, qualified_name, module, kind, {CLASS_RANK} AS class_rank, chunk_id
+FROM symbols_mat ORDER BY symbol_id
+"""
+
+
+class Strings(Sequence[str]):
+    """Sorted strings in one array of bytes."""
+
+    def __init__(self, data: np.ndarray, starts: np.ndarray) -> None:
+        """data: (b,) uint8. starts: (s + 1,) int64."""
+        self.data, self.starts = data, starts
+
+    @classmethod
+    def of(cls, found: Iterable[str]) -> Self:
+        """The distinct ones among these."""
+        encoded = [text.encode() for text in sorted(set(found))]
+        starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, number: Any) -> Any:
+        start, end = self.starts[number], self.starts[number + 1]
+        return self.data[start:end].tobytes().decode("utf-8", "replace")
+
+    def find(self, text: str) -> int:
+        """The number of a string; -1 when it is none of these."""
+        at = bisect_left(self, text)
+        return at if at < len(self) and self[at] == text else -1
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """The arrays above."""
+
+    strings: np.ndarray
+    string_starts: np.ndarray
+    ids: np.ndarray
+    ids_rows: np.ndarray
+    chunks: np.ndarray
+    symbols: np.ndarray
+    symbol_starts: np.ndarray
+    definitions: np.ndarray
+    started: np.ndarray
+    started_starts: np.ndarray
+
+    @classmethod
+    def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
+        """Of an open catalog, of this format or an older one."""
+        found = connection.execute("DESCRIBE chunks_mat").fetchall()
+        held = {row[0] for row in found}
+        columns = [name if name in held else f"0 AS {name}" for name in CHUNK.names or ()]
+        # In the order of the rows.
+        chunks: dict[str, Any] = connection.execute(
+            f"SELECT symbols, {', '.join(columns)} FROM chunks_mat"
+        ).fetchnumpy()
+        definitions: dict[str, Any] = connection.execute(_DEFINITIONS).fetchnumpy()
+        symbols: list[str] = [name for names in chunks["symbols"] for name in names]
+        names: list[Sequence[str]] = [
+            *(chunks[name] for name in TEXTS),
+            symbols,
+            *(definitions[name] for name in _NAMES),
+        ]
+        strings = Strings.of(text for column in names for text in column)
+        number = {text: at for at, text in enumerate(strings)}
+
+        def numbers(column: Sequence[str]) -> np.ndarray:
+            return np.fromiter((number[text] for text in column), np.int32, len(column))
+
+        ids = np.ascontiguousarray(chunks["chunk_id"], np.int64)
+        order = np.argsort(ids)
+        records = np.zeros(len(ids), CHUNK)
+        for name in CHUNK.names or ():
+            records[name] = numbers(chunks[name]) if name in TEXTS else chunks[name]
+        of = order[np.searchsorted(ids[order], definitions["chunk_id"].astype(np.int64))]
+        rows = [*(numbers(definitions[name]) for name in _NAMES), definitions["class_rank"], of]
+        return cls(
+            strings.data,
+            strings.starts,
+            ids[order],
+            order.astype(np.int32),
+            records,
+            numbers(symbols),
+            np.cumsum([0, *map(len, chunks["symbols"])], dtype=np.int64),
+            np.array(rows, np.int32).reshape(len(DEFINITION), -1),
+            np.argsort(of, kind="stable").astype(np.int32),
+            np.searchsorted(np.sort(of), np.arange(len(ids) + 1)).astype(np.int64),
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the files; equal catalogs give equal bytes."""
+        folder.mkdir()
+        for each in fields(self):
+            np.save(folder / f"{each.name}.npy", getattr(self, each.name), allow_pickle=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Map a version's index. Raises IntegrityError: it is damaged, or there is none."""
+        try:
+            files = (folder / f"{each.name}.npy" for each in fields(cls))
+            # As plain arrays: NumPy's class for maps is slow where few values are read.
+            found = cls(*(np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray) for file in files))
+            whole = found._is_whole()
+        except (OSError, ValueError) as error:
+            raise _damaged(folder) from error
+        if not whole:
+            raise _damaged(folder)
+        return found
+
+    def _is_whole(self) -> bool:
+        """Whether every number is one of what it counts."""
+        chunks, strings = len(self.ids), len(self.string_starts) - 1
+        kinds = (np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64)
+        return (
+            all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
+            and self.ids_rows.shape == self.chunks.shape == (chunks,)
+            and self.definitions.shape == (len(DEFINITION), len(self.started))
+            and _divides(self.string_starts, len(self.strings), strings)
+            and _divides(self.symbol_starts, len(self.symbols), chunks)
+            and _divides(self.started_starts, len(self.started), chunks)
+            and _below(self.ids_rows, chunks)
+            and all(_below(self.chunks[name], strings) for name in TEXTS)
+            and _below(self.symbols, strings)
+            and _below(self.definitions[: len(_NAMES)], strings)
+            and _below(self.definitions[_CHUNK_OF], chunks)
+            and _below(self.started, len(self.started))
+        )
+
+    @cached_property
+    def texts(self) -> Strings:
+        """The strings that the numbers name."""
+        return Strings(self.strings, self.string_starts)
+
+    def rows_of(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """(m,) int64: the rows of chunks; -1 for one that is not there."""
+        wanted = np.asarray(chunk_ids, np.int64)
+        if not len(self.ids):
+            return np.full(len(wanted), -1)
+        at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        return np.where(self.ids[at] == wanted, self.ids_rows[at], -1).astype(np.int64)
+
+    def numbers(self, row: int) -> dict[str, int]:
+        """The fields of a chunk as they are kept."""
+        return dict(zip(CHUNK.names or (), self.chunks[row].item(), strict=True))
+
+    def chunk(self, row: int) -> dict[str, Any]:
+        """The fields of a chunk, strings as such, and its ``symbols``."""
+        found = self.numbers(row)
+        start, end = self.symbol_starts[row : row + 2].tolist()
+        symbols = [self.texts[number] for number in self.symbols[start:end].tolist()]
+        return found | {name: self.texts[found[name]] for name in TEXTS} | {"symbols": symbols}
+
+    def column(self, name: str, definitions: np.ndarray) -> np.ndarray:
+        """(m,) int32: one of `DEFINITION` of some definitions. definitions: (m,) int32."""
+        return self.definitions[DEFINITION.index(name)][definitions]
+
+    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+        """(m,) int32, ascending: definitions with one of these names. keys: in lower case."""
+        known = np.array(sorted({at for key in keys if (at := self.texts.find(key)) >= 0}), np.int32)
+        starts, ends = (np.searchsorted(self.definitions[0], known, side) for side in ("left", "right"))
+        found = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
+        return np.concatenate([np.empty(0, np.int32), *found])
+
+    def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """(m,) int32: definitions that start in these chunks, chunk by chunk."""
+        rows = self.rows_of(chunk_ids)
+        rows = rows[rows >= 0]
+        starts, ends = self.started_starts[rows].tolist(), self.started_starts[rows + 1].tolist()
+        found = [self.started[start:end] for start, end in zip(starts, ends, strict=True)]
+        return np.concatenate([np.empty(0, np.int32), *found])
+
+
+def _divides(starts: np.ndarray, total: int, count: int) -> bool:
+    """Whether these are the bounds of ``count`` runs of ``total``."""
+    return (
+        starts.shape == (count + 1,) and starts[0] == 0 and starts[-1] == total and bool((np.diff(starts) >= 0).all())
+    )
+
+
+def _below(numbers: np.ndarray, count: int) -> bool:
+    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < count)
+
+
+def _damaged(folder: Path) -> IntegrityError:
+    return IntegrityError(
+        f"{folder.name}/ of {folder.parent.name} is damaged", suggestion="do not serve this version; publish again"
+    )
