@@ -83,7 +83,9 @@ def serve_http(service: Service, settings: ServingSettings, announce: Callable[[
     listener = listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-    asyncio.run(uvicorn.Server(uvicorn_config(service, settings)).serve(sockets=[listener]))
+    config = uvicorn_config(service, settings)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 def uvicorn_config(service: Service, settings: ServingSettings) -> uvicorn.Config:
