@@ -30,7 +30,7 @@ from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
@@ -135,6 +135,11 @@ class WarpEntry(_Record):
     tokens: int = Field(description="Their tokens with vectors.")
     centroids: int = Field(description="Clusters of tokens.")
     encoder: EncoderEntry = Field(description="The token encoder.")
+    measured: str = Field(
+        default="",
+        description="Whether it helps on mined questions, and so is in the ranking; empty when that was not asked, and "
+        "before 5.",
+    )
 
 
 class SegmentEntry(_Record):
@@ -243,6 +248,8 @@ def content_digest(
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
+    if manifest.format_version < 5 and raw["warp"] is not None:
+        del raw["warp"]["measured"]
     if manifest.format_version < 4:
         del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:
