@@ -1,8 +1,8 @@
 """Late interaction on one core: recall against exact MaxSim, time, memory, growth; beside maxsim-cpu where installed.
 
 ``python -m benchmarks.late_interaction`` measures on chunks of installed packages, ``… million`` a synthetic index of a
-million chunks (25 GB of disk). Times are CPU milliseconds of the process, which keeps to one core; so does all it is
-compared with.
+million chunks (25 GB of disk), ``… others`` compares with xtr-warp-rs and fast-plaid (`late_interaction_others`). Times
+are CPU milliseconds of the process, which keeps to one core; so does all it is compared with.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks.corpus import HOME
 from benchmarks.late_interaction_corpus import TokenCorpus, load
+from benchmarks.late_interaction_others import Way, compare
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from codequarry.pipelines.warp_build import WarpPlan, build_index
 from codequarry.schemas.warp_layout import Profile, WarpSpec
@@ -228,6 +229,40 @@ def _others(corpus: TokenCorpus, searcher: Searcher, exact: Ranked) -> list[Figu
     ]
 
 
+def others(documents: int = 5_000) -> None:
+    """Compare with other libraries on a part of the corpus: they take minutes for it."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    from codequarry.serving import warp_kernels
+
+    part = load().first(documents)
+    exact, brute = _brute_force(part, part.queries)
+    ours: list[Way] = []
+    with _built(part, "standard") as (folder, spec, seconds):
+        searcher = Searcher(WarpIndex.open(folder, part.encoder.scales), warp_kernels)
+        size = sum(file.stat().st_size for file in folder.iterdir()) / spec.tokens
+
+        def measure(what: str, ask: Callable[[np.ndarray], np.ndarray]) -> None:
+            found, times = _timed(ask, part.queries)
+            ours.append((what, percentile(times, 0.5), _recall(found, exact, 10), _recall(found, exact, 100)))
+
+        for nprobe in (4, 8, 16, 32, 64):
+            measure(
+                f"WARP, nprobe {nprobe}",
+                lambda query, nprobe=nprobe: searcher.warp(searcher.prepare(query), _DEEP, nprobe=nprobe).documents,
+            )
+        for nprobe, candidates in ((4, 100), (6, 200), (10, 400)):
+            measure(
+                f"wide, nprobe {nprobe}, {candidates} candidates",
+                lambda query, nprobe=nprobe, candidates=candidates: (
+                    searcher.wide(searcher.prepare(query), _DEEP, nprobe=nprobe, candidates=candidates).documents
+                ),
+            )
+    title = f"Late interaction beside other libraries, one core, {spec.documents:,} chunks, {spec.tokens:,} tokens"
+    said = Figure("exact MaxSim over all tokens: p50", f"{percentile(brute, 0.5):.0f} ms")
+    against = compare(part, lambda found, depth: _recall(found, exact, depth), ours, seconds, size)
+    print_figures(title, [said, *against])
+
+
 def _growth(corpus: TokenCorpus, kernels: object) -> None:
     """Time, size and memory against the number of chunks."""
     print("\n| chunks | tokens | build CPU s | bytes a token | open ms | wide p50 | WARP nprobe 32 p50 | wide R@10 |")
@@ -300,5 +335,7 @@ def _synthetic(documents: int, dim: int, scales: np.ndarray, seed: int = 0) -> I
 if __name__ == "__main__":
     if "million" in sys.argv:
         million(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+    elif "others" in sys.argv:
+        others()
     else:
         run()

@@ -56,7 +56,7 @@ def warp_settings(home: Path, **changes: object) -> Settings:
     return Settings(
         paths=PathsSettings(store=home / "store", work=home / "work"),
         sources=SourcesSettings(repositories=(RepositorySettings(path=home / "app", name="app"),)),
-        warp=WarpSettings.model_validate({"enabled": True, **changes}),
+        warp=WarpSettings.model_validate({"enabled": True, "measure": False, **changes}),
         bundle=BundleSettings(root=home / "bundles"),
     )
 

@@ -18,6 +18,7 @@ from codequarry.schemas.manifest import (
     FileEntry,
     Manifest,
     SourceEntry,
+    WarpEntry,
     from_json,
     to_json,
 )
@@ -119,3 +120,16 @@ def test_the_compatibility_hash_follows_each_of_its_parts(manifest: Manifest, mo
     assert differences(manifest) == ["the text analyzer"]
     monkeypatch.setattr("codequarry.schemas.compatibility.SCHEMAS", {})
     assert differences(manifest) == ["the text analyzer", "the tables"]
+
+
+def test_format_4_knows_no_measurement_of_late_interaction(manifest: Manifest) -> None:
+    warp = WarpEntry(
+        key="4" * 64, profile="standard", bits=4, punctuation=False, documents=7, tokens=70, centroids=8,
+        encoder=EncoderEntry(name="t", fingerprint="5" * 64, dim=128), measured="on",
+    )  # fmt: skip
+    assert from_json(to_json(manifest.model_copy(update={"warp": warp}))).warp == warp
+    older = to_json(manifest.model_copy(update={"warp": warp, "format_version": 4}))
+    assert b"measured" not in older
+    opened = from_json(older)
+    assert opened.warp == warp.model_copy(update={"measured": ""})
+    assert to_json(opened) == older

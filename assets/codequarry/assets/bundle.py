@@ -34,12 +34,15 @@ def staged_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.Mat
 
 
 def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
+    from codequarry.pipelines.late_gain import measure_late
     from codequarry.pipelines.staging import stage_bundle
 
+    late = measure_late(settings, progress)
     staged = stage_bundle(list(named(settings.sources.repositories)), settings, progress)
     milliseconds = {part: round(1000 * seconds) for part, seconds in staged.seconds.items()}
     shards = {"shards": len(staged.manifest.shards), "reused_shards": staged.reused_shards}
-    return {**bundle_metadata(staged.manifest), **shards, "milliseconds": counts_table(milliseconds, "part")}
+    said = {"late_interaction": late.verdict.said} if late is not None else {}
+    return {**bundle_metadata(staged.manifest), **shards, **said, "milliseconds": counts_table(milliseconds, "part")}
 
 
 @bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))

@@ -66,10 +66,10 @@ def tune_ranking(settings: Settings, *, queries: int, seed: int, budget_s: float
     with engine_over(prepared.root, settings.serving) as engine:
         asker = Asker(engine)
         fitted = fit_profile(
-            start, lambda profile: float(_ndcg(engine, asker, profile, learned).mean()), budget_s=budget_s,
+            start, lambda profile: float(ndcg_by(engine, asker, profile, learned).mean()), budget_s=budget_s,
             progress=progress,
         )  # fmt: skip
-        before, after = (_ndcg(engine, asker, profile, held_out) for profile in (start, fitted))
+        before, after = (ndcg_by(engine, asker, profile, held_out) for profile in (start, fitted))
     low, high = intervals((after - before)[:, None], seed=seed)
     return RankingVerdict(
         fitted, len(learned), len(held_out), float(before.mean()), float(after.mean()), (float(low[0]), float(high[0]))
@@ -87,7 +87,7 @@ def _half(question: Question) -> int:
     return hashlib.sha256(question.targets[0].path.encode("utf-8", "surrogatepass")).digest()[0] % 2
 
 
-def _ndcg(engine: Engine, asker: Asker, profile: RankingProfile, questions: Sequence[Question]) -> np.ndarray:
+def ndcg_by(engine: Engine, asker: Asker, profile: RankingProfile, questions: Sequence[Question]) -> np.ndarray:
     """(n,) float64: NDCG@10 of every question by a profile."""
     engine.bundle.rank_by(profile)
     run = asker.ask("hybrid", questions, "hybrid", lambda _: None)

@@ -14,6 +14,7 @@ from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.encoders import encoder_directories, same_encoders
+from codequarry.pipelines.late_gain import LateReport, measure_late
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
@@ -63,6 +64,8 @@ class IndexReport:
     """Shards of the version that are links to the one before."""
     adaptation: AdaptationReport | None = None
     """What came of fitting the encoder, where the settings want that and there was something to do."""
+    late: LateReport | None = None
+    """What came of measuring late interaction, where the settings want that and there was something to do."""
 
 
 def index_repositories(
@@ -120,13 +123,14 @@ def index_repositories(
         if settings.warp.enabled:
             for name in repositories:
                 timed("tokens", lambda name=name: embed_tokens(name, settings, progress))
+        late = timed("late", lambda: measure_late(settings, progress)) if settings.warp.enabled else None
         staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
         timed("verify", lambda: verify_staged(settings, progress, accept=accept))
         published = timed("publish", lambda: publish_verified(settings, force=force))
     return IndexReport(
         published.path, published.manifest, published.unchanged, snapshots, chunks, modules, scip,
         embeddings, seconds, cpu_seconds,
-        published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
+        published.linked_bytes, published.pruned, staged.reused_shards, adaptation, late,
     )  # fmt: skip
 
 

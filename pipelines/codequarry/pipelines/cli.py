@@ -168,6 +168,8 @@ def _say_tier(report: IndexReport, settings: Settings) -> None:
     said = [f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}"]
     if manifest.encoder.adaptation:
         said.append(f"fitted to the repositories: {manifest.encoder.adaptation}")
+    if manifest.warp is not None and manifest.warp.measured:
+        said.append(f"late interaction in the ranking: {manifest.warp.measured}")
     above = next_tier(manifest.tier)
     # The figures are those of the static encoder and MiniLM, and of no other two.
     if above is not None and embedding.model == "static" and embedding.second is None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from codequarry.pipelines.encoders import token_encoder_directory
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.ranking_profile import read_late
 from codequarry.pipelines.shards import Shard
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.vector_store import text_key
@@ -92,12 +93,14 @@ def put_warp(
     key = hashed(
         [tool_versions(), settings.warp.model_dump(mode="json"), encoding.fingerprint, [shard.key for shard in plan]]
     )
+    verdict = read_late(settings)
+    measured = verdict.said if verdict is not None else ""
     folder = paths.warp
     (folder / ENCODER_FOLDER).mkdir(parents=True)
     if held is not None and held.warp is not None and held.warp.key == key:
         same = [entry for entry in held.files if entry.path.startswith(f"{folder.name}/")]
         if link_all(root.version(held.version), paths, same):
-            return held.warp, frozenset(entry.path for entry in same)
+            return held.warp.model_copy(update={"measured": measured}), frozenset(entry.path for entry in same)
     spec, linked = _put_encoder(encoding.folder, paths, root, held)
     ids, keys = _texts(paths, plan, settings.paths.store, encoding, progress)
     scales = np.load(encoding.folder / SCALES_FILE, allow_pickle=False)
@@ -123,6 +126,7 @@ def put_warp(
         tokens=index.tokens,
         centroids=index.centroids,
         encoder=EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim),
+        measured=measured,
     )
     return entry, linked
 

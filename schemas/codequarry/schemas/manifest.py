@@ -139,6 +139,11 @@ class WarpEntry(_Record):
     tokens: int = Field(description="Their tokens with vectors.")
     centroids: int = Field(description="Clusters of tokens.")
     encoder: EncoderEntry = Field(description="The token encoder.")
+    measured: str = Field(
+        default="",
+        description="Whether it helps on mined questions, and so is in the ranking; empty when that was not asked, and "
+        "before 5.",
+    )
 
 
 class SegmentEntry(_Record):
@@ -263,6 +268,8 @@ def to_json(manifest: Manifest) -> bytes:
         for source in raw["sources"]:
             del source["secrets"]
         del raw["accepted"]
+        if raw["warp"] is not None:
+            del raw["warp"]["measured"]
     if manifest.format_version < 4:
         del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:

@@ -12,6 +12,7 @@ A result's score is made in three steps, each of whose parts an answer's ``expla
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -125,6 +126,22 @@ BUILT_IN = RankingProfile(
     ),
 )
 """Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateVerdict:
+    """Whether late interaction helps on the repositories of a version."""
+
+    helps: bool
+    """False only when it was measured, and does not."""
+    said: str
+    """The verdict in one line, or why there is none."""
+
+
+def without_late(profile: RankingProfile) -> RankingProfile:
+    """The same profile without late interaction."""
+    classes = {kind: one.model_copy(update={"late": 0.0}) for kind, one in profile.classes.items()}
+    return profile.model_copy(update={"classes": classes})
 
 
 def read_profile(data: bytes) -> RankingProfile:

@@ -23,3 +23,8 @@ class WarpSettings(BaseModel):
     )
     max_tokens: int = Field(default=512, ge=16, le=512, description="Tokens of a chunk that are read.")
     memory_mb: int = Field(default=1024, ge=16, description="Memory for sample and postings of a build, in MiB.")
+    measure: bool = Field(
+        default=True,
+        description="Ask questions mined from a sample of the repositories with it and without, before a version is "
+        "staged; where it does not help, the version's ranking leaves it out.",
+    )

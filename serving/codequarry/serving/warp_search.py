@@ -27,7 +27,7 @@ from codequarry.serving import warp_numpy
 from codequarry.serving.warp_index import WarpIndex
 from codequarry.serving.warp_query import Query, padded, prepare
 
-WIDE_PROBES = 16
+WIDE_PROBES = 10
 WIDE_CANDIDATES = 400
 WARP_PROBES = 32
 _TARGET = 4.0

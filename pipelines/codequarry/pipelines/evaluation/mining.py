@@ -7,8 +7,10 @@ repositories hold), ``repositories`` (their indexed files, the documentation of 
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -47,11 +49,18 @@ class Prepared:
 
 
 def mine(
-    settings: Settings, home: Path, count: int = QUESTIONS, seed: int = 0, progress: Progress = silent
+    settings: Settings,
+    home: Path,
+    count: int = QUESTIONS,
+    seed: int = 0,
+    progress: Progress = silent,
+    *,
+    sample_bytes: int | None = None,
 ) -> Prepared:
     """Mine questions from the repositories of the settings and index the repositories without their answers.
 
-    home: where it all is kept. count: most questions of each kind. seed: another one draws others.
+    home: where it all is kept. count: most questions of each kind. seed: another one draws others. sample_bytes: index
+    no more source than that, and leave out questions whose answers do not fit into half of it; None for all.
 
     Raises InvalidArgumentError: there is nothing to ask about. SourceError: a repository cannot be read. Raises as
     `index_repositories` besides.
@@ -80,7 +89,10 @@ def mine(
                 "no question can be mined: no documented function, no commit, no name that is there once",
                 suggestion="evaluate on larger repositories, or give questions of your own with --qrels",
             )
-        copies = [_copy(one, home / "repositories" / one.name, blanks, progress) for one in mined]
+        kept = None
+        if sample_bytes is not None:
+            questions, kept = _sample(mined, questions, sample_bytes)
+        copies = [_copy(one, home / "repositories" / one.name, blanks, progress, kept) for one in mined]
     notes += [f"no question of kind {kind}" for kind, made in (("A", by_docs), ("C", by_names)) if not made]
     evaluated = _below(settings, home / "work", home / "bundles")
     listed = tuple(
@@ -101,17 +113,50 @@ def index_folder(name: str, folder: Path, settings: Settings, home: Path, progre
 
 
 def _below(settings: Settings, work: Path, root: Path) -> Settings:
-    """The settings with work and bundles of their own, and the same store."""
+    """The settings with work and bundles of their own, and the same store; what is measured measures nothing itself."""
     paths = PathsSettings(store=settings.paths.store, work=work)
-    return settings.model_copy(update={"paths": paths, "bundle": BundleSettings(root=root, keep_versions=2)})
+    warp = settings.warp.model_copy(update={"measure": False})
+    bundle = BundleSettings(root=root, keep_versions=2)
+    return settings.model_copy(update={"paths": paths, "bundle": bundle, "warp": warp})
 
 
-def _copy(repository: Mined, folder: Path, blanks: Blanks, progress: Progress) -> Path:
-    """Write the indexed files of a repository, with blanks, into a folder that holds nothing else."""
+def _sample(
+    mined: Sequence[Mined], questions: Sequence[Question], most: int
+) -> tuple[tuple[Question, ...], frozenset[tuple[str, str]]]:
+    """Files to index, by repository and path, and the questions that they answer.
+
+    Half of the bytes may go to files that answer, question by question; others follow as their hashes come.
+    """
+    sizes = {(one.name, path): len(data) for one in mined for path, _, data in one.contents()}
+    kept: set[tuple[str, str]] = set()
+    answered: list[Question] = []
+    left = most
+    for question in questions:
+        files = {(target.repo, target.path) for target in question.targets}
+        needed = sum(sizes.get(file, 0) for file in files - kept)
+        if left - needed >= most // 2:
+            answered.append(question)
+            kept |= files
+            left -= needed
+
+    def place(file: tuple[str, str]) -> bytes:
+        return hashlib.sha256("/".join(file).encode("utf-8", "surrogatepass")).digest()
+
+    for file in sorted(sizes.keys() - kept, key=place):
+        if sizes[file] <= left:
+            kept.add(file)
+            left -= sizes[file]
+    return tuple(answered), frozenset(kept)
+
+
+def _copy(
+    repository: Mined, folder: Path, blanks: Blanks, progress: Progress, kept: frozenset[tuple[str, str]] | None
+) -> Path:
+    """Write the indexed files of a repository, with blanks, into a folder that holds nothing else. kept: or all."""
     shutil.rmtree(folder, ignore_errors=True)
     total = repository.snapshot.files
     for done, (path, _, data) in enumerate(repository.contents(), start=1):
-        if _stays_inside(path):
+        if _stays_inside(path) and (kept is None or (repository.name, path) in kept):
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(blanked(data, blanks.get((repository.name, path), ())))
