@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from codequarry.schemas.settings import EmbeddingSettings, Tier
+from codequarry.schemas.index_settings import Tier
+from codequarry.schemas.settings import EmbeddingSettings
 
 _MINILM_DIM = 384
 _VECTOR_BYTES = 2 * 4 * _MINILM_DIM

@@ -26,11 +26,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.file_paths import check_file_paths
+from codequarry.schemas.index_settings import Tier
 from codequarry.schemas.layout import DENSE_LEGS
-from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 

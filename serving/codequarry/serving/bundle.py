@@ -51,10 +51,18 @@ class Bundle:
     hold: Hold
 
     @classmethod
-    def open_current(cls, root: Path, *, channels: Iterable[str] = SERVED_CHANNELS, warp_threads: int = 1) -> Self:
+    def open_current(
+        cls,
+        root: Path,
+        *,
+        channels: Iterable[str] = SERVED_CHANNELS,
+        warp_threads: int = 1,
+        faiss_gpu: bool = False,
+    ) -> Self:
         """Open the version CURRENT names.
 
         channels: what to map; a reader that only fetches needs none. warp_threads: of one search by late interaction.
+        faiss_gpu: search copies of the dense indexes on the GPU, where there is one.
 
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
@@ -62,7 +70,9 @@ class Bundle:
         while True:
             current = bundle_root.read_current()
             try:
-                return cls.open_version(bundle_root, current, channels=channels, warp_threads=warp_threads)
+                return cls.open_version(
+                    bundle_root, current, channels=channels, warp_threads=warp_threads, faiss_gpu=faiss_gpu
+                )
             except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
@@ -76,6 +86,7 @@ class Bundle:
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
         warp_threads: int = 1,
+        faiss_gpu: bool = False,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
@@ -104,7 +115,7 @@ class Bundle:
                         continue
                     try:
                         if name in legs:
-                            channel = _open_dense(paths.leg(name), legs[name], manifest)
+                            channel = _open_dense(paths.leg(name), legs[name], manifest, faiss_gpu)
                         else:
                             channel = openers[name](paths, manifest, catalog, opened)
                         opened[name] = undo.enter_context(closing(channel))
@@ -206,12 +217,12 @@ Opened = Mapping[str, Channel]
 Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
 
-def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> Channel:
+def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest, gpu: bool) -> Channel:
     """A dense leg. The first one's encoder is opened at once; the others may never be asked and are large."""
     first = leg.channel == DENSE_LEGS[0]
     encoder = LazyEncoder.started(begin_opening(paths, leg.encoder)) if first else open_later(paths, leg.encoder)
     try:
-        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder)
+        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder, gpu=gpu)
     except BaseException:
         encoder.wait()  # what it holds open goes with the version that is not opened
         raise

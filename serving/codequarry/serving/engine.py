@@ -58,7 +58,8 @@ class Engine:
     @classmethod
     def open(cls, root: Path, settings: ServingSettings) -> Self:
         """Open the current version under a bundle root, and follow CURRENT; raises as `Bundle.open_current`."""
-        engine = cls(Bundle.open_current(root, warp_threads=settings.warp_threads), settings)
+        opened = Bundle.open_current(root, warp_threads=settings.warp_threads, faiss_gpu=settings.faiss_gpu)
+        engine = cls(opened, settings)
         engine.follower = Follower(root, engine.served, settings)
         engine.follower.start()
         return engine

@@ -173,7 +173,11 @@ class Follower:
     def _prepared(self, current: Current) -> Bundle:
         """The version, open, compared byte by byte, warm, and answering on every channel the served one answers on."""
         bundle = Bundle.open_version(
-            self._root, current, warp_threads=self._settings.warp_threads, after_block=self._pace(current)
+            self._root,
+            current,
+            warp_threads=self._settings.warp_threads,
+            faiss_gpu=self._settings.faiss_gpu,
+            after_block=self._pace(current),
         )
         try:
             self._warm(bundle)
