@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines import bm25_index
 from codequarry.pipelines.bm25_index import write_meta, write_segments
-from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_faiss, write_idmap
+from codequarry.pipelines.faiss_index import is_exact, write_faiss, write_idmap
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.lexical import FIELDS, ID_FIELD, field_tokens, open_searcher
 from codequarry.schemas.tables import CHUNKS
@@ -41,10 +41,7 @@ def test_the_index_returns_chunk_ids_as_exact_search_does(
     paths = BundlePaths(tmp_path)
     vectors, ids = unit_vectors(700, 32), ids_for(700)
     assert is_exact(factory, 32) == exact
-    if exact:
-        write_faiss(paths.faiss_index, ids, vectors, factory)
-    else:
-        write_approximate(paths, ids, vectors, factory)
+    write_faiss(paths.faiss_index, ids, vectors, factory)
     write_idmap(paths.faiss_idmap, [ids[:300], ids[300:]])
     index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
     queries = unit_vectors(50, 32, seed=1)
@@ -55,9 +52,6 @@ def test_the_index_returns_chunk_ids_as_exact_search_does(
     idmap = pq.read_table(paths.faiss_idmap)
     assert idmap["faiss_row"].to_pylist() == list(range(700))
     assert idmap["chunk_id"].to_pylist() == ids.tolist()
-    assert paths.vectors.exists() != exact
-    if not exact:
-        np.testing.assert_array_equal(np.load(paths.vectors, allow_pickle=False), vectors)
 
 
 @pytest.mark.parametrize("factory", ["Flat", "HNSW32,SQ8", "IVF16,SQ8"])

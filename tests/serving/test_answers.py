@@ -64,6 +64,15 @@ def test_stages_can_be_weighed_and_left_out(server, era) -> None:
     assert weighed == pytest.approx([plain[0] * 7, plain[1] * 2.5], rel=0.01)
 
 
+def test_parameters_that_the_index_does_not_have_are_said(server, era) -> None:
+    limits = ask(server, era, nprobe=8, ef_search=64)["limits"]
+    assert [limit for limit in limits if "has no" in limit] == [
+        "faiss_flat has no nprobe; it was left out",
+        "faiss_flat has no ef_search; it was left out",
+    ]
+    failed(call(server, era, "semantic_search_pro", {"query": "x", "nprobe": -1}), "INVALID_ARGUMENT")
+
+
 def test_without_any_stage_nothing_is_found_and_the_answer_says_why(server, era) -> None:
     answer = ask(server, era, stage_weights={"bm25": 0, "faiss": 0, "symbol": 0})
     assert (answer["findings"], answer["confidence"]) == ([], 0)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.faiss_tuning import FaissTuning, OperatingPoint, read_tuning
 from codequarry.serving import dense
 from codequarry.serving.dense import FaissChannel, source_name
+from codequarry.serving.faiss_search import Effort
 from codequarry.serving.query_encoder import LazyEncoder
 from tests.serving.bundle_factory import mapped_index
 
@@ -90,6 +93,50 @@ def test_beyond_the_exact_scan_the_index_filters_itself(channel, monkeypatch: py
     found = channel.search("3", LIMIT, allowed=IDS[rows], rerank=True)
     assert len(found.chunk_ids) == LIMIT
     assert np.isin(found.chunk_ids, IDS[rows]).all()
+
+
+TUNING = FaissTuning(
+    factory="IVF16,SQ8",
+    vectors=ROWS,
+    queries=20,
+    floor=0.9,
+    chosen=OperatingPoint(parameters="nprobe=16", recall=1.0, comparisons=ROWS),
+    bounds={"nprobe": (1, 16)},
+    frontier=(),
+)
+
+
+def test_an_index_is_opened_at_the_point_chosen_for_it() -> None:
+    for tuning, finds_all in ((None, False), (TUNING, True)):
+        index = mapped_index(IDS, VECTORS, "IVF16,SQ8")
+        channel = FaissChannel([index], ready(Rows()), source="x", vectors=VECTORS, tuning=tuning)
+        found = channel.search("3", LIMIT, allowed=None, rerank=True)
+        assert (found.chunk_ids.tolist() == exact(3, np.arange(ROWS), LIMIT)[0]) == finds_all
+        assert channel.bounds == {"nprobe": (1, 16)}
+
+
+def test_a_point_that_the_index_does_not_have_turns_the_channel_off() -> None:
+    strange = TUNING.model_copy(update={"chosen": TUNING.chosen.model_copy(update={"parameters": "depth=3"})})
+    with pytest.raises(UnavailableError, match="no operating point depth=3"):
+        FaissChannel([mapped_index(IDS, VECTORS, "IVF16,SQ8")], ready(Rows()), source="x", tuning=strange)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[" * 10_000])
+def test_a_damaged_tuning_is_said(tmp_path: Path, data: bytes) -> None:
+    assert read_tuning(tmp_path / "faiss.tuning.json") is None
+    (tmp_path / "faiss.tuning.json").write_bytes(data)
+    with pytest.raises(UnavailableError, match=r"faiss\.tuning\.json cannot be read"):
+        read_tuning(tmp_path / "faiss.tuning.json")
+
+
+def test_shards_that_are_not_exact_are_searched_together() -> None:
+    parts = np.split(np.arange(ROWS), [700, 1400])
+    shards = [mapped_index(IDS[part], VECTORS[part], "IVF8,SQ8") for part in parts]
+    channel = FaissChannel(shards, ready(Rows()), source="x", vectors=VECTORS)
+    deep = channel.search("3", LIMIT, allowed=None, rerank=True, effort=Effort(nprobe=8))
+    assert deep.chunk_ids.tolist() == exact(3, np.arange(ROWS), LIMIT)[0]
+    assert channel.search("3", LIMIT, allowed=None, rerank=True).chunk_ids.tolist() != deep.chunk_ids.tolist()
+    channel.close()
 
 
 def test_an_encoder_that_cannot_be_opened_is_a_problem_and_not_a_crash() -> None:

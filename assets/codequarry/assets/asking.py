@@ -10,7 +10,6 @@ from pathlib import Path
 
 from codequarry.pipelines.evaluation.records import Hit, Question
 from codequarry.pipelines.evaluation.results import Run
-from codequarry.schemas.endpoints import EndpointOptions
 from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundleRoot, Current
@@ -29,8 +28,7 @@ def engine_over(root: Path, settings: ServingSettings, version: str = "") -> Ite
     Raises NoBundleError: nothing is published. NotFoundError: there is no such version. Raises as
     `Bundle.open_current` besides.
     """
-    endpoint = settings.queries_go_to
-    bundle = open_version(root, version, endpoint) if version else Bundle.open_current(root, endpoint=endpoint)
+    bundle = open_version(root, version, settings) if version else Bundle.open_current(root, settings)
     engine = Engine(bundle, settings)
     try:
         yield engine
@@ -95,17 +93,17 @@ class Asker:
         return self._engine.search(SearchRequest(query=query, top_k=TOP_K_MAX, channel=channel))
 
 
-def open_version(root: Path, version: str, endpoint: EndpointOptions | None = None) -> Bundle:
+def open_version(root: Path, version: str, settings: ServingSettings | None = None) -> Bundle:
     """Open a published version by its name, by ``current``, or by ``previous``: the one before the current one.
 
-    endpoint: as of `Bundle.open_current`.
+    settings: as of `Bundle.open_current`.
 
     Raises NotFoundError: there is no such version. Raises as `Bundle.open_current` besides.
     """
     bundle_root = BundleRoot(root)
     name = version_called(bundle_root, version)
     paths = bundle_root.published(name)
-    return Bundle.open_version(bundle_root, Current(name, file_sha256(paths.manifest)), endpoint=endpoint)
+    return Bundle.open_version(bundle_root, Current(name, file_sha256(paths.manifest)), settings)
 
 
 def version_called(root: BundleRoot, given: str) -> str:

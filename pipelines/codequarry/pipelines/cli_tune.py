@@ -10,6 +10,7 @@ from rich.console import Console
 
 from codequarry.pipelines.cli_progress import Bars
 from codequarry.pipelines.cli_repositories import RepositoriesArgument, SettingsOption, over
+from codequarry.pipelines.cli_tune_faiss import faiss
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import load_settings
 
@@ -18,6 +19,9 @@ tune_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+tune_app.command("faiss")(faiss)
 
 
 @tune_app.command("encoder")

@@ -14,10 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.faiss_gpu import on_cpu, on_gpu
 from codequarry.schemas.tables import FAISS_IDMAP, write_table
 
 _TRAINING_VECTORS = 200_000
+_TRAINING_PER_LIST = 39
+"""FAISS asks for at least so many vectors to train a list on."""
+_BLOCK = 65_536
+"""Vectors added at a time."""
 _SEED = 20_260_728
 
 
@@ -34,12 +38,21 @@ def is_exact(factory: str, dim: int) -> bool:
         raise _unusable(factory, 0, dim, error) from error
 
 
-def write_faiss(file: Path, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32], factory: str) -> None:
+def write_faiss(
+    file: Path,
+    chunk_ids: NDArray[np.int64],
+    vectors: NDArray[np.float32],
+    factory: str,
+    *,
+    training: int = _TRAINING_VECTORS,
+    gpu: bool = False,
+) -> None:
     """Write an index.
 
-    chunk_ids: (n,) int64. vectors: (n, d) float32, unit norm; similarity is their inner product.
+    chunk_ids: (n,) int64. vectors: (n, d) float32, unit norm, mapped or not; similarity is their inner product.
+    training: vectors to train on, where FAISS does not need more. gpu: train and fill an IVF index there, if it can be.
 
-    One thread builds and trains, with a fixed seed and sample: the same vectors give the same bytes.
+    One thread builds and trains, with a fixed seed and sample: the same vectors give the same bytes, on a CPU.
 
     Raises InvalidArgumentError: FAISS does not accept the factory string for this data.
     """
@@ -49,24 +62,23 @@ def write_faiss(file: Path, chunk_ids: NDArray[np.int64], vectors: NDArray[np.fl
     faiss.omp_set_num_threads(1)
     try:
         base = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
-        if not base.is_trained:
-            sample = np.random.default_rng(_SEED).permutation(len(vectors))[:_TRAINING_VECTORS]
-            base.train(vectors[np.sort(sample)])
+        ivf = faiss.try_extract_index_ivf(base)
+        worker = (on_gpu(base) if gpu and ivf is not None else None) or base
+        if not worker.is_trained:
+            wanted = max(training, _TRAINING_PER_LIST * (ivf.nlist if ivf is not None else 0))
+            sample = np.random.default_rng(_SEED).permutation(len(vectors))[:wanted]
+            worker.train(np.ascontiguousarray(vectors[np.sort(sample)]))
         index = faiss.IndexIDMap2(base)
-        index.add_with_ids(vectors, chunk_ids)
+        for start in range(0, len(vectors), _BLOCK):
+            worker.add(np.ascontiguousarray(vectors[start : start + _BLOCK]))
+        filled = worker if worker is base else on_cpu(worker)
+        index.index, index.ntotal, index.is_trained = filled, filled.ntotal, True
+        faiss.copy_array_to_vector(np.ascontiguousarray(chunk_ids, np.int64), index.id_map)
         faiss.write_index(index, str(file))
     except RuntimeError as error:
         raise _unusable(factory, len(vectors), vectors.shape[1], error) from error
     finally:
         faiss.omp_set_num_threads(threads)
-
-
-def write_approximate(
-    paths: BundlePaths, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32], factory: str
-) -> None:
-    """Write an index that is not exact, and beside it the vectors, for exact rerank; as `write_faiss`."""
-    write_faiss(paths.faiss_index, chunk_ids, vectors, factory)
-    np.save(paths.vectors, vectors, allow_pickle=False)
 
 
 def write_idmap(path: Path, chunk_ids: Sequence[NDArray[np.int64]]) -> None:

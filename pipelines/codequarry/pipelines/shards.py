@@ -75,7 +75,8 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, legs: Sequence[LegEntry]
             files.setdefault(number, []).append([repo, *file, file.path in fallen])
         for number, paths in own.items():
             sources.setdefault(number, []).append((part, frozenset(paths)))
-    dense = [(leg.channel, leg.encoder.fingerprint, leg.faiss.factory) for leg in legs]
+    # An approximate index is no file of a shard, and its factory string follows from how many chunks there are in all.
+    dense = [(leg.channel, leg.encoder.fingerprint, leg.faiss.factory if leg.faiss.exact else "") for leg in legs]
     deciding = [count, tool_versions(), settings.index_hash(), dense]
     return [
         Shard(number, count, hashed([number, *deciding, files[number]]), tuple(sources[number]))

@@ -22,12 +22,14 @@ from codequarry.pipelines.bm25_index import write_meta
 from codequarry.pipelines.catalog import build_catalog, write_row_index
 from codequarry.pipelines.disk_space import require_space
 from codequarry.pipelines.encoders import encoder_directories, read_adapted
-from codequarry.pipelines.faiss_index import is_exact, write_approximate, write_idmap
+from codequarry.pipelines.faiss_index import is_exact
+from codequarry.pipelines.faiss_ladder import faiss_factory
+from codequarry.pipelines.faiss_stage import write_dense
 from codequarry.pipelines.file_index import write_file_index
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, plan_parts
 from codequarry.pipelines.ranking_profile import profile_bytes
-from codequarry.pipelines.shards import Shard, arrays, link_shard, plan_shards, write_shard
+from codequarry.pipelines.shards import Shard, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
@@ -48,7 +50,7 @@ from codequarry.schemas.manifest import (
 )
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.shards import SHARDED_TABLES, shard_of
-from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter, read_table
+from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
@@ -132,7 +134,8 @@ def _fill(
     works = [repository_work(settings.paths.work, name) for name in names]
     parts = [plan_parts(work, settings) for work in works]
     held = current_manifest(root)
-    legs, linked = _put_encoders(settings, paths, root, held)
+    chunks = sum(_chunks_of(part) for each in parts for part in each)
+    legs, linked = _put_encoders(settings, paths, root, held, faiss_factory(chunks, settings.indexes))
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
@@ -140,7 +143,7 @@ def _fill(
     shards, reused, reused_shards = timed("shards", lambda: _put_shards(plan, paths, root, held, legs, progress))
     linked |= reused
     timed("tables", lambda: _write_tables(paths, works, plan))
-    timed("faiss", lambda: _write_dense(paths, plan, legs))
+    timed("faiss", lambda: write_dense(paths, plan, legs, settings.indexes))
     timed("files", lambda: write_file_index(paths, works, settings))
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
@@ -161,10 +164,10 @@ def _fill(
 
 
 def _put_encoders(
-    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, factory: str
 ) -> tuple[list[LegEntry], frozenset[str]]:
     """The query encoder of every dense leg. Returns the legs and the paths that are links."""
-    folders, factory, adapted = encoder_directories(settings), settings.indexes.faiss_factory, read_adapted(settings)
+    folders, adapted = encoder_directories(settings), read_adapted(settings)
     said = adapted.said if adapted is not None else ""
     legs: list[LegEntry] = []
     linked: frozenset[str] = frozenset()
@@ -253,16 +256,6 @@ def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: lis
                 shards = by_path[encoded.indices.to_numpy()]
                 for number in np.unique(shards).tolist():
                     writers[number].write(table.take(pa.array(np.flatnonzero(shards == number))))
-
-
-def _write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry]) -> None:
-    """The id map of all legs, and their indexes where each is one over all shards."""
-    first = [paths.path / shard.vectors(legs[0]) for shard in plan]
-    write_idmap(paths.faiss_idmap, [read_table(table, ["chunk_id"])["chunk_id"].to_numpy() for table in first])
-    for leg in legs:
-        if not leg.faiss.exact:
-            tables = pa.concat_tables(read_table(paths.path / shard.vectors(leg)) for shard in plan).combine_chunks()
-            write_approximate(paths.leg(leg.channel), *arrays(tables, leg.encoder.dim), leg.faiss.factory)
 
 
 def _chunks_of(part: Part) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.settings import Tier
+from codequarry.schemas.index_settings import Tier
 
 _MINILM_DIM = 384
 _VECTOR_BYTES = 2 * 4 * _MINILM_DIM

@@ -43,6 +43,15 @@ class ProRequest(WireModel):
         description="What multiplies the weight a stage has for this kind of query, e.g. {'bm25': 2, 'faiss': 0.5}; 0 "
         f"leaves a stage out, at most {MAX_STAGE_WEIGHT:g}. Stages that are not named keep the server's weight.",
     )
+    nprobe: int = Field(
+        default=0,
+        ge=0,
+        description="Lists of an IVF index that the dense stage reads, more for a better and slower answer; out of the "
+        "index's range is clamped. 0: as the index was tuned.",
+    )
+    ef_search: int = Field(
+        default=0, ge=0, description="The same of a graph index (HNSW): the width of its search. 0: as it was tuned."
+    )
     explain: bool = Field(default=True, description="Tell in `why` each stage's rank, score and weight as well.")
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
     scope_id: ScopeId = ""

@@ -228,6 +228,11 @@ class BundlePaths:
         return self.path / f"{self.dense}.vectors.npy"
 
     @property
+    def tuning(self) -> Path:
+        """Operating points of the index, see `faiss_tuning`; absent when it is exact, and before format 5."""
+        return self.path / f"{self.dense}.tuning.json"
+
+    @property
     def bm25(self) -> Path:
         return self.path / "bm25"
 

@@ -26,8 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.file_paths import check_file_paths
+from codequarry.schemas.index_settings import Tier
 from codequarry.schemas.layout import DENSE_LEGS
-from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
 FORMAT_VERSION = 5

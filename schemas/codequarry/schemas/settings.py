@@ -32,15 +32,13 @@ from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.endpoints import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
+from codequarry.schemas.index_settings import IndexesSettings
 from codequarry.schemas.secret_settings import SecretsSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.warp_settings import WarpSettings
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
-
-Tier = Literal["fast", "standard"]
-"""What a bundle is made of, cheapest first; each holds what the one before it holds."""
 
 
 class _Section(BaseModel):
@@ -142,17 +140,6 @@ class ScipSettings(_Section):
     enabled: bool = Field(default=True, description="Run scip-python and scip-typescript when they are found.")
     timeout_s: float = Field(default=900.0, gt=0, description="Longest run of one indexer over one repository.")
     memory_mb: int = Field(default=4096, ge=256, description="Memory an indexer may take, in MiB.")
-
-
-class IndexesSettings(_Section):
-    """Search indexes."""
-
-    tier: Tier = Field(
-        default="fast",
-        description="fast: words, names of definitions, and vectors of the encoder. standard: also vectors of a second "
-        "encoder, see `embedding.second`, searched as a channel of its own.",
-    )
-    faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
 
 class RankingSettings(_Section):
@@ -263,6 +250,15 @@ class ServingSettings(_Section):
         default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
     )
     warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
+    nprobe: int = Field(
+        default=0, ge=0, description="Lists of an IVF index that a search reads; 0 = as the version's tuning says."
+    )
+    ef_search: int = Field(
+        default=0, ge=0, description="Width of the search in an HNSW index; 0 = as the version's tuning says."
+    )
+    faiss_gpu: bool = Field(
+        default=False, description="Search a copy of the dense index on the GPU, where FAISS has one; else on the CPU."
+    )
     query_endpoint: str = Field(
         default="",
         description="Address of the OpenAI-compatible server that encodes queries, of versions whose vectors such a "

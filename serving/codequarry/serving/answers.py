@@ -23,6 +23,7 @@ from codequarry.serving.arguments import clamped
 from codequarry.serving.budgets import shorter_finding, within_budget
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.deadline import Deadline
+from codequarry.serving.dense import FaissChannel
 from codequarry.serving.search import search
 
 CODERANK = "CodeRankEmbed"
@@ -39,7 +40,9 @@ def semantic_search_pro(
     limit = clamped("limit", request.limit, LIMIT_MIN, LIMIT_MAX, limits)
     weights, notes = _stages(bundle, request)
     asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
-    found = search(bundle, asked, settings, deadline, weights=weights)
+    effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name))}
+    notes += _without_effect(bundle, effort)
+    found = search(bundle, asked, settings.model_copy(update=effort), deadline, weights=weights)
     findings = [_finding(result, explain=request.explain) for result in found.results]
     limits += [*notes, *found.limits]
     shown = within_budget(findings, request.max_tokens, limits, shorter_finding)
@@ -79,6 +82,14 @@ def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list
     absent = [name for name in request.stage_weights if name not in bundle.channels and name != "warp"]
     notes += [f"the index has no stage {name}; its weight was left out" for name in absent]
     return {name: weight for name, weight in weights.items() if name in bundle.channels}, notes
+
+
+def _without_effect(bundle: Bundle, effort: Mapping[str, int]) -> list[str]:
+    """What to say of parameters that no dense index of the version has."""
+    dense = [channel for channel in bundle.channels.values() if isinstance(channel, FaissChannel)]
+    known = {name for channel in dense for name in channel.bounds}
+    sources = present.sentence_list(channel.source for channel in dense) or "the index"
+    return [f"{sources} has no {name}; it was left out" for name in effort if name not in known]
 
 
 def _finding(result: SearchResult, *, explain: bool) -> Finding:

@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 
-from codequarry.schemas.endpoints import EndpointOptions
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
@@ -20,6 +19,7 @@ from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, BundleRoot, Curre
 from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import LegEntry, Manifest
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile, read_profile
+from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import BundleInfo
 from codequarry.serving.bm25 import Bm25Channel
 from codequarry.serving.catalog import Catalog, ChunkRow
@@ -55,15 +55,14 @@ class Bundle:
     def open_current(
         cls,
         root: Path,
+        settings: ServingSettings | None = None,
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
-        warp_threads: int = 1,
-        endpoint: EndpointOptions | None = None,
     ) -> Self:
         """Open the version CURRENT names.
 
-        channels: what to map; a reader that only fetches needs none. warp_threads: of one search by late interaction.
-        endpoint: the server that encodes queries where one made the vectors; None: nobody is called.
+        settings: threads, endpoint and GPU of its channels; the defaults when None.
+        channels: what to map; a reader that only fetches needs none.
 
         Raises NoBundleError, FormatError, or IntegrityError: the version is not what its manifest says and stays shut.
         """
@@ -71,9 +70,7 @@ class Bundle:
         while True:
             current = bundle_root.read_current()
             try:
-                return cls.open_version(
-                    bundle_root, current, channels=channels, warp_threads=warp_threads, endpoint=endpoint
-                )
+                return cls.open_version(bundle_root, current, settings, channels=channels)
             except CodequarryError:
                 # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
                 if bundle_root.read_current() == current:
@@ -84,16 +81,16 @@ class Bundle:
         cls,
         root: BundleRoot,
         current: Current,
+        settings: ServingSettings | None = None,
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
-        warp_threads: int = 1,
-        endpoint: EndpointOptions | None = None,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Hold, check and open the version that CURRENT was found to name; raises as `open_current`.
 
         after_block: given to read every file and compare its sha256 first; see `integrity.file_sha256`.
         """
+        settings = settings or ServingSettings()
         paths = root.version(current.version)
         if paths.path.is_symlink():
             raise IntegrityError(
@@ -108,7 +105,7 @@ class Bundle:
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}
                 closed: dict[str, str] = {}
-                openers = {**_OPENERS, "warp": partial(_open_warp, warp_threads)}
+                openers = {**_OPENERS, "warp": partial(_open_warp, settings.warp_threads)}
                 legs = {leg.channel: leg for leg in manifest.legs}
                 absent = set(DENSE_LEGS) - set(legs) | ({"warp"} if manifest.warp is None else set())
                 for name in channels:
@@ -116,7 +113,7 @@ class Bundle:
                         continue
                     try:
                         if name in legs:
-                            channel = _open_dense(paths.leg(name), legs[name], manifest, endpoint)
+                            channel = _open_dense(paths.leg(name), legs[name], manifest, settings)
                         else:
                             channel = openers[name](paths, manifest, catalog, opened)
                         opened[name] = undo.enter_context(closing(channel))
@@ -218,15 +215,16 @@ Opened = Mapping[str, Channel]
 Opener = Callable[[BundlePaths, Manifest, Catalog, Opened], Channel]
 
 
-def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest, endpoint: EndpointOptions | None) -> Channel:
+def _open_dense(paths: BundlePaths, leg: LegEntry, manifest: Manifest, settings: ServingSettings) -> Channel:
     """A dense leg. The first one's encoder is opened at once; the others may never be asked and are large."""
     first = leg.channel == DENSE_LEGS[0]
+    endpoint = settings.queries_go_to
     if first:
         encoder = LazyEncoder.started(begin_opening(paths, leg.encoder, endpoint))
     else:
         encoder = open_later(paths, leg.encoder, endpoint)
     try:
-        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder)
+        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder, gpu=settings.faiss_gpu)
     except BaseException:
         encoder.wait()  # what it holds open goes with the version that is not opened
         raise

@@ -55,6 +55,14 @@ def search(
     repo: RepoOption = None,
     symbol: SymbolOption = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how each score was made.")] = False,
+    nprobe: Annotated[
+        int,
+        typer.Option(min=0, help="Lists of an IVF index to read, within its tuning; 0 as [serving] nprobe says."),
+    ] = 0,
+    ef_search: Annotated[
+        int,
+        typer.Option(min=0, help="Width of the search in an HNSW index; 0 as [serving] ef_search says."),
+    ] = 0,
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -65,7 +73,10 @@ def search(
     """
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
-    with open_engine(load_settings(settings_file, bundle_root=root)) as engine:
+    settings = load_settings(settings_file, bundle_root=root)
+    effort = {name: value for name, value in (("nprobe", nprobe), ("ef_search", ef_search)) if value}
+    serving = settings.serving.model_copy(update=effort)
+    with open_engine(settings.model_copy(update={"serving": serving})) as engine:
         answer = engine.search(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
@@ -108,8 +119,7 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     from codequarry.serving.engine import Engine
 
     wanted = SERVED_CHANNELS if channels is None else channels
-    threads, endpoint = settings.serving.warp_threads, settings.serving.queries_go_to
-    bundle = Bundle.open_current(settings.bundle.root, channels=wanted, warp_threads=threads, endpoint=endpoint)
+    bundle = Bundle.open_current(settings.bundle.root, settings.serving, channels=wanted)
     engine = Engine(bundle, settings.serving)
     try:
         yield engine

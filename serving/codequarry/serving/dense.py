@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.faiss_gpu import DISABLED
+from codequarry.schemas.faiss_tuning import POOL, FaissTuning, read_tuning
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.manifest import LegEntry
 from codequarry.serving.channels import Candidates, ranked
 from codequarry.serving.deadline import Deadline
+from codequarry.serving.faiss_gpu import GpuCopy
+from codequarry.serving.faiss_search import (
+    USUAL,
+    Bounds,
+    Effort,
+    bounds_of,
+    clamps,
+    found_rows,
+    parameters,
+    selector_of,
+)
 from codequarry.serving.query_encoder import LazyEncoder
 from codequarry.serving.trace import stage
 
@@ -37,15 +50,21 @@ class FaissChannel:
         source: str,
         name: str = DENSE_LEGS[0],
         vectors: np.ndarray | None = None,
+        tuning: FaissTuning | None = None,
+        gpu: bool = False,
     ) -> None:
         """shards: at least one; their rows are numbered through.
 
         vectors: (n, d) float32 in the order of the rows, when the index is not exact and they are there.
+        tuning: of an index that is not exact. gpu: search a copy there, where that can be.
+
+        Raises UnavailableError: the index cannot be brought to the operating point of its tuning.
         """
         import faiss
 
         self.name = name
         self.source = source
+        self._tuning = tuning
         # Searched without its id map, so that filters are bitmaps over rows for every kind of index; the map owns it.
         self._mapped = list(shards)
         self._shards = [faiss.downcast_index(shard.index) for shard in shards]
@@ -56,10 +75,17 @@ class FaissChannel:
         self._vectors = vectors
         exact = all(isinstance(shard, faiss.IndexFlat) for shard in self._shards)
         self._flat = [_rows_of(shard) for shard in self._shards] if exact else None
+        if tuning is not None:
+            _apply(tuning, self._shards)
+        self._gpu = GpuCopy.of(self._shards) if gpu else None
+        self._notes = (DISABLED,) if gpu and self._gpu is None else ()
+        self._together = None if exact else _together(self._shards)
 
     @classmethod
-    def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder) -> Self:
+    def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder, *, gpu: bool = False) -> Self:
         """Map a leg's FAISS index. paths: with the files of the leg. chunks: how many it has to hold.
+
+        gpu: search a copy on the GPU, where that can be.
 
         Raises UnavailableError: FAISS cannot read it, or it is not the index the manifest describes.
         """
@@ -74,12 +100,24 @@ class FaissChannel:
             source=source_name(leg.faiss.factory, leg.channel),
             name=leg.channel,
             vectors=None if leg.faiss.exact else _stored_vectors(paths, count, dim),
+            tuning=None if leg.faiss.exact else read_tuning(paths.tuning),
+            gpu=gpu,
         )
 
     def search(
-        self, query: str, limit: int, *, allowed: np.ndarray | None, rerank: bool, deadline: Deadline | None = None
+        self,
+        query: str,
+        limit: int,
+        *,
+        allowed: np.ndarray | None,
+        rerank: bool,
+        deadline: Deadline | None = None,
+        effort: Effort = USUAL,
     ) -> Candidates:
-        """See `Channel.search`. Waits for the encoder when it is still being opened."""
+        """See `Channel.search`. Waits for the encoder when it is still being opened.
+
+        effort: what this query sets otherwise than the operating point of the index.
+        """
         with stage(f"{self.name}_encode"):
             vector = self._encoder.encode(query)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
@@ -89,13 +127,20 @@ class FaissChannel:
             with stage("faiss_refine"):
                 found = ranked(self._chunk_ids[rows], self._vectors[rows] @ vector, limit)
         else:
+            refined = rerank and self._vectors is not None
             with stage("faiss_ann"):
-                rows, scores = self._neighbours(vector, limit, rows)
-            if rerank and self._vectors is not None:
+                rows, scores = self._neighbours(vector, max(limit, POOL) if refined else limit, rows, effort)
+            if refined:
+                assert self._vectors is not None
                 with stage("faiss_refine"):
                     scores = self._vectors[rows] @ vector
             found = ranked(self._chunk_ids[rows], scores, limit)
-        return replace(found, vector=vector)
+        return replace(found, vector=vector, notes=(*self._notes, *clamps(effort, self.bounds)))
+
+    @property
+    def bounds(self) -> Bounds:
+        """Within which a query may set the parameters that this index has."""
+        return bounds_of(self._shards[0], self._tuning)
 
     def problem(self) -> str | None:
         """Why the encoder could not be opened, once that is known."""
@@ -104,18 +149,35 @@ class FaissChannel:
     def close(self) -> None:
         """Wait for the encoder's opening and drop the maps."""
         self._encoder.wait()
-        del self._flat, self._shards, self._mapped, self._vectors
+        del self._flat, self._gpu, self._together, self._shards, self._mapped, self._vectors
 
-    def _neighbours(self, vector: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors of each shard, among ``rows`` when given."""
+    def _neighbours(
+        self, vector: np.ndarray, limit: int, rows: np.ndarray | None, effort: Effort
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, of each shard or of all of them, among
+        ``rows`` when given."""
+
+    def _neighbours(
+        self, vector: np.ndarray, limit: int, rows: np.ndarray | None, effort: Effort
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, of each shard or of all of them, among
+        ``rows`` when given."""
         import faiss
 
         # One request, one core: OpenMP would start a team per worker thread. The setting belongs to the calling thread.
         faiss.omp_set_num_threads(1)
+        within = effort.within(self.bounds)
+        if rows is None and within == USUAL and self._gpu is not None:
+            return self._gpu.search(vector, limit)
         if self._flat is not None:
             return _best(_similarities(self._flat, vector), limit, rows)
+        if rows is None and self._together is not None:
+            params = None if within == USUAL else parameters(self._shards[0], within)
+            return found_rows(*self._together.search(vector[None, :], limit, params=params))
         found = [
-            _nearest(shard, vector, limit, None if rows is None else rows[(rows >= start) & (rows < end)] - start)
+            _nearest(
+                shard, vector, limit, None if rows is None else rows[(rows >= start) & (rows < end)] - start, within
+            )
             for shard, (start, end) in zip(self._shards, pairwise(self._starts), strict=True)
         ]
         own = [each[0] + start for each, start in zip(found, self._starts, strict=False)]
@@ -173,44 +235,49 @@ def _best(scores: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.n
 
 
 def _nearest(
-    index: faiss.Index, vector: np.ndarray, limit: int, rows: np.ndarray | None
+    index: faiss.Index, vector: np.ndarray, limit: int, rows: np.ndarray | None, effort: Effort
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `FaissChannel._neighbours`, of one shard."""
     count = min(limit, index.ntotal if rows is None else len(rows))
     if not count:
         return np.empty(0, np.int64), np.empty(0, np.float32)
     if rows is None:
-        scores, found = index.search(vector[None, :], count)
-    else:
-        mask = np.zeros(index.ntotal, np.bool_)
-        mask[rows] = True
-        scores, found = index.search(vector[None, :], count, params=_parameters(index, _selector(mask)))
-    valid = found[0] >= 0
-    return found[0][valid], scores[0][valid]
+        return found_rows(*index.search(vector[None, :], count))
+    mask = np.zeros(index.ntotal, np.bool_)
+    mask[rows] = True
+    params = parameters(index, effort, selector_of(mask))
+    return found_rows(*index.search(vector[None, :], count, params=params))
 
 
-def _selector(mask: np.ndarray) -> faiss.IDSelector:
+def _together(shards: list[faiss.Index]) -> faiss.Index | None:
+    """One index over the rows of all shards, which are searched at the same time, each on a thread of its own.
+
+    None for several exact ones: they are small, and only merged by score and id do equal vectors keep their order.
+    """
     import faiss
 
-    bitmap = np.packbits(mask, bitorder="little")
-    # The stubs know the C++ signature; FAISS's Python layer takes an array and keeps it alive.
-    return faiss.IDSelectorBitmap(bitmap)  # pyright: ignore[reportCallIssue]
+    if len(shards) == 1:
+        return shards[0]
+    if isinstance(shards[0], faiss.IndexFlat):
+        return None
+    kinds: Any = faiss  # the stubs know another signature
+    whole = kinds.IndexShards(shards[0].d, True, True)
+    for shard in shards:
+        whole.add_shard(shard)
+    return whole
 
 
-def _parameters(index: faiss.Index, selector: faiss.IDSelector) -> faiss.SearchParameters:
-    """Search parameters of the index's own kind, at its own operating point, with a selector over its rows."""
+def _apply(tuning: FaissTuning, shards: list[faiss.Index]) -> None:
+    """Bring an index to the operating point that was chosen for it."""
     import faiss
 
-    # The stubs know neither the keyword arguments nor every class of FAISS's Python layer.
-    kinds: Any = faiss
-    if isinstance(index, faiss.IndexPreTransform):
-        inner = _parameters(faiss.downcast_index(index.index), selector)
-        return kinds.SearchParametersPreTransform(index_params=inner)
-    if isinstance(index, faiss.IndexIVF):
-        return kinds.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
-    if isinstance(index, faiss.IndexHNSW):
-        return kinds.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
-    return kinds.SearchParameters(sel=selector)
+    for shard in shards if tuning.chosen.parameters else ():
+        try:
+            faiss.ParameterSpace().set_index_parameters(shard, tuning.chosen.parameters)
+        except RuntimeError as error:
+            raise UnavailableError(
+                f"the index has no operating point {tuning.chosen.parameters}; build the bundle again"
+            ) from error
 
 
 def _stored_vectors(paths: BundlePaths, rows: int, dim: int) -> np.ndarray | None:

@@ -58,8 +58,7 @@ class Engine:
     @classmethod
     def open(cls, root: Path, settings: ServingSettings) -> Self:
         """Open the current version under a bundle root, and follow CURRENT; raises as `Bundle.open_current`."""
-        endpoint = settings.queries_go_to
-        engine = cls(Bundle.open_current(root, warp_threads=settings.warp_threads, endpoint=endpoint), settings)
+        engine = cls(Bundle.open_current(root, settings), settings)
         engine.follower = Follower(root, engine.served, settings)
         engine.follower.start()
         return engine

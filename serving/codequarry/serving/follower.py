@@ -172,13 +172,7 @@ class Follower:
 
     def _prepared(self, current: Current) -> Bundle:
         """The version, open, compared byte by byte, warm, and answering on every channel the served one answers on."""
-        bundle = Bundle.open_version(
-            self._root,
-            current,
-            warp_threads=self._settings.warp_threads,
-            endpoint=self._settings.queries_go_to,
-            after_block=self._pace(current),
-        )
+        bundle = Bundle.open_version(self._root, current, self._settings, after_block=self._pace(current))
         try:
             self._warm(bundle)
             self._refuse_loss(bundle)

@@ -36,6 +36,8 @@ from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
+from codequarry.serving.dense import FaissChannel
+from codequarry.serving.faiss_search import Effort
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
@@ -182,7 +184,11 @@ def _ask(
         if deadline.passed:
             late.append(name)
             continue
-        ask = partial(bundle.channels[name].search, query.text, settings.candidates, allowed=allowed)
+        channel = bundle.channels[name]
+        asked = channel.search
+        if isinstance(channel, FaissChannel):
+            asked = partial(channel.search, effort=Effort(settings.nprobe, settings.ef_search))
+        ask = partial(asked, query.text, settings.candidates, allowed=allowed)
         found = _answer(name, partial(ask, rerank=request.rerank, deadline=deadline), late, limits)
         if found is not None:
             answers[name] = found

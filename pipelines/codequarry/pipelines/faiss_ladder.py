@@ -1,0 +1,41 @@
+"""Which dense index a version gets: the rung of a ladder by its size, or what the settings name."""
+
+from __future__ import annotations
+
+from math import ceil, isqrt
+
+from codequarry.schemas.index_settings import AUTO, IndexesSettings
+
+_MOST_LISTS = 16_384
+_TRAINING_PER_LIST = 39
+"""FAISS asks for at least so many vectors to train a list on."""
+
+
+def faiss_factory(count: int, settings: IndexesSettings) -> str:
+    """The FAISS factory string for so many vectors.
+
+    >>> [faiss_factory(count, IndexesSettings()) for count in (49_999, 50_000, 200_000, 1_000_000)]
+    ['Flat', 'HNSW32,SQ8', 'IVF1788,SQ8', 'IVF4000,SQ8']
+    >>> [faiss_factory(count, IndexesSettings()) for count in (2_000_000, 30_000_000)]
+    ['IVF16384_HNSW32,SQ8', 'IVF16384_HNSW32,RaBitQ,Refine(SQ8)']
+    """
+    if settings.faiss_factory != AUTO:
+        return settings.faiss_factory
+    if count < settings.faiss_graph_from:
+        return "Flat"
+    if count < settings.faiss_lists_from:
+        return "HNSW32,SQ8"
+    if count < settings.faiss_coarse_from:
+        return f"IVF{4 * isqrt(count)},SQ8"
+    parts = faiss_parts(count, settings)
+    lists = max(1, min(_MOST_LISTS, count // parts // _TRAINING_PER_LIST))
+    return f"IVF{lists}_HNSW32," + ("SQ8" if parts == 1 else "RaBitQ,Refine(SQ8)")
+
+
+def faiss_parts(count: int, settings: IndexesSettings) -> int:
+    """Into how many indexes so many vectors are divided, where they are not exact.
+
+    >>> [faiss_parts(count, IndexesSettings()) for count in (1, 10_000_000, 10_000_001, 30_000_000)]
+    [1, 1, 2, 3]
+    """
+    return max(1, ceil(count / settings.faiss_shard_vectors))
