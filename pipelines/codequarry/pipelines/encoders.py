@@ -112,7 +112,7 @@ def same_encoders(manifest: Manifest, settings: Settings) -> bool:
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders = encoder_folders(settings).values()
-    if settings.warp.enabled or _minilm_folder(settings) in folders:
+    if settings.late_interaction or settings.learned_sparse or _minilm_folder(settings) in folders:
         return ("onnx", "onnxruntime")
     return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in folders) else ()
 

@@ -27,6 +27,7 @@ from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.lexical import open_searcher
 from codequarry.schemas.manifest import LegEntry, Manifest
+from codequarry.schemas.splade_checks import compare_splade
 from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
 
 if TYPE_CHECKING:
@@ -189,7 +190,9 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
     if manifest.format_version >= 4:
         checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
-    return [*checks, *_warp_checks(paths, manifest, sidecar)]
+    checks += _warp_checks(paths, manifest, sidecar)
+    sparse = compare_splade(paths, manifest, np.sort(sidecar))
+    return [*checks, *(Check(name, found == expected, found, expected) for name, found, expected in sparse)]
 
 
 def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:

@@ -30,12 +30,13 @@ from pydantic import (
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
+from codequarry.schemas.splade_settings import SpladeSettings
 from codequarry.schemas.warp_settings import WarpSettings
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
 
-Tier = Literal["fast", "standard"]
+Tier = Literal["fast", "standard", "full"]
 """What a bundle is made of, cheapest first; each holds what the one before it holds."""
 
 
@@ -159,7 +160,7 @@ class EmbeddingSettings(_Section):
     )
     second: Path | None = Field(
         default=None,
-        description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
+        description="Tiers above fast: the folder of the second encoder, of any kind; minilm when there is none.",
     )
     max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
     threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
@@ -171,7 +172,8 @@ class IndexesSettings(_Section):
     tier: Tier = Field(
         default="fast",
         description="fast: words, names of definitions, and vectors of the encoder. standard: also vectors of a second "
-        "encoder, see `embedding.second`, searched as a channel of its own.",
+        "encoder, see `embedding.second`, searched as a channel of its own. full: also late interaction, see "
+        "[warp], and learned sparse retrieval where `splade.model` names a model.",
     )
     faiss_factory: str = Field(default="Flat", min_length=1, description="FAISS factory string, always behind IDMap2.")
 
@@ -282,6 +284,12 @@ class ServingSettings(_Section):
     weight_warp: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
     )
+    weight_splade: float = Field(
+        default=0.0,
+        ge=0,
+        description="Multiplies the prior weight of learned sparse retrieval, 0.9 of the dense channel's; 0, as no "
+        "profile was fitted with it, leaves it out.",
+    )
     warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
 
 
@@ -296,12 +304,23 @@ class Settings(_Section):
     indexes: IndexesSettings = IndexesSettings()
     ranking: RankingSettings = RankingSettings()
     warp: WarpSettings = WarpSettings()
+    splade: SpladeSettings = SpladeSettings()
     checks: ChecksSettings = ChecksSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()
     auth: AuthSettings = AuthSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+
+    @property
+    def late_interaction(self) -> bool:
+        """Whether versions have an index of late interaction."""
+        return self.warp.enabled or self.indexes.tier == "full"
+
+    @property
+    def learned_sparse(self) -> bool:
+        """Whether versions have a learned sparse index."""
+        return self.splade.enabled or (self.indexes.tier == "full" and bool(self.splade.model))
 
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
@@ -311,8 +330,10 @@ class Settings(_Section):
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "embedding", "indexes"})
         for key in ("threads", "folder", "second"):
             deciding["embedding"].pop(key)
-        if self.warp.enabled:
-            deciding["warp"] = self.warp.model_dump(mode="json")
+        if self.late_interaction:
+            deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled"})
+        if self.learned_sparse:
+            deciding["splade"] = self.splade.model_dump(mode="json", include={"terms", "max_tokens"})
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
@@ -447,6 +468,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "auth": settings.auth.model_copy(
                 update={"public_key": settings.auth.public_key and absolute(settings.auth.public_key)}
             ),
+            "splade": settings.splade.resolved(absolute),
             "telemetry": settings.telemetry.model_copy(update={"folder": absolute(settings.telemetry.folder)}),
             "embedding": settings.embedding.model_copy(
                 update={
