@@ -22,6 +22,7 @@ ALL = (
     "opening",
     "encoders",
     "late_interaction",
+    "sparse",
 )
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from codequarry.pipelines.build import IndexReport, index_repositories
-from codequarry.pipelines.tiers import CHUNKS_PER_CPU_SECOND, FACTS, estimate, next_tier
+from codequarry.pipelines.tiers import CHUNKS_PER_CPU_SECOND, FACTS, LATE_CHUNKS_PER_CPU_SECOND, estimate, next_tier
 from codequarry.schemas.checks import check_version
 from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest, from_json
-from codequarry.schemas.settings import Settings
+from codequarry.schemas.settings import Settings, WarpSettings
 from codequarry.schemas.tables import embeddings_schema, read_table, write_table
 from codequarry.schemas.tools import SearchRequest
 from codequarry.serving.bundle import Bundle
@@ -28,6 +28,7 @@ from tests.pipelines.conftest import MAIN, MakeSettings, Run
 from tests.pipelines.corpus import write_shop, write_tools
 from tests.pipelines.encoders import DIM, small_encoder
 from tests.pipelines.repositories import commit
+from tests.pipelines.sparse_models import write_model
 from tests.pipelines.test_incremental import contents, corpus, from_nothing, module, small_shards
 from tests.serving.versions import followed
 
@@ -67,10 +68,10 @@ def test_the_command_line_builds_serves_and_moves_both_legs(tmp_path: Path, run:
     settings.write_text('[indexes]\ntier = "standard"\n[embedding]\nsecond = "second"\n')
     done = run("index", shop, "--settings", settings, "--root", tmp_path / "bundles")
     assert done.returncode == 0, done.stderr
-    assert "tier standard: words, names of definitions, and vectors by codequarry-static-code and small" in " ".join(
-        done.stderr.split()
-    )
-    assert "would add" not in done.stderr
+    said = " ".join(done.stderr.split())
+    assert re.search(r"tier standard: words, .* vectors by codequarry-static-code and small \([\d.]+ MB\)", said)
+    assert f"tier full would add {FACTS['full'].adds}: about 1 CPU-seconds" in said
+    assert '[indexes] tier = "full"' in said
     version = Path(done.stdout.strip())
     manifest = manifest_of(version)
     assert [(leg.channel, leg.encoder.name, leg.encoder.dim) for leg in manifest.legs] == [
@@ -119,9 +120,49 @@ def test_the_fast_tier_says_what_the_next_one_would_cost(tmp_path: Path, run: Ru
 
 def test_the_estimate_follows_chunks_and_tokens() -> None:
     rate = CHUNKS_PER_CPU_SECOND[256]
-    assert f"about {round(10_000 / rate)} CPU-seconds" in estimate(10_000, EmbeddingSettings(max_tokens=200))
-    assert f"at {rate} a CPU-second" in estimate(10_000, EmbeddingSettings(max_tokens=200))
-    assert (next_tier("fast"), next_tier("standard")) == ("standard", None)
+    settings = Settings(embedding=EmbeddingSettings(max_tokens=200))
+    assert f"about {round(10_000 / rate)} CPU-seconds" in estimate("standard", 10_000, settings)
+    assert f"at {rate} a CPU-second" in estimate("standard", 10_000, settings)
+    assert f"about {round(90_000 / LATE_CHUNKS_PER_CPU_SECOND):,} CPU-seconds" in estimate("full", 90_000, settings)
+    compact = settings.model_copy(update={"warp": WarpSettings(profile="compact")})
+    large, small = (int(estimate("full", 10**6, one).split()[-2]) for one in (settings, compact))
+    assert large / small == pytest.approx(197 / 70, rel=0.01)
+    assert [next_tier(tier) for tier in ("fast", "standard", "full")] == ["standard", "full", None]
+
+
+@pytest.mark.slow
+def test_tier_full_is_standard_with_late_interaction_and_a_sparse_model(tmp_path: Path, run: Run) -> None:
+    shop = write_shop(tmp_path)
+    small_encoder(tmp_path / "second")
+    write_model(tmp_path / "model")
+    settings = tmp_path / "settings.toml"
+    root = ("--root", tmp_path / "bundles")
+
+    def indexed(tier: str, splade: str = "") -> tuple[Path, str]:
+        settings.write_text(f'[indexes]\ntier = "{tier}"\n[embedding]\nsecond = "second"\n{splade}')
+        done = run("index", shop, "--settings", settings, *root)
+        assert done.returncode == 0, done.stderr
+        return Path(done.stdout.strip()), " ".join(done.stderr.split())
+
+    before = manifest_of(indexed("standard")[0]).digest
+    plain, said = indexed("full")
+    assert re.search(r"tier full: words, .* and small .*; late interaction by \S+ \([\d.]+ MB\)", said)
+    assert "learned sparse" not in said and "would add" not in said
+    manifest = manifest_of(plain)
+    assert (manifest.tier, manifest.splade) == ("full", None)
+    assert manifest.warp is not None and manifest.warp.documents == manifest.counts.chunks
+    version, said = indexed("full", '[splade]\nmodel = "model"\n')
+    assert re.search(r"; learned sparse terms by model \([\d.]+ MB\)", said)
+    assert manifest_of(version).splade is not None
+    (_, _, row) = json.loads(run("versions", "--json", *root).stdout)
+    assert row["tier"] == "full"
+    for channel in ("faiss2", "warp", "splade"):
+        answer = json.loads(run("search", "price with tax", "--channel", channel, "--json", *root).stdout)
+        assert answer["limits"] == [] and answer["results"], channel
+    assert run("doctor", *root).returncode == 0
+    back, _ = indexed("standard", '[splade]\nmodel = "model"\n')
+    assert (manifest_of(back).tier, manifest_of(back).digest) == ("standard", before)
+    assert not [entry.path for entry in manifest_of(back).files if entry.path.startswith(("warp/", "splade/"))]
 
 
 def test_a_commit_redoes_its_shard_of_both_legs(tmp_path: Path, standard, small_shards: None) -> None:

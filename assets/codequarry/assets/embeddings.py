@@ -25,13 +25,20 @@ def _embeddings(repository: RepositorySettings, settings: Settings, progress: Pr
 
     report = embed_repository(repository.name, settings, progress)
     tokens: Mapping[str, Any] = {}
-    if settings.warp.enabled:
+    if settings.late_interaction:
         from codequarry.pipelines.warp_stage import embed_tokens
 
         read = embed_tokens(repository.name, settings, progress)
         tokens = {"token_texts_encoded": read.encoded, "token_encoder_fingerprint": read.fingerprint}
+    sparse: Mapping[str, Any] = {}
+    if settings.learned_sparse:
+        from codequarry.pipelines.splade_stage import embed_sparse
+
+        made = embed_sparse(repository.name, settings, progress)
+        sparse = {"sparse_texts_encoded": made.encoded, "sparse_encoder_fingerprint": made.fingerprint}
     return {
         **tokens,
+        **sparse,
         **table_metadata(repository_work(settings.paths.work, report.name), "embeddings", ("chunk_id", "vector")),
         "embedded": report.embedded,
         "reused": report.reused,

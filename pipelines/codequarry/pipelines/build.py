@@ -13,7 +13,7 @@ from codequarry.pipelines.adaptation import AdaptationReport, adapt_encoder
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
-from codequarry.pipelines.encoders import encoder_directories, same_encoders
+from codequarry.pipelines.encoders import encoder_directories, same_encoders, token_encoder_directory
 from codequarry.pipelines.late_gain import LateReport, measure_late
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
@@ -24,6 +24,8 @@ from codequarry.pipelines.scip import ScipReport, scip_repository
 from codequarry.pipelines.scip_given import given_files, given_identity
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
+from codequarry.pipelines.sparse_encoders import sparse_directories, sparse_fingerprints
+from codequarry.pipelines.splade_stage import embed_sparse
 from codequarry.pipelines.staging import stage_bundle
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.verification import verify_staged
@@ -107,7 +109,7 @@ def index_repositories(
             path = root.version(current.version).path
             return IndexReport(path, current, True, snapshots, (), (), (), (), seconds, cpu_seconds)
         adaptation = timed("adapt", lambda: adapt_encoder(settings, progress)) if settings.embedding.adapt else None
-        timed("embed", lambda: encoder_directories(settings))  # what is missing is said before the long stages
+        timed("embed", lambda: _require_encoders(settings))  # what is missing is said before the long stages
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
         )
@@ -120,10 +122,13 @@ def index_repositories(
         embeddings = tuple(
             timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
         )
-        if settings.warp.enabled:
+        if settings.late_interaction:
             for name in repositories:
                 timed("tokens", lambda name=name: embed_tokens(name, settings, progress))
-        late = timed("late", lambda: measure_late(settings, progress)) if settings.warp.enabled else None
+        late = timed("late", lambda: measure_late(settings, progress)) if settings.late_interaction else None
+        if settings.learned_sparse:
+            for name in repositories:
+                timed("sparse", lambda name=name: embed_sparse(name, settings, progress))
         staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))
         timed("verify", lambda: verify_staged(settings, progress, accept=accept))
         published = timed("publish", lambda: publish_verified(settings, force=force))
@@ -132,6 +137,15 @@ def index_repositories(
         embeddings, seconds, cpu_seconds,
         published.linked_bytes, published.pruned, staged.reused_shards, adaptation, late,
     )  # fmt: skip
+
+
+def _require_encoders(settings: Settings) -> None:
+    """See that every encoder of the settings can be had; raises what the stages would."""
+    encoder_directories(settings)
+    if settings.late_interaction:
+        token_encoder_directory(settings)
+    if settings.learned_sparse:
+        sparse_directories(settings)
 
 
 def _cpu_seconds() -> float:
@@ -148,7 +162,20 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
     }
     made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
     ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
-    return held == read and made_alike and ranked_alike and same_encoders(current, settings)
+    return (
+        held == read
+        and made_alike
+        and ranked_alike
+        and same_encoders(current, settings)
+        and _same_sparse(current, settings)
+    )
+
+
+def _same_sparse(current: Manifest, settings: Settings) -> bool:
+    """Whether a version's learned sparse index is by the encoders of the settings."""
+    held = current.splade
+    made = None if held is None else (held.encoder.fingerprint, held.query_encoder)
+    return made == (sparse_fingerprints(settings) if settings.learned_sparse else None)
 
 
 def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:

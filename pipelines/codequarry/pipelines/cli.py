@@ -161,22 +161,15 @@ def _by_stage(seconds: dict[str, float]) -> str:
 
 def _say_tier(report: IndexReport, settings: Settings) -> None:
     """Which tier the version is of, and what the next one would cost and add."""
-    from codequarry.pipelines.tiers import FACTS, estimate, next_tier
+    from codequarry.pipelines.tiers import described, offer
 
-    manifest, embedding = report.manifest, settings.embedding
-    encoders = " and ".join(leg.encoder.name for leg in manifest.legs)
-    said = [f"tier {manifest.tier}: words, names of definitions, and vectors by {encoders}"]
+    manifest = report.manifest
+    said = [f"tier {manifest.tier}: {described(manifest)}"]
     if manifest.encoder.adaptation:
         said.append(f"fitted to the repositories: {manifest.encoder.adaptation}")
     if manifest.warp is not None and manifest.warp.measured:
         said.append(f"late interaction in the ranking: {manifest.warp.measured}")
-    above = next_tier(manifest.tier)
-    # The figures are those of the static encoder and MiniLM, and of no other two.
-    if above is not None and embedding.model == "static" and embedding.second is None:
-        facts = FACTS[above]
-        said.append(f"tier {above} would add {facts.adds}: {estimate(manifest.counts.chunks, embedding)}; {facts.gain}")
-        said.append(f'  for it: [indexes] tier = "{above}", and {facts.needs}')
-    for line in said:
+    for line in [*said, *offer(manifest.tier, manifest.counts.chunks, settings)]:
         console.print(line, highlight=False, markup=False)
 
 

@@ -128,7 +128,7 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders, exports = encoder_folders(settings).values(), _exports(settings)
-    if settings.warp.enabled or _minilm_folder(settings) in folders:
+    if settings.late_interaction or settings.learned_sparse or _minilm_folder(settings) in folders:
         return ("onnx", "onnxruntime")
     given = [folder for folder in folders if folder not in exports]
     return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in given) else ()

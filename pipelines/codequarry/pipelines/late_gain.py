@@ -65,7 +65,7 @@ def measure_late(settings: Settings, progress: Progress = silent) -> LateReport 
     `profile_of` besides.
     """
     late_pointer(settings).unlink(missing_ok=True)
-    if not (settings.warp.enabled and settings.warp.measure):
+    if not (settings.late_interaction and settings.warp.measure):
         return None
     file = late_folder(settings) / f"{_key(settings)}.json"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -69,6 +69,12 @@ def export_minilm_tokens(directory: Path, *, max_tokens: int = POSITIONS) -> Enc
     )
 
 
+def sample_pieces() -> list[str]:
+    """The sample of source text that never changes, in pieces."""
+    text = _SAMPLE.read_text(encoding="utf-8")
+    return [text[start : start + _SAMPLE_CHARS] for start in range(0, len(text), _SAMPLE_CHARS)]
+
+
 def damped_axes(vectors: NDArray[np.float32], dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean (d,) and projection (d, dim), float32, to principal axes divided by the fourth root of their variance.
 
@@ -119,9 +125,8 @@ def _sample_vectors(raw: Path, shipped: Path) -> Iterator[NDArray[np.float32]]:
     tokenizer = Tokenizer.from_file(str(shipped / TOKENIZER_FILE))
     tokenizer.no_padding()
     tokenizer.enable_truncation(POSITIONS)
-    text = _SAMPLE.read_text(encoding="utf-8")
-    for start in range(0, len(text), _SAMPLE_CHARS):
-        ids = np.array([tokenizer.encode(text[start : start + _SAMPLE_CHARS]).ids], np.int64)
+    for piece in sample_pieces():
+        ids = np.array([tokenizer.encode(piece).ids], np.int64)
         output = np.asarray(session.run(None, {"input_ids": ids})[0])
         yield output[0][1:-1]
 

@@ -35,7 +35,7 @@ def late_pointer(settings: Settings) -> Path:
 
 def read_late(settings: Settings) -> LateVerdict | None:
     """What the last run left for these settings; None when they want no measurement."""
-    if not (settings.warp.enabled and settings.warp.measure):
+    if not (settings.late_interaction and settings.warp.measure):
         return None
     try:
         return LateVerdict(**json.loads(late_pointer(settings).read_text(encoding="utf-8")))

@@ -31,6 +31,7 @@ from codequarry.pipelines.parts import Part, plan_parts
 from codequarry.pipelines.ranking_profile import profile_bytes
 from codequarry.pipelines.shards import Shard, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
+from codequarry.pipelines.splade_stage import put_splade
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
 from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
@@ -149,13 +150,16 @@ def _fill(
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, *(leg.encoder.dim for leg in legs)))
     timed("rows", lambda: write_row_index(paths))
-    warp = None
-    if settings.warp.enabled:
+    warp = splade = None
+    if settings.late_interaction:
         warp, links = timed("warp", lambda: put_warp(paths, plan, settings, root, held, progress))
+        linked |= links
+    if settings.learned_sparse:
+        splade, links = timed("splade", lambda: put_splade(paths, plan, settings, root, held, progress))
         linked |= links
     files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))
     sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
-    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp)
+    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade)
     paths.manifest.write_bytes(to_json(manifest))
     for name in list_files(paths.path):
         if name not in linked:

@@ -20,6 +20,8 @@ from codequarry.pipelines.encoders import encoder_directories, encoder_folders, 
 from codequarry.pipelines.file_index import file_cards
 from codequarry.pipelines.git_remote import clone_folder
 from codequarry.pipelines.redaction import scan_key, scans_file, scans_folder
+from codequarry.pipelines.sparse_encoders import sparse_directories, sparse_folder
+from codequarry.pipelines.splade_store import impact_file
 from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
 from codequarry.pipelines.warp_stage import token_encoding
@@ -61,15 +63,21 @@ def clean_store(
         own[syntax_file(store, settings.chunking)] = _live_blobs
         own[scans_file(store)] = _live_scans
         in_use = set(encoder_folders(settings).values())
-        if settings.warp.enabled:
+        if settings.late_interaction:
             tokens = token_encoding(settings)
             own[token_file(store, tokens.fingerprint, tokens.punctuation)] = _live_token_texts
             in_use.add(token_encoder_folder(settings))
+        if settings.learned_sparse:
+            folder = sparse_folder(settings)
+            fingerprint = EncoderSpec.load(sparse_directories(settings).documents).fingerprint
+            own[impact_file(store, fingerprint)] = _live_token_texts
+            in_use.add(folder)
         adapted = read_adapted(settings)
         fitted = {Path(adapted.result)} if adapted is not None else set[Path]()
         return [
             _databases("vectors", store / "vectors", own, works, unused_days, dry_run, progress),
             _databases("tokens", store / "tokens", own, works, unused_days, dry_run, progress),
+            _databases("sparse terms", store / "splade", own, works, unused_days, dry_run, progress),
             _databases("syntax", store / "syntax", own, works, unused_days, dry_run, progress),
             _databases("secrets", scans_folder(store), own, works, unused_days, dry_run, progress),
             _old("scip indexes", store.glob("scip/*/*/*.scip.zst"), _newest_indexes(store), unused_days, dry_run),
@@ -117,7 +125,7 @@ def _live_texts(work: RepositoryWork) -> Iterator[bytes]:
 
 
 def _live_token_texts(work: RepositoryWork) -> Iterator[bytes]:
-    """Keys of the texts whose token codes a work folder's parts say are stored."""
+    """Keys of the texts whose token codes, or impacts, a work folder's parts say are stored."""
     for file in sorted(work.parts.glob("*/chunks.parquet")):
         for row in read_table(file, list(TOKEN_COLUMNS)).to_pylist():
             yield text_key(chunk_text(row))

@@ -21,6 +21,7 @@ from codequarry.schemas.manifest import (
     Manifest,
     ShardEntry,
     SourceEntry,
+    SpladeEntry,
     WarpEntry,
     content_digest,
 )
@@ -67,6 +68,7 @@ def version_manifest(
     files: tuple[FileEntry, ...],
     settings: Settings,
     warp: WarpEntry | None = None,
+    splade: SpladeEntry | None = None,
 ) -> Manifest:
     """The manifest of a version of now. legs: the dense ones, the first one first."""
     encoders = [leg.encoder for leg in legs]
@@ -84,6 +86,7 @@ def version_manifest(
         faiss=legs[0].faiss,
         more_legs=tuple(legs[1:]),
         warp=warp,
+        splade=splade,
         counts=Counts(
             files=sum(source.files for source in sources),
             skipped_files=sum(sum(source.skipped.values()) for source in sources),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from codequarry.schemas import splade_layout
 from codequarry.schemas.catalog import set_bundle, views
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
@@ -29,6 +30,7 @@ from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, embeddings_table
 from codequarry.schemas.lexical import ID_FIELD, open_searcher
 from codequarry.schemas.manifest import LegEntry, Manifest
+from codequarry.schemas.splade_checks import compare_splade
 from codequarry.schemas.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite
 from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
 
@@ -141,7 +143,9 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
     if manifest.format_version >= 4:
         checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
-    return [*checks, *_warp_checks(paths, manifest)]
+    sparse = compare_splade(paths, manifest)
+    checks += _warp_checks(paths, manifest)
+    return [*checks, *(Check(name, found == expected, found, expected) for name, found, expected in sparse)]
 
 
 def suites_of(manifest: Manifest) -> tuple[Suite, ...]:
@@ -225,10 +229,17 @@ def _warp_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
     return map_arrays(paths.warp, WarpSpec.load(paths.warp))["chunk_ids"]
 
 
+def _splade_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
+    if manifest.splade is None:
+        return None
+    return splade_layout.map_arrays(paths.splade, splade_layout.SpladeSpec.load(paths.splade))["chunk_ids"]
+
+
 _IDS_OF: dict[str, Callable[[BundlePaths, Manifest], np.ndarray | None]] = {
     "FAISS": lambda paths, _manifest: _faiss_ids(paths)[0],
     "BM25": _bm25_ids,
     "WARP": _warp_ids,
+    "SPLADE": _splade_ids,
 }
 """Ids an index holds, (n,) int64 in any order, None where a version has no such index."""
 

@@ -36,7 +36,7 @@ class EmbeddingSettings(BaseModel):
     )
     second: Path | None = Field(
         default=None,
-        description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
+        description="Tiers above fast: the folder of the second encoder, of any kind; minilm when there is none.",
     )
     max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
     threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")

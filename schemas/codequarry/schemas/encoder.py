@@ -1,8 +1,8 @@
 """What every text encoder is, to the pipeline and to the service: a directory, its description, and how to open it.
 
 An encoder directory holds ``encoder.json``, an `EncoderSpec`, and the files that the kind of encoder names: see
-`codequarry.schemas.onnx_encoder`, `codequarry.schemas.static_encoder`, `codequarry.schemas.endpoint_encoder` and
-`codequarry.schemas.token_encoder`.
+`codequarry.schemas.onnx_encoder`, `codequarry.schemas.static_encoder`, `codequarry.schemas.endpoint_encoder`,
+`codequarry.schemas.token_encoder` and `codequarry.schemas.sparse_encoder`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ TOKENIZER_FILE = "tokenizer.json"
 """Hugging Face ``tokenizers`` format; its own truncation and padding settings are overridden."""
 REMEDY = "export the encoder again, or take the directory from an undamaged bundle"
 
-Kind = Literal["onnx", "static", "endpoint", "tokens"]
+Kind = Literal["onnx", "static", "endpoint", "tokens", "sparse", "term_weights"]
 FILES: dict[Kind, tuple[str, ...]] = {
     "onnx": ("model.onnx", "model.onnx.data", TOKENIZER_FILE),
     "static": ("rows.npy", "scales.npy", TOKENIZER_FILE),
     "endpoint": ("probe.npy",),
     "tokens": ("model.onnx", "model.onnx.data", TOKENIZER_FILE, "scales.npy"),
+    "sparse": ("model.onnx", "model.onnx.data", TOKENIZER_FILE, "step.npy"),
+    "term_weights": ("weights.npy", TOKENIZER_FILE),
 }
 """What a directory holds besides ``encoder.json``."""
 
@@ -49,6 +51,8 @@ _PROCEDURES: dict[Kind, list[object]] = {
     "static": ["square roots of counts, v1", *(term.text for term in analyze(_PROBE))],
     "endpoint": ["vectors as the server gives them, normalized, v1"],
     "tokens": ["one unpadded text per run, int8 codes of tokens, v1"],
+    "sparse": ["one unpadded text per run, impacts in steps, v1"],
+    "term_weights": ["the weight of each token once, v1"],
 }
 
 # Those in use, by the sha256 of their file and their length: parsing one holds every other thread up for 20 ms, which a
@@ -100,7 +104,7 @@ class EncoderSpec(BaseModel):
     kind: Kind = "onnx"
     name: str = Field(min_length=1)
     dim: int = Field(gt=0)
-    """Length of a vector."""
+    """Length of a vector; of a sparse one, terms of the vocabulary."""
     max_tokens: int = Field(ge=0)
     """Longer texts are cut; special tokens count. 0: texts are read whole, by static encoders, or cut by a server."""
     query_prefix: str = ""
@@ -238,8 +242,9 @@ def open_encoder(directory: Path, *, threads: int = 1, endpoint: EndpointOptions
     """
     spec = EncoderSpec.load(directory)
     spec.verify(directory)
-    if spec.kind == "tokens":
-        raise IntegrityError(f"{directory}: gives vectors of tokens, expected of texts", suggestion=REMEDY)
+    if spec.kind not in ("onnx", "static"):
+        found = "vectors of tokens, expected of texts" if spec.kind == "tokens" else "terms, expected vectors of texts"
+        raise IntegrityError(f"{directory}: gives {found}", suggestion=REMEDY)
     # Each with its own runtime, which the other does not need.
     if spec.kind == "static":
         from codequarry.schemas.static_encoder import StaticEncoder

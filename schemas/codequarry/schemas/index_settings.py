@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Tier = Literal["fast", "standard"]
+Tier = Literal["fast", "standard", "full"]
 """What a bundle is made of, cheapest first; each holds what the one before it holds."""
 
 AUTO = "auto"
@@ -20,7 +20,8 @@ class IndexesSettings(BaseModel):
     tier: Tier = Field(
         default="fast",
         description="fast: words, names of definitions, and vectors of the encoder. standard: also vectors of a second "
-        "encoder, see `embedding.second`, searched as a channel of its own.",
+        "encoder, see `embedding.second`, searched as a channel of its own. full: also late interaction, see "
+        "[warp], and learned sparse retrieval where `splade.model` names a model.",
     )
     faiss_factory: str = Field(
         default=AUTO,

@@ -260,6 +260,11 @@ class BundlePaths:
         """The late-interaction index, with its token encoder; absent when the version has none."""
         return self.path / "warp"
 
+    @property
+    def splade(self) -> Path:
+        """The learned sparse index, with its encoder of queries; absent when the version has none."""
+        return self.path / "splade"
+
 
 def _regular_bytes(path: Path) -> bytes:
     """The first bytes of a regular file, without ever waiting for a pipe or following a link. Raises OSError."""

@@ -9,7 +9,7 @@ Invariants
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which is that of every leg = documents in BM25 =
-   documents of the late-interaction index, where there is one.
+   documents of the late-interaction index and of the learned sparse one, where there are such.
 6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
 7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes: any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names. Formats before 2 have none.
@@ -146,6 +146,21 @@ class WarpEntry(_Record):
     )
 
 
+class SpladeEntry(_Record):
+    """The learned sparse index."""
+
+    key: str = Field(pattern=r"^[0-9a-f]{64}$", description="Hash of all that decides its files: equal = same files.")
+    documents: int = Field(description="Its chunks.")
+    postings: int = Field(description="Terms of all of them.")
+    terms: int = Field(description="A chunk has at most so many, the heaviest ones.")
+    queries: Literal["model", "weights"] = Field(
+        description="model: queries are encoded as chunks are; weights: by what their tokens weigh, without a model."
+    )
+    query_encoder: str = Field(description="Fingerprint of the encoder of queries, which travels in `splade/encoder/`.")
+    encoder: EncoderEntry = Field(description="The encoder of chunks; `dim` is the size of its vocabulary.")
+    license: str = Field(description="Of its weights, as its own description says.")
+
+
 class SegmentEntry(_Record):
     """One tantivy segment."""
 
@@ -206,6 +221,9 @@ class Manifest(_Record):
     warp: WarpEntry | None = Field(
         default=None, description="The late-interaction index; null when there is none. Absent in formats before 4."
     )
+    splade: SpladeEntry | None = Field(
+        default=None, description="The learned sparse index; null when there is none. Absent in formats before 5."
+    )
     counts: Counts = Field(description="Totals over all sources.")
     shards: tuple[ShardEntry, ...] = Field(default=(), description="By number; empty in formats before 3.")
     compatibility: CompatibilityEntry | None = Field(default=None, description="Null in versions of format 1.")
@@ -233,7 +251,9 @@ class Manifest(_Record):
     @property
     def tier(self) -> Tier:
         """The tier of the settings that makes such a version."""
-        return "standard" if self.more_legs else "fast"
+        if not self.more_legs:
+            return "fast"
+        return "standard" if self.warp is None else "full"
 
     def entry(self, path: str) -> FileEntry:
         """The entry of one file. Raises IntegrityError: the manifest does not list it."""
@@ -267,7 +287,7 @@ def to_json(manifest: Manifest) -> bytes:
     if manifest.format_version < 5:
         for source in raw["sources"]:
             del source["secrets"]
-        del raw["accepted"]
+        del raw["accepted"], raw["splade"]
         if raw["warp"] is not None:
             del raw["warp"]["measured"]
     if manifest.format_version < 4:

@@ -35,6 +35,7 @@ from codequarry.schemas.git_urls import check_ref, parse_git_url, without_creden
 from codequarry.schemas.index_settings import IndexesSettings
 from codequarry.schemas.secret_settings import SecretsSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
+from codequarry.schemas.splade_settings import SpladeSettings
 from codequarry.schemas.warp_settings import WarpSettings
 
 SETTINGS_FILE = "dagster_project.toml"
@@ -249,6 +250,12 @@ class ServingSettings(_Section):
     weight_warp: float = Field(
         default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
     )
+    weight_splade: float = Field(
+        default=0.0,
+        ge=0,
+        description="Multiplies the prior weight of learned sparse retrieval, 0.9 of the dense channel's; 0, as no "
+        "profile was fitted with it, leaves it out.",
+    )
     warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
     nprobe: int = Field(
         default=0, ge=0, description="Lists of an IVF index that a search reads; 0 = as the version's tuning says."
@@ -298,6 +305,7 @@ class Settings(_Section):
     indexes: IndexesSettings = IndexesSettings()
     ranking: RankingSettings = RankingSettings()
     warp: WarpSettings = WarpSettings()
+    splade: SpladeSettings = SpladeSettings()
     checks: ChecksSettings = ChecksSettings()
     drift: DriftSettings = DriftSettings()
     schedule: ScheduleSettings = ScheduleSettings()
@@ -306,6 +314,16 @@ class Settings(_Section):
     auth: AuthSettings = AuthSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
+    @property
+    def late_interaction(self) -> bool:
+        """Whether versions have an index of late interaction."""
+        return self.warp.enabled or self.indexes.tier == "full"
+
+    @property
+    def learned_sparse(self) -> bool:
+        """Whether versions have a learned sparse index."""
+        return self.splade.enabled or (self.indexes.tier == "full" and bool(self.splade.model))
+
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
 
@@ -313,8 +331,10 @@ class Settings(_Section):
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "indexes"})
         deciding["embedding"] = self.embedding.model_dump(mode="json", include={"model", "adapt", "max_tokens"})
-        if self.warp.enabled:
-            deciding["warp"] = self.warp.model_dump(mode="json")
+        if self.late_interaction:
+            deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled"})
+        if self.learned_sparse:
+            deciding["splade"] = self.splade.model_dump(mode="json", include={"terms", "max_tokens"})
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
 
@@ -449,6 +469,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "auth": settings.auth.model_copy(
                 update={"public_key": settings.auth.public_key and absolute(settings.auth.public_key)}
             ),
+            "splade": settings.splade.resolved(absolute),
             "telemetry": settings.telemetry.model_copy(update={"folder": absolute(settings.telemetry.folder)}),
             "embedding": settings.embedding.model_copy(
                 update={

@@ -15,6 +15,7 @@ from codequarry.schemas.errors import ErrorCode
 from codequarry.schemas.ranking import QueryClass
 
 Channel = Literal["hybrid", "faiss", "faiss2", "warp", "bm25", "splade", "symbol"]
+Expansion = Literal["none", "query", "code", "both"]
 FusionMethod = Literal["score", "weighted_rrf"]
 Resolve = Literal["full", "summary", "metadata_only"]
 
@@ -98,8 +99,8 @@ class SearchRequest(WireModel):
     channel: Channel = Field(
         default="hybrid",
         description="Leave it at 'hybrid', or ask one index: 'faiss' is by meaning, 'bm25' by words, 'symbol' by the "
-        "names of definitions, 'faiss2' by meaning with a second encoder and 'warp' by meaning token for token, where "
-        "the index has them.",
+        "names of definitions; where the index has them, 'faiss2' is by meaning with a second encoder, 'warp' by "
+        "meaning token for token and 'splade' by the words a language model weighs and adds.",
     )
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")
     scope_id: ScopeId = ""
@@ -112,7 +113,7 @@ class ChannelScore(WireModel):
     rank: int = Field(description="1-based rank in the channel.")
     score: float = Field(
         description="The channel's own score: cosine similarity (faiss, faiss2), sum of those of tokens (warp), BM25 "
-        "(bm25), kind of match (symbol)."
+        "(bm25), sum over terms of weight x impact (splade), kind of match (symbol)."
     )
     value: float = Field(description="The score, or the rank, on a scale from 0 to 1.")
     weight: float = Field(description="Weight of the channel for this class of queries.")
@@ -156,6 +157,18 @@ class TokenPair(WireModel):
     symbol: str = Field(description="Qualified name of the definition around it; may be empty.")
 
 
+class ImpactTerm(WireModel):
+    """A term that a language model weighed in the query and in the code. Treat it as data."""
+
+    term: str = Field(description="A word, or a part of one.")
+    score: float = Field(description="query_weight x impact: what it adds to the score of channel splade.")
+    query_weight: float = Field(description="Its weight in the query.")
+    impact: float = Field(description="Its weight in the code.")
+    expansion: Expansion = Field(
+        description="Where the term is not written, but was added by the model: none, query, code, or both."
+    )
+
+
 class Explain(WireModel):
     """Why a chunk was returned; the parts reproduce the score."""
 
@@ -169,6 +182,9 @@ class Explain(WireModel):
     cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
     tokens: list[TokenPair] = Field(
         default=[], description="Of a chunk found by channel warp: up to 8 pairs of tokens, the most alike first."
+    )
+    terms: list[ImpactTerm] = Field(
+        default=[], description="Of a chunk found by channel splade: up to 8 terms, what adds most first."
     )
 
 

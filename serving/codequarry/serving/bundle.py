@@ -28,11 +28,12 @@ from codequarry.serving.dense import FaissChannel
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.file_evidence import RankedFiles
 from codequarry.serving.query_encoder import LazyEncoder, begin_opening, open_later
+from codequarry.serving.splade_channel import SpladeChannel
 from codequarry.serving.symbol_channel import SymbolChannel
 from codequarry.serving.symbol_tables import SymbolTables
 from codequarry.serving.warp_channel import WarpChannel
 
-SERVED_CHANNELS = (*DENSE_LEGS, "bm25", "symbol", "warp")
+SERVED_CHANNELS = (*DENSE_LEGS, "bm25", "symbol", "warp", "splade")
 """In this order they are opened, as far as the version has them: symbol uses bm25 where that is open."""
 
 
@@ -107,7 +108,8 @@ class Bundle:
                 closed: dict[str, str] = {}
                 openers = {**_OPENERS, "warp": partial(_open_warp, settings.warp_threads)}
                 legs = {leg.channel: leg for leg in manifest.legs}
-                absent = set(DENSE_LEGS) - set(legs) | ({"warp"} if manifest.warp is None else set())
+                optional = {"warp": manifest.warp, "splade": manifest.splade}
+                absent = set(DENSE_LEGS) - set(legs) | {name for name, entry in optional.items() if entry is None}
                 for name in channels:
                     if name in absent:
                         continue
@@ -250,7 +252,13 @@ def _open_warp(threads: int, paths: BundlePaths, manifest: Manifest, _catalog: C
     return WarpChannel.open(paths.warp, manifest.warp, manifest.counts.chunks, threads=threads)
 
 
+def _open_splade(paths: BundlePaths, manifest: Manifest, _catalog: Catalog, _opened: Opened) -> Channel:
+    assert manifest.splade is not None
+    return SpladeChannel.open(paths.splade, manifest.splade, manifest.counts.chunks)
+
+
 _OPENERS: dict[str, Opener] = {
+    "splade": _open_splade,
     "bm25": _open_bm25,
     "symbol": _open_symbol,
 }

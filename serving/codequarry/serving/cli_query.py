@@ -47,7 +47,10 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
     channel: Annotated[
         str,
-        typer.Option(help="hybrid, or one index: faiss (meaning), warp (tokens), bm25 (words), symbol (names)."),
+        typer.Option(
+            help="hybrid, or one index: faiss (meaning), warp (tokens), splade (weighed words), bm25 (words), symbol "
+            "(names)."
+        ),
     ] = "hybrid",
     lang: LangOption = None,
     include: IncludeOption = None,
@@ -160,6 +163,7 @@ def _explain(result: SearchResult) -> None:
     if scoring.late:
         typer.echo(f"    late interaction {scoring.late}")
     _explain_tokens(result)
+    _explain_terms(result)
 
 
 def _explain_tokens(result: SearchResult) -> None:
@@ -168,6 +172,15 @@ def _explain_tokens(result: SearchResult) -> None:
         place = f"line {pair.line + 1}, column {pair.column + 1}" if pair.line >= start else "path or name"
         inside = f" in {pair.symbol}" if pair.symbol else ""
         typer.echo(f"    {pair.score:.3f}  {pair.query_token} ~ {pair.token}  ({place}{inside})")
+
+
+_ADDED = {"none": "", "query": ", added to the query", "code": ", added to the code", "both": ", added to both"}
+
+
+def _explain_terms(result: SearchResult) -> None:
+    for term in result.metadata.explain.terms:
+        weights = f"{term.query_weight:.3f} x {term.impact:.3f}{_ADDED[term.expansion]}"
+        typer.echo(f"    {term.score:.3f}  {for_terminal(term.term)}  ({weights})")
 
 
 def print_notes(notes: list[str]) -> None:

@@ -247,6 +247,6 @@ def _part(name: str) -> str:
         own = name.startswith(f"{leg}.") and name.endswith(("index", ".vectors.npy"))
         if own or name.startswith(f"encoder{leg_suffix(leg)}/"):
             return leg
-    if name.startswith("bm25/"):
-        return "bm25"
+    if name.startswith(("bm25/", "warp/", "splade/")):
+        return name.partition("/")[0]
     return "catalog" if name == "catalog.duckdb" or name.startswith(("texts.", "rows/")) else ""

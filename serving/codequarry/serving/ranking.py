@@ -24,6 +24,8 @@ from codequarry.serving.file_evidence import RankedFiles
 from codequarry.serving.fusion import Pool, pool
 from codequarry.serving.query import Query
 
+SPLADE_PRIOR = 0.9
+"""What learned sparse retrieval counts beside the dense channel, before anything is measured."""
 _FILES_BY_EVIDENCE = 10
 """Files none of whose chunks was found may be meant by their name: so many of them are looked at."""
 
@@ -88,6 +90,7 @@ def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dic
     """
     legs = sum(name in DENSE_LEGS for name in multipliers)
     own = {"bm25": kind.lexical, "symbol": kind.symbol, "warp": kind.late}
+    own["splade"] = SPLADE_PRIOR * kind.dense
     own |= dict.fromkeys(DENSE_LEGS, kind.dense / max(legs, 1))
     return {name: own[name] * multiplier for name, multiplier in multipliers.items()}
 

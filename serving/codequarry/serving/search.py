@@ -20,6 +20,7 @@ from codequarry.schemas.tools import (
     Evidence,
     Explain,
     FusionMethod,
+    ImpactTerm,
     ResultMetadata,
     Scoring,
     SearchAnswer,
@@ -43,11 +44,13 @@ from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
 from codequarry.serving.query import Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
+from codequarry.serving.splade_channel import SpladeChannel
 from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.warp_channel import WarpChannel
 
 logger = logging.getLogger(__name__)
 
+SPARSE = "splade"
 _EXPLAIN_BYTES = 2048
 """Of what explains a result, as JSON."""
 
@@ -238,6 +241,7 @@ def _weights(
         "faiss": settings.weight_faiss,
         "faiss2": settings.weight_faiss2,
         "symbol": settings.weight_symbol,
+        SPARSE: settings.weight_splade,
         LATE: settings.weight_warp,
     }
     multipliers = {name: one for name, one in multipliers.items() if name in bundle.channels}
@@ -296,6 +300,7 @@ def _result(
         ast=row.kind != "text",
         cst=row.cst,
         tokens=_tokens(bundle, scored, row, query),
+        terms=_terms(bundle, scored, row, query),
     )
     return SearchResult(
         id=str(row.chunk_id),
@@ -321,12 +326,21 @@ def _tokens(bundle: Bundle, scored: Scored, row: ChunkRow, query: Query) -> list
     return channel.explain(query.text, row, definitions, before=bundle.bytes_before(row))
 
 
+def _terms(bundle: Bundle, scored: Scored, row: ChunkRow, query: Query) -> list[ImpactTerm]:
+    """Terms of a chunk that learned sparse search found."""
+    channel = bundle.channels.get(SPARSE)
+    if SPARSE not in scored.channels or not isinstance(channel, SpladeChannel):
+        return []
+    return channel.explain(query.text, row)
+
+
 def _within_bounds(explain: Explain) -> Explain:
-    """Without the least of its pairs of tokens, as many as make it too large."""
-    tokens = list(explain.tokens)
-    while tokens and len(json.dumps(to_wire(explain), ensure_ascii=False).encode()) > _EXPLAIN_BYTES:
-        tokens.pop()
-        explain = explain.model_copy(update={"tokens": list(tokens)})
+    """Without the least of its pairs of tokens and of its terms, as many as make it too large."""
+    for part in ("terms", "tokens"):
+        rest = list(getattr(explain, part))
+        while rest and len(json.dumps(to_wire(explain), ensure_ascii=False).encode()) > _EXPLAIN_BYTES:
+            rest.pop()
+            explain = explain.model_copy(update={part: list(rest)})
     return explain
 
 
@@ -338,6 +352,8 @@ def _reasons(
         reasons.append("embedding:cosine")
     if LATE in scored.channels:
         reasons.append("late_interaction:maxsim")
+    if SPARSE in scored.channels:
+        reasons.append("learned_sparse:impact")
     if "bm25" in scored.channels:
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
         reasons.append(f"bm25:terms={','.join(terms)}")

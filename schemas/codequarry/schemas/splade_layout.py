@@ -1,0 +1,124 @@
+"""Files of a learned sparse index: what builder and reader must agree on.
+
+A document is a set of terms of a vocabulary of V, each with an *impact*: a weight in steps of the encoder, 1 to 255.
+With n documents and P impacts in all::
+
+    index.json      SpladeSpec
+    chunk_ids.npy   i64[n]     documents, ascending
+    offsets.npy     i64[V+1]   postings of term t: offsets[t] to offsets[t+1]
+    documents.npy   i32[P]     document of each posting, ascending inside a term
+    impacts.npy     u8[P]      its impact, 1 at least
+
+and in ``encoder/`` the encoder of queries. A score is the sum over the terms of query and document of the products of
+their weights. Both are whole numbers of steps, so that sums are exact in any order: a document has at most `MAX_TERMS`
+terms, and 255 * `QUERY_STEPS` * `MAX_TERMS` < 2^31.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from codequarry.schemas.errors import IntegrityError
+
+SPEC_FILE = "index.json"
+ENCODER_FOLDER = "encoder"
+FORMAT = 1
+MAX_TERMS = 512
+"""Of a document, and of a query."""
+MAX_IMPACT = 255
+QUERY_STEPS = 1023
+"""The heaviest term of a query weighs so many steps."""
+Queries = Literal["model", "weights"]
+_REMEDY = "do not serve this index; build the bundle again"
+
+
+class SpladeSpec(BaseModel):
+    """``index.json``: sizes of the index and what made it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int = FORMAT
+    documents: int = Field(ge=0, lt=1 << 31)
+    vocabulary: int = Field(gt=0)
+    postings: int = Field(ge=0)
+    terms: int = Field(ge=1, le=MAX_TERMS)
+    """A document has at most so many."""
+    step: float = Field(gt=0, allow_inf_nan=False)
+    """What an impact of 1 stands for."""
+    encoder: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Fingerprint of the encoder of documents."""
+    query_encoder: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Fingerprint of the encoder of queries: the same, or one that looks weights up."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format}, this program reads {FORMAT}")
+        return self
+
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype of every file, by the name without ``.npy``."""
+        return {
+            "chunk_ids": ((self.documents,), np.dtype("<i8")),
+            "offsets": ((self.vocabulary + 1,), np.dtype("<i8")),
+            "documents": ((self.postings,), np.dtype("<i4")),
+            "impacts": ((self.postings,), np.dtype("u1")),
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read ``index.json``. Raises IntegrityError: it is missing or malformed."""
+        path = folder / SPEC_FILE
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise IntegrityError(f"{path}: cannot be read ({error.strerror})", suggestion=_REMEDY) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
+
+    def save(self, folder: Path) -> None:
+        """Write ``index.json``, the last file of an index."""
+        (folder / SPEC_FILE).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def map_arrays(folder: Path, spec: SpladeSpec) -> dict[str, np.ndarray]:
+    """Map every file of an index, read-only; nothing but headers, ids and offsets is read.
+
+    Raises IntegrityError: a file is missing or cut, or its shape, type, ids or offsets are not those of the spec. That
+    postings name documents that are there, `strange_postings` tells, and a reader makes sure of as it uses them.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, (shape, dtype) in spec.arrays().items():
+        path = folder / f"{name}.npy"
+        try:
+            found = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            raise IntegrityError(f"{path}: cannot be mapped ({error})", suggestion=_REMEDY) from error
+        if found.shape != shape or found.dtype != dtype or not found.flags.c_contiguous:
+            raise IntegrityError(
+                f"{path}: {found.shape} {found.dtype}, expected {shape} {dtype} in C order", suggestion=_REMEDY
+            )
+        arrays[name] = found
+    offsets = arrays["offsets"]
+    if offsets[0] != 0 or offsets[-1] != spec.postings or (np.diff(offsets) < 0).any():
+        raise IntegrityError(f"{folder}/offsets.npy: not ascending from 0 to {spec.postings}", suggestion=_REMEDY)
+    if (np.diff(arrays["chunk_ids"]) <= 0).any():
+        raise IntegrityError(f"{folder}/chunk_ids.npy: not ascending", suggestion=_REMEDY)
+    return arrays
+
+
+def strange_postings(arrays: dict[str, np.ndarray], spec: SpladeSpec) -> int:
+    """Postings of no document, out of order or twice inside their term, or without an impact."""
+    documents = arrays["documents"]
+    strange = int(np.count_nonzero((documents < 0) | (documents >= spec.documents)))
+    starts = np.zeros(spec.postings, np.bool_)
+    offsets = arrays["offsets"]
+    starts[offsets[:-1][np.diff(offsets) > 0]] = True
+    strange += int(np.count_nonzero((np.diff(documents) <= 0) & ~starts[1:]))
+    return strange + int(np.count_nonzero(arrays["impacts"] == 0))
