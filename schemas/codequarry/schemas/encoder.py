@@ -242,7 +242,7 @@ def open_encoder(directory: Path, *, threads: int = 1, endpoint: EndpointOptions
     """
     spec = EncoderSpec.load(directory)
     spec.verify(directory)
-    if spec.kind not in ("onnx", "static"):
+    if spec.kind not in ("onnx", "static", "endpoint"):
         found = "vectors of tokens, expected of texts" if spec.kind == "tokens" else "terms, expected vectors of texts"
         raise IntegrityError(f"{directory}: gives {found}", suggestion=REMEDY)
     # Each with its own runtime, which the other does not need.

@@ -10,12 +10,12 @@ import numpy as np
 
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.static_export import export_static
+from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.index_settings import IndexesSettings
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.settings import (
     BundleSettings,
     ChunkingSettings,
-    EmbeddingSettings,
     PathsSettings,
     RepositorySettings,
     ScipSettings,
