@@ -33,7 +33,7 @@ def parts() -> Iterator[tuple[str, RankingProfile]]:
         "field of the path": lambda raw: _all(raw, "path_field", 0),
         "file evidence (chunks alone)": lambda raw: _all(raw, "file_share", 0),
         "saturation by file": lambda raw: _all(raw, "repeat", 1),
-        "second best chunk of a file": lambda raw: raw["file"].update(second=0),
+        "second best chunk of a file": lambda raw: _all(raw, "second", 0),
         "words of the file's name": lambda raw: raw["file"].update(name_cover=0, name_match=0),
         "BM25 of the file's name": lambda raw: raw["file"].update(name_match=0),
         "card of the file": lambda raw: raw["file"].update(card=0),
@@ -41,7 +41,7 @@ def parts() -> Iterator[tuple[str, RankingProfile]]:
             dict.fromkeys(("test", "example", "docs", "generated", "vendored", "stub"), 1)
         ),
         "header beside an implementation": lambda raw: raw["factors"].update(header=1),
-        "fan-in": lambda raw: raw["factors"].update(fan_in=0),
+        "fan-in": lambda raw: _all(raw, "fan_in", 0),
         "size": lambda raw: raw["factors"].update(size=0),
         "classes of queries (all as a topic)": lambda raw: raw.update(
             classes=dict.fromkeys(raw["classes"], raw["classes"]["topic"])
@@ -88,9 +88,10 @@ def neutral() -> RankingProfile:
     """A profile that nobody fitted: round numbers, the same for every class of queries."""
     raw = BUILT_IN.model_dump()
     even = {"lexical": 0.5, "dense": 0.5, "symbol": 0.5, "literal": 0.3, "name_field": 0.5, "path_field": 0.5}
+    even |= {"second": 0.5, "fan_in": 0.05}
     raw["classes"] = {name: {**even, "file_share": 0.5, "repeat": 0.7} for name in raw["classes"]}
-    raw["file"] = dict.fromkeys(raw["file"], 0.3) | {"chunks": 1.0, "second": 0.5}
-    raw["factors"] = dict.fromkeys(raw["factors"], 0.5) | {"fan_in": 0.05, "size": 0.05}
+    raw["file"] = dict.fromkeys(raw["file"], 0.3) | {"chunks": 1.0}
+    raw["factors"] = dict.fromkeys(raw["factors"], 0.5) | {"size": 0.05}
     return RankingProfile.model_validate(raw | {"name": "neutral"})
 
 

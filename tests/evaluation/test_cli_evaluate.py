@@ -30,6 +30,10 @@ def test_mined_questions_are_asked_in_every_way_and_reported(evaluated: Evaluate
     # So small a repository: whatever is asked for by name is found.
     assert summary["runs"]["bm25"]["figures"]["C identifier"]["recall_10"]["mean"] == 1.0
     assert overall["recall_50"]["mean"] > 0.8
+    stages = summary["runs"]["hybrid"]["stages_ms"]
+    assert {"bm25", "faiss", "faiss_encode", "fusion", "hydration"} <= set(stages)
+    assert all(0 < each["p50"] <= each["p95"] for each in stages.values())
+    assert set(summary["runs"]["bm25"]["stages_ms"]) == {"bm25", "fusion", "hydration"}
     rungs = {rung["rung"]: rung for rung in summary["ladder"]}
     assert (rungs["A"]["run"], rungs["D"]["run"], rungs["D"]["against"]) == ("faiss", "hybrid", "faiss")
     assert rungs["B"]["reason"] == "the bundle has no channel warp"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from codequarry.assets.asking import stage_times
-from codequarry.assets.ladder import STAGED, comparisons, how_to_ask, rungs, runs_of, strangers
+from codequarry.assets.ladder import RERANKED, STAGED, comparisons, how_to_ask, rungs, runs_of, strangers
 from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import BundleInfo, SearchAnswer
 
 DEFAULT = ("faiss", "bm25", "symbol")
 WITH_WARP = ("faiss", "warp", "bm25")
@@ -51,15 +49,15 @@ def test_the_staged_rung_leaves_the_other_channels_out_or_is_not_shown() -> None
     assert (without[2]["run"], without[3]["against"]) == ("", "warp")
 
 
-class Telling(SearchAnswer):
-    """An answer that tells how long its stages took."""
+def test_the_second_dense_leg_belongs_to_the_dense_stage() -> None:
+    served = ("faiss", "faiss2", "warp", "bm25")
+    assert runs_of(served, ()) == ["faiss", "faiss2", "warp", "bm25", STAGED, "hybrid"]
+    assert strangers(STAGED, {"faiss", "faiss2", "warp"}) == []
 
-    timings_ms: dict[str, float]
 
-
-def test_stages_are_reported_where_an_answer_tells_them() -> None:
-    info = BundleInfo(version="v", created="c", commits={})
-    silent = SearchAnswer(results=[], queryEcho="q", top_k=1, limits=[], bundle=info)
-    assert stage_times(silent) == {}
-    told = Telling(**silent.model_dump(), timings_ms={"faiss": 1.5})
-    assert stage_times(told) == {"faiss": 1.5}
+def test_the_last_rung_waits_for_a_language_model() -> None:
+    without = rungs(runs_of(DEFAULT, ()), DEFAULT)[-1]
+    assert (without["run"], without["reason"]) == ("", "no language model is served that puts results in order")
+    served = (*DEFAULT, "llm")
+    last = rungs(runs_of(served, ()), served)[-1]
+    assert (last["run"], last["against"], last["reason"]) == (RERANKED, "hybrid", "")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,15 @@ def test_cards_are_compared_down_to_a_rank() -> None:
 
 def test_a_profile_is_read_as_it_was_written_and_nothing_else() -> None:
     assert read_profile(BUILT_IN.model_dump_json().encode()) == BUILT_IN
-    for broken in (b"", b"{}", b"\xff", BUILT_IN.model_dump_json(exclude={"file"}).encode()):
+    # As profiles of format 4 say it: once for all classes.
+    raw = BUILT_IN.model_dump()
+    for kind in raw["classes"].values():
+        del kind["second"], kind["fan_in"]
+    raw["file"]["second"], raw["factors"]["fan_in"] = 0.7, 0.12
+    older = read_profile(json.dumps(raw).encode())
+    assert {(kind.second, kind.fan_in) for kind in older.classes.values()} == {(0.7, 0.12)}
+    assert older.file == BUILT_IN.file
+    for broken in (b"", b"{}", b"[1]", b"\xff", b"[" * 10**5, BUILT_IN.model_dump_json(exclude={"file"}).encode()):
         with pytest.raises(IntegrityError):
             read_profile(broken)
     without = BUILT_IN.model_copy(update={"classes": {"topic": BUILT_IN.classes["topic"]}})

@@ -54,6 +54,22 @@ def test_stop_words_alone_are_looked_up_after_all() -> None:
     assert analyze_query("how is this").terms == ("how", "is", "this")
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("update and delete statement builders", "topic"),
+        ("insert update delete and transaction repo callbacks", "topic"),
+        ("split-on multi-mapping for joining related objects", "topic"),
+        ("update and delete the rows of a table", "statement"),
+        ("Add support for named captures", "statement"),
+        ("Creates and returns new connections", "statement"),
+        ("it returns nothing then", "statement"),
+    ],
+)
+def test_verbs_in_a_row_are_names_unless_something_is_done_to_something(text: str, kind: str) -> None:
+    assert analyze_query(text).kind == kind
+
+
 def test_names_in_a_query() -> None:
     def names(query: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         read = analyze_query(query)

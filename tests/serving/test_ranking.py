@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codequarry.schemas.file_index import FileIndex, FileRow
-from codequarry.schemas.ranking import BUILT_IN
+from codequarry.schemas.ranking import BUILT_IN, ClassProfile
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import SearchAnswer, SearchFilters, SearchRequest, to_wire
 from codequarry.serving.bundle import Bundle
@@ -40,6 +40,7 @@ def ranked_files() -> RankedFiles:
 
 
 FILES = ranked_files()
+TOPIC = BUILT_IN.classes["topic"]
 scored = st.dictionaries(st.integers(1, 20), st.floats(0.125, 8, width=32), max_size=20)
 
 
@@ -93,7 +94,7 @@ def test_nothing_outside_of_a_filter_comes_back_by_its_name() -> None:
 
 
 def test_further_chunks_of_a_file_come_later_the_more_so_for_questions() -> None:
-    answers = {"bm25": candidates({9: 8.0, 10: 7.9, 13: 7.5})}
+    answers = {"bm25": candidates({9: 8.0, 10: 7.9, 13: 7.2})}
     orders = {
         text: [
             one.chunk_id
@@ -113,12 +114,21 @@ def test_rules_are_factors_with_a_reason() -> None:
     assert path_class_factor("test", factors) == {"path_class:test": factors.test}
     assert header_factor(True, factors) == {"header_beside": factors.header}
     assert header_factor(False, factors) == {}
-    assert fan_in_factor(0, factors) == {"fan_in:0": 1}
-    assert fan_in_factor(9, factors)["fan_in:9"] > fan_in_factor(3, factors)["fan_in:3"] > 1
+    assert fan_in_factor(0, TOPIC) == {"fan_in:0": 1}
+    assert fan_in_factor(9, TOPIC)["fan_in:9"] > fan_in_factor(3, TOPIC)["fan_in:3"] > 1
     assert size_factor(900, factors)["code_lines:900"] > 1
-    assert FILES.factors_of(1)["header_beside"] == factors.header  # lib/mime.h, beside lib/mime.c
-    products = [np.prod(list(FILES.factors_of(at).values())) for at in range(len(PATHS))]
-    assert FILES.factors == pytest.approx(products, rel=1e-12)
+    assert FILES.factors_of(1, TOPIC)["header_beside"] == factors.header  # lib/mime.h, beside lib/mime.c
+
+
+@pytest.mark.parametrize("kind", BUILT_IN.classes.values(), ids=BUILT_IN.classes)
+def test_the_factors_of_all_files_at_once_are_those_of_each(kind: ClassProfile) -> None:
+    products = [np.prod(list(FILES.factors_of(at, kind).values())) for at in range(len(PATHS))]
+    assert FILES.factors(kind) == pytest.approx(products, rel=1e-12)
+
+
+def test_how_often_a_file_is_imported_counts_by_the_class_of_the_query() -> None:
+    assert any(rule.startswith("fan_in:") for rule in FILES.factors_of(3, TOPIC))
+    assert not any(rule.startswith("fan_in:") for rule in FILES.factors_of(3, BUILT_IN.classes["statement"]))
 
 
 SESSION = Piece("web/session.py", "def remove_expired(now): drop old sessions", "remove_expired", ("remove_expired",))

@@ -167,6 +167,15 @@ def test_as_comparing_every_definition(engine: Engine, query: str, limit: int) -
     assert set(answer.reasons) == set(wanted)
 
 
+def test_a_name_that_nothing_bears_leads_to_those_one_slip_away(engine: Engine) -> None:
+    answer = ask(engine, "listenAndSevre")
+    assert found(answer) == [(str(GATEWAY.id), "symbol:misspelt=listenAndServe", near(0.6))]
+    assert answer.limits == ["nothing is called listenandsevre; looked for listenandserve as well"]
+    (best, _, score), *_ = found(ask(engine, "SessionStore.removeExpiredSesions"))
+    assert (best, score) == (str(EXPIRED.id), near(0.65))
+    assert ask(engine, "listenAndServe").limits == ask(engine, "opne").limits == []
+
+
 def test_without_the_lexical_index_whole_names_are_found(engine: Engine) -> None:
     alone = SymbolChannel(engine.bundle.catalog, None)
     answer = alone.search("Index.open", 10, allowed=None, rerank=True)

@@ -17,6 +17,7 @@ from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import TOP_K_MAX, Channel, SearchAnswer, SearchRequest
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.engine import Engine
+from codequarry.serving.trace import Trace, tracing
 
 _WARM_UP = 3
 
@@ -64,14 +65,15 @@ class Asker:
         for question in questions[:_WARM_UP]:
             self._search(question.query, channel)
         for done, question in enumerate(questions, start=1):
-            started = time.perf_counter()
-            answer = self._search(question.query, channel)
-            spent.append(1000 * (time.perf_counter() - started))
+            with tracing(Trace(run_id="", tool="search")) as trace:
+                started = time.perf_counter()
+                answer = self._search(question.query, channel)
+                spent.append(1000 * (time.perf_counter() - started))
             hits.append(self.hits(answer))
             limits |= dict.fromkeys(answer.limits)
             channels.update(name for result in answer.results for name in result.metadata.explain.channels)
-            for stage, milliseconds in stage_times(answer).items():
-                stages[stage].append(milliseconds)
+            for stage, seconds in trace.stages.items():
+                stages[stage].append(1000 * seconds)
             show(done)
         told = {stage: tuple(each) for stage, each in stages.items()}
         return Run(name, tuple(hits), tuple(spent), told, frozenset(channels), tuple(limits))
@@ -130,9 +132,3 @@ def split_uri(uri: str) -> tuple[str, str]:
     """
     repo, _, path = uri.partition("/")
     return repo, path
-
-
-def stage_times(answer: SearchAnswer) -> dict[str, float]:
-    """Milliseconds by stage, where an answer tells them; empty where it does not."""
-    told = getattr(answer, "timings_ms", None)
-    return dict(told) if told else {}

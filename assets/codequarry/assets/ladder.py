@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import Channel
 
 HYBRID: Channel = "hybrid"
 STAGED = "faiss+warp"
 """The run of rung C: hybrid with the other channels off."""
+RERANKED = "hybrid+llm"
+"""The run of rung E: hybrid, its first results put in order by a language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +23,9 @@ class Rung:
     letter: str
     title: str
     run: str
-    """Name of the run that shows it; "" when none can."""
+    """Name of the run that shows it."""
     needs: tuple[str, ...]
-    """Channels that have to be served."""
+    """What has to be served: channels, and ``llm``."""
 
 
 LADDER = (
@@ -30,24 +33,23 @@ LADDER = (
     Rung("B", "WARP", "warp", ("warp",)),
     Rung("C", "dense, then WARP", STAGED, ("faiss", "warp")),
     Rung("D", "C and sparse fusion", HYBRID, ()),
-    Rung("E", "D and LLM rerank", "", ()),
+    Rung("E", "D and LLM rerank", RERANKED, ("llm",)),
 )
-_NO_RERANKER = "no LLM reranker is part of the search yet"
-ALONE: tuple[Channel, ...] = ("faiss", "warp", "splade", "bm25", "symbol")
+ALONE: tuple[Channel, ...] = ("faiss", "faiss2", "warp", "splade", "bm25", "symbol")
 _CHANNELS: dict[str, Channel] = {name: name for name in ALONE}
+_STAGED_CHANNELS = (*DENSE_LEGS, "warp")
 
 
 def runs_of(served: Collection[str], wanted: Collection[str]) -> list[str]:
     """Names of the runs that a bundle allows, hybrid last. wanted: channels that the caller names; empty for all."""
     runs = [name for name in ALONE if name in served]
-    if {"faiss", "warp"} <= set(served):
-        runs.append(STAGED)
+    runs += [rung.run for rung in LADDER if rung.run in (STAGED, RERANKED) and set(rung.needs) <= set(served)]
     return [name for name in (*runs, HYBRID) if not wanted or name in wanted]
 
 
 def strangers(run: str, channels: Collection[str]) -> list[str]:
     """Channels that gave results to a run that is to leave them out. channels: those that found any."""
-    return sorted(set(channels) - set(STAGED.split("+"))) if run == STAGED else []
+    return sorted(set(channels) - set(_STAGED_CHANNELS)) if run == STAGED else []
 
 
 def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]:
@@ -60,8 +62,8 @@ def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]
     for rung in LADDER:
         missing = [name for name in rung.needs if name not in served]
         reason = ""
-        if not rung.run:
-            reason = _NO_RERANKER
+        if "llm" in missing:
+            reason = "no language model is served that puts results in order"
         elif missing:
             reason = f"the bundle has no channel {' and '.join(missing)}"
         elif rung.run not in ran:
@@ -83,6 +85,6 @@ def how_to_ask(run: str, serving: ServingSettings) -> tuple[Channel, ServingSett
     """The channel argument and the settings under which a run is asked."""
     if run != STAGED:
         return _CHANNELS.get(run, HYBRID), serving
-    others = {f"weight_{name}": 0.0 for name in ALONE if name not in STAGED.split("+")}
+    others = {f"weight_{name}": 0.0 for name in ALONE if name not in _STAGED_CHANNELS}
     known = {name: weight for name, weight in others.items() if name in ServingSettings.model_fields}
     return HYBRID, serving.model_copy(update=known)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 MODEL_FILE, WEIGHTS_FILE, _ = FILES["onnx"]
-_SLAB = 32
+_SLAB = 16
 
 
 class OnnxEncoder:
@@ -64,21 +64,10 @@ class OnnxEncoder:
         """See `Encoder.encode_documents`."""
         vectors = np.empty((len(texts), self.spec.dim), np.float32)
 
-        def encode_slab(start: int) -> int:
-            stop = min(start + _SLAB, len(texts))
-            for row in range(start, stop):
-                vectors[row] = self._encode(self.spec.document_prefix + texts[row])
-            return stop
+        def encode(row: int) -> None:
+            vectors[row] = self._encode(self.spec.document_prefix + texts[row])
 
-        # Threads and not ONNX Runtime's own parallelism: whole texts scale better than the small matrices inside one,
-        # and a single-threaded run adds up in the same order however many threads there are.
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
-        try:
-            for done in pool.map(encode_slab, range(0, len(texts), _SLAB)):
-                if progress is not None:
-                    progress(done)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        on_threads(encode, range(len(texts)), self._threads, progress)
         return vectors
 
     def encode_query(self, text: str) -> np.ndarray:
@@ -91,6 +80,31 @@ class OnnxEncoder:
         ids = np.array([self._tokenizer.encode(text).ids], np.int64)
         output: np.ndarray = self._session.run(None, {"input_ids": ids})[0]  # pyright: ignore[reportAssignmentType]
         return output[0]
+
+
+def on_threads(
+    work: Callable[[int], None], rows: Sequence[int], threads: int, progress: Callable[[int], None] | None
+) -> None:
+    """Do the work for every row, in slabs of so many.
+
+    progress: called with the number of rows that are done, from the calling thread.
+    """
+
+    def do_slab(start: int) -> int:
+        slab = rows[start : start + _SLAB]
+        for row in slab:
+            work(row)
+        return start + len(slab)
+
+    # Threads and not ONNX Runtime's own parallelism: whole texts scale better than the small matrices inside one,
+    # and a single-threaded run adds up in the same order however many threads there are.
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encode")
+    try:
+        for done in pool.map(do_slab, range(0, len(rows), _SLAB)):
+            if progress is not None:
+                progress(done)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def open_session(path: Path, shape: tuple[int | None, ...]) -> onnxruntime.InferenceSession:

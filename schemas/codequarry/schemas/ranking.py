@@ -12,8 +12,9 @@ A result's score is made in three steps, each of whose parts an answer's ``expla
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,14 +53,17 @@ class ClassProfile(_Part):
     """How much of the score the file decides."""
     repeat: float = Factor
     """What each further chunk of one file is multiplied by."""
+    second: float = Weight
+    """What a file's second best chunk counts beside its best."""
+    fan_in: float = Share
+    """Files are multiplied by 1 + this * ln(1 + files that import them)."""
 
 
 class FileProfile(_Part):
     """What speaks for a file, apart from its chunks: weights of evidence in [0, 1]."""
 
     chunks: float = Weight
-    """Its best chunk, and the second best by ``second``."""
-    second: float = Weight
+    """Its best chunk, and the second best by ``second`` of the class."""
     name_cover: float = Weight
     """Share of the words of its name that the query has."""
     name_match: float = Weight
@@ -81,8 +85,6 @@ class FactorProfile(_Part):
     stub: float = Factor
     header: float = Factor
     """A C header beside the file that implements it."""
-    fan_in: float = Share
-    """1 + this * ln(1 + files that import it)."""
     size: float = Share
     """1 + this * ln(1 + lines of code)."""
 
@@ -97,14 +99,19 @@ class RankingProfile(_Part):
     factors: FactorProfile
 
 
-_FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5}
+_OF_FILES = {"second": 0.7, "fan_in": 0.12}
+_FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5, **_OF_FILES}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
-_NAMES_FIRST = {"lexical": 0.9, "dense": 0.1, "late": 0.0, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5}
+_NAMES_FIRST = {
+    "lexical": 0.9, "dense": 0.1, "late": 0.0, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5, **_OF_FILES,
+}  # fmt: skip
 
 
 def _class(values: dict[str, float], **changes: float) -> ClassProfile:
     return ClassProfile.model_validate(
-        {"late": 0.4, "symbol": 1.0, "literal": 0.3, "path_field": 0.18} | values | changes
+        {"late": 0.4, "symbol": 1.0, "literal": 0.3, "path_field": 0.18, "second": 0.0, "fan_in": 0.0}
+        | values
+        | changes
     )
 
 
@@ -120,9 +127,9 @@ BUILT_IN = RankingProfile(
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6),
     },
-    file=FileProfile(chunks=1.4, second=0.7, name_cover=0.59, name_match=0.15, card=0.21, symbol=0.5),
+    file=FileProfile(chunks=1.4, name_cover=0.59, name_match=0.15, card=0.21, symbol=0.5),
     factors=FactorProfile(
-        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, fan_in=0.12, size=0.042
+        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042
     ),
 )
 """Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""
@@ -144,11 +151,20 @@ def without_late(profile: RankingProfile) -> RankingProfile:
     return profile.model_copy(update={"classes": classes})
 
 
+def _by_class(raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A profile, what profiles of format 4 say once for all classes said of each."""
+    old = (("file", "second"), ("factors", "fan_in"))
+    moved = {name: raw[part].pop(name) for part, name in old if name in raw[part]}
+    for kind in raw["classes"].values():
+        kind.update(moved)
+    return raw
+
+
 def read_profile(data: bytes) -> RankingProfile:
     """Parse a profile. Raises IntegrityError: it is none, or not of this program's."""
     try:
-        profile = RankingProfile.model_validate_json(data)
-    except ValueError as error:
+        profile = RankingProfile.model_validate(_by_class(json.loads(data)))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(
             "the ranking profile is not one this program can read",
             suggestion="build the bundle again, or leave [ranking] profile out",

@@ -15,6 +15,7 @@ symbol_starts.npy    (n + 1,) int64: those of row i are from ``symbol_starts[i]`
 definitions.npy      (7, d) int32: a line for each of `DEFINITION`
 started.npy          (d,) int32: the definitions by the chunk they start in
 started_starts.npy   (n + 1,) int64: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
+near.npy             (f,) of `near_names.FORM`: by what names are found that are misspelt
 ==================== ============================================================================================
 """
 
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.near_names import FORM, is_near, near_forms, near_numbers
 from codequarry.schemas.symbol_catalog import CLASS_RANK
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class RowIndex:
     definitions: np.ndarray
     started: np.ndarray
     started_starts: np.ndarray
+    near: np.ndarray
 
     @classmethod
     def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
@@ -140,6 +143,7 @@ class RowIndex:
             np.array(rows, np.int32).reshape(len(DEFINITION), -1),
             np.argsort(of, kind="stable").astype(np.int32),
             np.searchsorted(np.sort(of), np.arange(len(ids) + 1)).astype(np.int64),
+            near_forms({name: number[name] for name in dict.fromkeys(definitions["key"])}),
         )
 
     def write(self, folder: Path) -> None:
@@ -165,7 +169,7 @@ class RowIndex:
     def _is_whole(self) -> bool:
         """Whether every number is one of what it counts."""
         chunks, strings = len(self.ids), len(self.string_starts) - 1
-        kinds = (np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64)
+        kinds = (np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64, FORM)
         return (
             all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
@@ -179,6 +183,7 @@ class RowIndex:
             and _below(self.definitions[: len(_NAMES)], strings)
             and _below(self.definitions[_CHUNK_OF], chunks)
             and _below(self.started, len(self.started))
+            and _below(self.near["name"], strings)
         )
 
     @cached_property
@@ -215,6 +220,11 @@ class RowIndex:
         starts, ends = (np.searchsorted(self.definitions[0], known, side) for side in ("left", "right"))
         found = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
         return np.concatenate([np.empty(0, np.int32), *found])
+
+    def near_names(self, key: str) -> list[str]:
+        """Names of definitions that are one slip away from this one, all in lower case; never itself."""
+        names = (self.texts[number] for number in near_numbers(key, self.near))
+        return [name for name in names if is_near(key, name)]
 
     def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """(m,) int32: definitions that start in these chunks, chunk by chunk."""

@@ -20,7 +20,6 @@ text of nothing else keeps all of its tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
-from codequarry.schemas.onnx_encoder import open_session
+from codequarry.schemas.onnx_encoder import on_threads, open_session
 from codequarry.schemas.warp_layout import MAX_QUERY_TOKENS
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 MODEL_FILE, WEIGHTS_FILE, _, SCALES_FILE = FILES["tokens"]
-_SLAB = 16
 
 
 class QueryTokens(NamedTuple):
@@ -115,19 +113,10 @@ class TokenEncoder:
         # Texts of like length together: ONNX Runtime reuses its buffers.
         order = sorted(range(len(texts)), key=lambda row: (len(texts[row]), row))
 
-        def encode_slab(start: int) -> int:
-            stop = min(start + _SLAB, len(texts))
-            for row in order[start:stop]:
-                codes[row] = self.codes(self.document_vectors(texts[row]))
-            return stop
+        def encode(row: int) -> None:
+            codes[row] = self.codes(self.document_vectors(texts[row]))
 
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode-tokens")
-        try:
-            for done in pool.map(encode_slab, range(0, len(texts), _SLAB)):
-                if progress is not None:
-                    progress(done)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        on_threads(encode, order, self._threads, progress)
         return codes
 
     def document_vectors(self, text: str) -> NDArray[np.float32]:

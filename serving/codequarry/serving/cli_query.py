@@ -156,7 +156,7 @@ def _explain(result: SearchResult) -> None:
         for name, each in found.items():
             typer.echo(f"    {name.replace('_', ' ')}: {each.value:.3f} x {each.weight:g} for the {whose}")
     for rule, factor in scoring.factors.items():
-        typer.echo(f"    {rule.replace('_', ' ')}: x {factor:.3f}")
+        typer.echo(f"    {_rule(rule)}: x {factor:.3f}")
     if scoring.file_share:
         again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
         typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
@@ -164,6 +164,18 @@ def _explain(result: SearchResult) -> None:
         typer.echo(f"    late interaction {scoring.late}")
     _explain_tokens(result)
     _explain_terms(result)
+
+
+def _rule(rule: str) -> str:
+    """A factor's rule for people.
+
+    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside")
+    ('imported by 4 files', 'test file', 'header beside')
+    """
+    name, _, value = rule.partition(":")
+    said = {"fan_in": f"imported by {value} files", "code_lines": f"{value} lines of code"}
+    said["path_class"] = f"{value} file"
+    return said.get(name, name.replace("_", " "))
 
 
 def _explain_tokens(result: SearchResult) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from codequarry.schemas.file_index import FileIndex
-from codequarry.schemas.ranking import FactorProfile, RankingProfile
+from codequarry.schemas.ranking import ClassProfile, FactorProfile, RankingProfile
 from codequarry.schemas.symbol_catalog import PATH_CLASSES
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.query import Query
@@ -26,8 +26,12 @@ class RankedFiles:
         self._rows = index.facts["row"].astype(np.int64)
         self._directory = directory
         self._classes = directory.class_rank[self._rows]
-        self.factors = self._products()
+        self._products = self._without_fan_in()
+        self._fan_in = np.log1p(index.facts["fan_in"].astype(np.float64))
+
+    def factors(self, kind: ClassProfile) -> np.ndarray:
         """(f,) float64: of each file the product of `factors_of`."""
+        return self._products * (1 + kind.fan_in * self._fan_in)
 
     def by(self, profile: RankingProfile) -> Self:
         """The same files by another profile."""
@@ -56,23 +60,22 @@ class RankedFiles:
             found["card"] = self._index.card_evidence(vector)
         return {name: values.astype(np.float64) for name, values in found.items()}
 
-    def _products(self) -> np.ndarray:
+    def _without_fan_in(self) -> np.ndarray:
         """As `factors_of`, of all files at once: a version may have tens of thousands when it is opened."""
         facts, factors = self._index.facts, self.profile.factors
         of_class = [path_class_factor(name, factors).get(f"path_class:{name}", 1.0) for name in PATH_CLASSES]
-        fan_in = 1 + factors.fan_in * np.log1p(facts["fan_in"].astype(np.float64))
         size = 1 + factors.size * np.log1p(facts["code_lines"].astype(np.float64))
         header = np.where(facts["header"], factors.header, 1.0)
-        return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * fan_in * size
+        return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * size
 
-    def factors_of(self, file: int) -> dict[str, float]:
+    def factors_of(self, file: int, kind: ClassProfile) -> dict[str, float]:
         """What a file's chunks and evidence are multiplied by, by rule; rules that change nothing are left out."""
         facts = self._index.facts[file]
         factors = self.profile.factors
         rules = {
             **path_class_factor(PATH_CLASSES[self._classes[file] - 1], factors),
             **header_factor(bool(facts["header"]), factors),
-            **fan_in_factor(int(facts["fan_in"]), factors),
+            **fan_in_factor(int(facts["fan_in"]), kind),
             **size_factor(int(facts["code_lines"]), factors),
         }
         return {rule: factor for rule, factor in rules.items() if factor != 1}
@@ -88,9 +91,9 @@ def header_factor(header: bool, factors: FactorProfile) -> dict[str, float]:
     return {"header_beside": factors.header} if header else {}
 
 
-def fan_in_factor(fan_in: int, factors: FactorProfile) -> dict[str, float]:
+def fan_in_factor(fan_in: int, kind: ClassProfile) -> dict[str, float]:
     """What many files import is looked for more often."""
-    return {f"fan_in:{fan_in}": 1 + factors.fan_in * math.log1p(fan_in)}
+    return {f"fan_in:{fan_in}": 1 + kind.fan_in * math.log1p(fan_in)}
 
 
 def size_factor(code_lines: int, factors: FactorProfile) -> dict[str, float]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from codequarry.schemas.analyzer import query_terms, source_tokens, terms_of, words
 from codequarry.schemas.prose import STOP_WORDS, stem
 from codequarry.schemas.ranking import QueryClass
-from codequarry.serving.verbs import ACTIONS, DOES
+from codequarry.serving.verbs import ACTIONS, BASE_FORMS, DOES
 
 _NAME = r"[^\W\d]\w*"
 _SEPARATOR = r"(?:\.|::|->|#|\\)"
@@ -22,6 +22,8 @@ _ERROR = re.compile(r"\b\w*(?:Error|Exception|Warning|Fault)\b\s*:|^(?:error|fat
 _CODE = re.compile(r"[;{}]|\)\s*[:{]|=>|->|==|!=|\w\(|\w\[|\w\s*=\s*\w|^\s*(?:def|class|func|fn|import|from|return)\s")
 _COMMIT = re.compile(rf"(?:\[[\w -]+\]|[\w/,.-]+(?:\([^)]*\))?!?:)\s+\S|{_NAME}: \S")
 _QUESTION = frozenset("how where what which who why when is are does do can should".split())
+_DETERMINERS = frozenset("a an the this that these those its their each every all any".split())
+_COMPOUND = re.compile(r"\w+-\w")
 _WORD = re.compile(r"[A-Za-z_']+")
 _DOTTED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})*")
 
@@ -95,11 +97,25 @@ def _classified(text: str) -> tuple[QueryClass, str]:
         return "statement", "has the form of a commit message"
     if found and ("\n" in text or len(_CODE.findall(text)) > 1):
         return "code", "has the punctuation of code"
-    if len(found) > 2 and (found[0] in ACTIONS or found[1] in DOES):
-        return "statement", f"says what is done ({found[0] if found[0] in ACTIONS else found[1]})"
+    if len(found) > 2 and (verb := _predicate(text, found)):
+        return "statement", f"says what is done ({verb})"
     if len(found) > 3 and text.endswith("."):
         return "statement", "is a sentence"
     return "topic", "none of the others"
+
+
+def _predicate(text: str, found: list[str]) -> str:
+    """The verb that makes a statement of a text; "" where there is none. found: its words, three or more.
+
+    Verbs in a row that no article follows are names: "update and delete builders" builds nothing.
+    """
+    first, second, third = found[:3]
+    if first in ACTIONS and not _COMPOUND.match(text):
+        # Two alone may be a verb and its object: "add support".
+        in_a_row = {first, third} <= BASE_FORMS and (second in BASE_FORMS or second in ("and", "or"))
+        if not in_a_row or not _DETERMINERS.isdisjoint(found):
+            return first
+    return second if second in DOES else ""
 
 
 def _has_suffix(text: str) -> bool:

@@ -137,7 +137,8 @@ def rank(
     """
     kind = files.profile.classes[query.kind]
     evidence = files.evidence(query, answers["faiss"].vector if "faiss" in answers else None)
-    extra = _of_named_files(files, evidence, allowed)
+    products = files.factors(kind)
+    extra = _of_named_files(files, evidence, products, allowed)
     if len(phrases):
         extra = np.union1d(extra, phrases if allowed is None else np.intersect1d(phrases, allowed))
     candidates = pool(answers, method=method, k=k, extra=extra)
@@ -150,14 +151,13 @@ def rank(
     )
     symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
     named = symbol * weights.get("symbol", 0.0)
-    factors = files.factors[file_of]
-    chunk = (text + named + literal * kind.literal) * factors
+    chunk = (text + named + literal * kind.literal) * products[file_of]
     groups = _Groups.of(file_of)
     evidence = {name: values[groups.files] for name, values in evidence.items()}
-    evidence |= {"chunks": groups.best_two(text, files.profile.file.second), "symbol": groups.best(symbol)}
+    evidence |= {"chunks": groups.best_two(text, kind.second), "symbol": groups.best(symbol)}
     file_weights = files.profile.file.model_dump(include=set(evidence))
     file = sum((evidence[name] * file_weights[name] for name in evidence), np.zeros(len(groups.files)))
-    file = (file * files.factors[groups.files])[groups.group_of]
+    file = (file * products[groups.files])[groups.group_of]
     best_chunk, best_file = float(chunk.max()), float(file.max())
     total = kind.file_share * file / (best_file or 1.0) + (1 - kind.file_share) * chunk / (best_chunk or 1.0)
     repeats = kind.repeat ** groups.better(total, candidates.chunk_ids)
@@ -173,7 +173,7 @@ def rank(
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
-            files.factors_of(int(file_of[row])),
+            files.factors_of(int(file_of[row]), kind),
             kind.file_share,
             best_chunk,
             best_file,
@@ -194,10 +194,12 @@ def _parts(candidates: Pool, row: int, weights: Mapping[str, float]) -> dict[str
     }
 
 
-def _of_named_files(files: RankedFiles, evidence: Mapping[str, np.ndarray], allowed: np.ndarray | None) -> np.ndarray:
+def _of_named_files(
+    files: RankedFiles, evidence: Mapping[str, np.ndarray], factors: np.ndarray, allowed: np.ndarray | None
+) -> np.ndarray:
     """(m,) int64: the first chunks of the files for which most speaks, before any chunk is looked at."""
     weights = files.profile.file.model_dump(include=set(evidence))
-    total = sum((evidence[name] * weights[name] for name in evidence), np.zeros(len(files))) * files.factors
+    total = sum((evidence[name] * weights[name] for name in evidence), np.zeros(len(files))) * factors
     count = min(_FILES_BY_EVIDENCE, len(total))
     best = np.argpartition(-total, count - 1)[:count] if count else np.empty(0, np.int64)
     chunks = files.first_chunks(best[total[best] > 0])

@@ -6,6 +6,7 @@ score      a definition
 1 and .95  whose qualified name ends in one of the query (``Index.open``), in the same case or any
 .9 and .8  whose name is an identifier of the query, in the same case or any
 .7         whose name is the last part of a qualified name of the query, but of something else
+.65 and .6 whose (qualified) name is one slip of the keys away from one of the query that nothing is called
 .1 to .4   whose name has no word that the query lacks: .1 + .3 * its share of the query's words
 ========== ====================================================================================
 
@@ -14,18 +15,18 @@ Among equals sources come first; headings and keys count a third.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from codequarry.schemas.analyzer import words
 from codequarry.schemas.row_index import RowIndex
+from codequarry.serving import present
 from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Candidates, ranked
 from codequarry.serving.deadline import Deadline
-from codequarry.serving.present import printable
 from codequarry.serving.query import Query, analyze_query
 
 _BY_WORDS = 200
@@ -33,6 +34,8 @@ _BY_WORDS = 200
 _MAX_REASON = 200
 _CLASS_STEP = 0.005
 _NO_LETTERS = "".join(character for character in map(chr, range(128)) if not character.isalnum())
+_MEANT = 3
+"""Names that a note tells."""
 _NO_CODE = frozenset({"section", "key", "table"})
 _NO_CODE_SHARE = 1 / 3
 
@@ -64,7 +67,11 @@ class SymbolChannel:
             notes = ("symbol looked for whole names only, the lexical index is off",)
         else:
             near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS)
-        found = matched(asked, index, np.union1d(index.definitions_named(_keys(asked)), index.definitions_in(near)))
+        slips = _slips(asked, index)
+        meant = {name for names in slips.values() for name in names}
+        keys = meant.union(map(str.lower, (*asked.plain, *map(_last, asked.qualified), *asked.words)))
+        found = matched(asked, index, np.union1d(index.definitions_named(keys), index.definitions_in(near)), slips)
+        notes = (*notes, *(_note(name, names) for name, names in slips.items()))
         ids = index.chunks["chunk_id"][index.column("chunk", found.definitions)]
         # Of each chunk the best, the first by name among equals.
         order = np.lexsort((-found.scores, ids))
@@ -97,12 +104,15 @@ class Matches(NamedTuple):
     def reason(self, index: RowIndex, at: int) -> str:
         """As results carry it."""
         name = index.texts[index.column("qualified_name", self.definitions[at])]
-        return f"symbol:{self.how[at]}={printable(name)[:_MAX_REASON]}"
+        return f"symbol:{self.how[at]}={present.printable(name)[:_MAX_REASON]}"
 
 
-def matched(asked: Query, index: RowIndex, definitions: np.ndarray) -> Matches:
-    """Those of some definitions whose name answers. definitions: (m,) int32, ascending."""
-    tiers = _Tiers(asked)
+def matched(asked: Query, index: RowIndex, definitions: np.ndarray, slips: Mapping[str, Sequence[str]]) -> Matches:
+    """Those of some definitions whose name answers.
+
+    definitions: (m,) int32, ascending. slips: names of the query that nothing is called, and what they may mean.
+    """
+    tiers = _Tiers(asked, slips)
     names, of = np.unique(index.column("name", definitions), return_inverse=True)
     by_name = [tiers.of_name(index.texts[name]) for name in names.tolist()]
     found = [by_name[at] for at in of.tolist()]
@@ -122,19 +132,27 @@ def matched(asked: Query, index: RowIndex, definitions: np.ndarray) -> Matches:
 class _Tiers:
     """How well names answer a query: a score, and by what."""
 
-    def __init__(self, asked: Query) -> None:
+    def __init__(self, asked: Query, slips: Mapping[str, Sequence[str]]) -> None:
         self._asked = asked
         self._qualified = [(f".{name}", f".{name.lower()}") for name in asked.qualified]
+        self._meant = frozenset(meant for names in slips.values() for meant in names)
+        self._meant_full = tuple(
+            f".{name.lower().rpartition('.')[0]}.{meant}"
+            for name in asked.qualified
+            for meant in slips.get(_last(name).lower(), ())
+        )
         self._words = tuple(asked.words)
         self._lower = frozenset(map(str.lower, asked.plain))
-        self.lasts = frozenset(_last(name).lower() for name in asked.qualified)
+        self.lasts = frozenset(_last(name).lower() for name in asked.qualified) | self._meant
 
     def of_full_name(self, full: str) -> tuple[float, str]:
         """full: module and qualified name behind dots."""
         if any(full.endswith(name) for name, _ in self._qualified):
             return 1.0, "qualified"
         lower = full.lower()
-        return (0.95, "qualified_any_case") if any(lower.endswith(name) for _, name in self._qualified) else (0.0, "")
+        if any(lower.endswith(name) for _, name in self._qualified):
+            return 0.95, "qualified_any_case"
+        return (0.65, "misspelt_qualified") if lower.endswith(self._meant_full) else (0.0, "")
 
     def of_name(self, name: str) -> tuple[float, str]:
         if name in self._asked.plain:
@@ -142,6 +160,8 @@ class _Tiers:
         lower = name.lower()
         if lower in self._lower:
             return 0.8, "any_case"
+        if lower in self._meant:
+            return 0.6, "misspelt"
         if lower in self.lasts:
             return 0.7, "name"
         if not lower.lstrip(_NO_LETTERS).startswith(self._words):
@@ -152,9 +172,17 @@ class _Tiers:
         return 0.0, ""
 
 
-def _keys(asked: Query) -> Iterable[str]:
-    """Names to look up, lower case."""
-    return {name.lower() for name in (*asked.plain, *map(_last, asked.qualified), *asked.words)}
+def _slips(asked: Query, index: RowIndex) -> dict[str, list[str]]:
+    """Names of the query, in lower case, that nothing is called, and those that something is called beside them."""
+    names = dict.fromkeys(name.lower() for name in (*asked.plain, *map(_last, asked.qualified)))
+    unknown = (name for name in names if not len(index.definitions_named([name])))
+    return {name: near for name in unknown if (near := index.near_names(name))}
+
+
+def _note(name: str, meant: Sequence[str]) -> str:
+    shown = ", ".join(present.safe_echo(each) for each in meant[:_MEANT])
+    more = f" and {len(meant) - _MEANT} more" if len(meant) > _MEANT else ""
+    return f"nothing is called {present.safe_echo(name)}; looked for {shown}{more} as well"
 
 
 def _last(name: str) -> str:

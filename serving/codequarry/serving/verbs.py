@@ -60,6 +60,8 @@ def past(verb: str) -> str:
     return f"{verb[:-1]}ied" if _CONSONANT_Y.search(verb) else f"{verb}ed"
 
 
+BASE_FORMS = frozenset(_BASE)
+"""return, fix …"""
 DOES = frozenset(map(third_person, _BASE))
 """returns, fixes …"""
 ACTIONS = DOES | frozenset(form for verb in _BASE for form in (verb, past(verb)))

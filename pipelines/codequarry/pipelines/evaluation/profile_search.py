@@ -11,7 +11,7 @@ from codequarry.schemas.ranking import ClassProfile, FactorProfile, FileProfile,
 
 _STEPS = (0.6, 1.6)
 """What a weight is tried multiplied by."""
-_SHARES = frozenset({"file_share", "repeat", *FactorProfile.model_fields})
+_SHARES = frozenset({"file_share", "repeat", "fan_in", *FactorProfile.model_fields})
 """Weights that may not exceed 1."""
 _LEAST_GAIN = 1e-3
 TUNED = "tuned"
@@ -53,7 +53,7 @@ _Move = Callable[[RankingProfile, float], RankingProfile]
 def _moves(profile: RankingProfile) -> Iterator[_Move]:
     for field in FileProfile.model_fields:
         yield lambda one, step, field=field: one.model_copy(update={"file": _scaled(one.file, field, step)})
-    for field in ("test", "example", "docs", "header", "fan_in", "size"):
+    for field in ("test", "example", "docs", "header", "size"):
         yield lambda one, step, field=field: one.model_copy(update={"factors": _scaled(one.factors, field, step)})
     for field in ClassProfile.model_fields:
         for value in sorted({getattr(kind, field) for kind in profile.classes.values()} - {0.0}):
