@@ -1,4 +1,4 @@
-"""The service over HTTP: what a call costs, how fast a crowd is turned away, and what 64 clients do to it."""
+"""The service: what a call and a fetch cost, how fast a crowd is turned away, and what 64 clients do to it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from typing import Any
 
 from benchmarks.corpus import CODEQUARRY, HOME, index
 from benchmarks.report import Figure, at_most, percentile, print_figures
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import FetchRequest, SearchRequest
+from codequarry.serving.engine import Engine
 
-CALLS, CROWD, CLIENTS, SECONDS = 500, 50, 64, 20.0
+CALLS, CROWD, CLIENTS, SECONDS = 500, 50, 64, 60.0
+FETCHES, FETCHED = 200, 10
 ERA = "2026-07-28"
 _META = {
     "io.modelcontextprotocol/protocolVersion": ERA,
@@ -27,6 +31,7 @@ _PLACES = ("--port", "0")
 def run() -> None:
     """Measure and print."""
     root, _, _ = index(HOME / "reindex")
+    fetch = _fetch_ms(root)
     with subprocess.Popen(
         [*CODEQUARRY, "serve", *_PLACES, "--root", str(root)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as server:
@@ -36,7 +41,31 @@ def run() -> None:
             figures = asyncio.run(_measured(port, server.pid))
         finally:
             server.terminate()
-    print_figures("Service over HTTP", figures)
+    print_figures("Service over HTTP", [fetch, *figures])
+
+
+def _fetch_ms(root: Path) -> Figure:
+    """Of chunks of one search after another, so that texts are not the same ones again and again."""
+    engine = Engine.open(root, ServingSettings())
+    try:
+        batches: list[list[str]] = []
+        for word in ("session", "token", "schema", "client", "error", "path", "request", "stream", "cache", "tool"):
+            found = engine.search(SearchRequest(query=word, top_k=50)).results
+            batches += [
+                [one.id for one in found[at : at + FETCHED]] for at in range(0, len(found) - FETCHED + 1, FETCHED)
+            ]
+        seconds: list[float] = []
+        for number in range(FETCHES):
+            request = FetchRequest(objectIds=batches[number % len(batches)], max_tokens=16_000)
+            started = time.perf_counter()
+            answer = engine.fetch(request)
+            seconds.append(time.perf_counter() - started)
+            assert len(answer.objects) == FETCHED
+    finally:
+        engine.close()
+    return at_most(
+        f"fetch of {FETCHED} chunks in process, p50 of {FETCHES}", 1e3 * percentile(seconds, 0.5), 4, "ms", 2
+    )
 
 
 async def _measured(port: int, pid: int) -> list[Figure]:

@@ -68,6 +68,7 @@ def test_a_secret_in_base64_and_one_that_is_repeated_are_found_too(tmp_path: Pat
         'proxy = "http://user:pass@proxy.example.com:8080"',
         "token = os.environ['GITHUB_TOKEN']  # ghp_…",
         '-----BEGIN PRIVATE KEY-----\\n" "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX" "\\n-----END PRIVATE KEY-----',
+        'curl -H "Authorization: Bearer YOUR_TOKEN_HERE" https://example.org',
         "curl -u username:password https://example.org",
     ],
 )  # fmt: skip

@@ -26,8 +26,14 @@ ENVELOPE = {
 def running(service: Service) -> Iterator[int]:
     """Serve for the block; the port."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn_config(service, service.engine.settings))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    config = uvicorn_config(service, service.engine.settings)
+    server = uvicorn.Server(config)
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(server.serve(sockets=[listener]))
+
+    thread = threading.Thread(target=serve)
     thread.start()
     while not server.started and thread.is_alive():
         threading.Event().wait(0.005)

@@ -28,8 +28,8 @@ _PARTS = frozenset(
     "alibaba-sts-security-token aws-secret-access-key exoscale-api-secret ovh-consumer-key polymarket-api-secret "
     "polymarket-passphrase".split()
 )
-"""Rules that Kingfisher reports beside others only, and whose findings are secrets by themselves, if not mere words."""
-_DIGIT = re.compile(rb"[0-9]")
+"""Rules that Kingfisher reports beside others only, and whose findings are secrets by themselves."""
+_WORDS = re.compile(rb"[A-Za-z_. <>{}$-]+")
 _HEX = re.compile(rb"[0-9A-Fa-f]{32,}")
 _CALLED_A_SECRET = re.compile(rb"key|token|secret|passw|credential|auth(?!or)", re.IGNORECASE)
 _LINE_BYTES = 200
@@ -68,9 +68,9 @@ def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
         kind = kind_of(finding.rule_id)
         start, end = finding.location["start_offset"], finding.location["end_offset"]
         secret = text[start:end]
-        if kind in _UNSURE or not (finding.visible or (kind in _PARTS and _DIGIT.search(secret))):
+        if kind in _UNSURE or not (finding.visible or kind in _PARTS) or finding.entropy < _MIN_ENTROPY:
             continue
-        if finding.entropy < _MIN_ENTROPY or b"EXAMPLE" in secret or _is_digest(text, start, end):
+        if b"EXAMPLE" in secret or _WORDS.fullmatch(secret) or _is_digest(text, start, end):
             continue
         yield Span(start, end, kind)
         if len(secret) >= _MIN_REPEATED_BYTES:
