@@ -62,12 +62,12 @@ NOTHING_OF: dict[str, str] = {
 }
 """SELECTs of what there must not be, over tables and frames: what is missing, and what only sums show."""
 
-_OF_EACH_LEG: dict[str, str] = {
+OF_EACH_LEG: dict[str, str] = {
     "chunks without a vector": "SELECT chunk_id, repo, path FROM chunks ANTI JOIN {embeddings} USING (chunk_id)",
 }
 """Of the table of a leg's vectors."""
 
-_CATALOG_DIFFERS: dict[str, str] = {
+CATALOG_DIFFERS: dict[str, str] = {
     "views of the catalog that are not this program's": "SELECT view_name FROM "
     "(SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'published' AND NOT internal) AS theirs "
     "FULL JOIN (SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal) AS ours "
@@ -132,7 +132,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             sidecar = _column(connection, "SELECT chunk_id FROM main.faiss_idmap ORDER BY faiss_row")
     except duckdb.Error as error:
         raise IntegrityError(
-            f"the tables of {manifest.version} cannot be read ({type(error).__name__})",
+            f"the tables of {manifest.version} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]})",
             suggestion="roll back to another version, or index again",
         ) from error
     checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
@@ -165,9 +165,9 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
     of_legs = {
         f"{name}{_of(leg)}": sql.format(embeddings=embeddings_table(leg.channel))
         for leg in manifest.legs
-        for name, sql in _OF_EACH_LEG.items()
+        for name, sql in OF_EACH_LEG.items()
     }
-    checks += [none_of(connection, name, sql) for name, sql in {**NOTHING_OF, **of_legs, **_CATALOG_DIFFERS}.items()]
+    checks += [none_of(connection, name, sql) for name, sql in {**NOTHING_OF, **of_legs, **CATALOG_DIFFERS}.items()]
     precise = "SELECT count(*) FROM published.occurrences_mat WHERE precise"
     lost = _scalar(connection, "SELECT count(*) FROM main.scip_occurrences") - _scalar(connection, precise)
     checks.append(_equal("SCIP occurrences lost or doubled", lost, 0))
