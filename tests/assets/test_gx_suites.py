@@ -22,7 +22,7 @@ from codequarry.schemas.suites import OF_TABLES, embeddings_suite
 from codequarry.schemas.tables import SCHEMAS, embeddings_schema, schema_hash
 
 DIM = 3
-SUITES = (*OF_TABLES, embeddings_suite("embeddings", DIM))
+SUITES = (*OF_TABLES, embeddings_suite("faiss", DIM))
 _HASH = "'" + "a" * 64 + "'"
 _BROKEN = f"""
 INSERT INTO files (repo, path, lang, path_class, size_bytes, lines, sha256, encoding, skip_reason, parsed) VALUES

@@ -9,7 +9,7 @@ from codequarry.schemas.suites import OF_TABLES, embeddings_suite
 
 def gates() -> dict[str, list[str]]:
     """Names of the gates by table, and of those that are of no one table."""
-    suites = (*OF_TABLES, embeddings_suite("embeddings", 1))
+    suites = (*OF_TABLES, embeddings_suite("faiss", 1))
     return {
         **{suite.table: [each.name for each in suite.expectations] for suite in suites},
         "across": [*checks.NOTHING_OF, *checks.OF_EACH_LEG],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from codequarry.schemas.expectations import Suite, among, between, holds, unique
 from codequarry.schemas.languages import BY_NAME, MODULE_LANGUAGES
+from codequarry.schemas.layout import DENSE_LEGS, embeddings_table
 from codequarry.schemas.symbol_catalog import PATH_CLASSES
 
 NORM_TOLERANCE = 1e-3
@@ -165,8 +166,18 @@ FAISS_IDMAP = Suite(
 )
 
 
-def embeddings_suite(table: str, dim: int, suffix: str = "") -> Suite:
-    """The suite of a table of vectors of a dimension. suffix: behind the names, where there are several legs."""
+def of_leg(leg: str) -> str:
+    """Behind the name of a gate: which dense leg it is of, where it is not of the first.
+
+    >>> of_leg("faiss"), of_leg("faiss2")
+    ('', ' (faiss2)')
+    """
+    return "" if leg == DENSE_LEGS[0] else f" ({leg})"
+
+
+def embeddings_suite(leg: str, dim: int) -> Suite:
+    """The suite of the table of a dense leg's vectors, which have that dimension."""
+    table, suffix = embeddings_table(leg), of_leg(leg)
     return Suite(
         table,
         "SELECT chunk_id, chunks.chunk_id IS NOT NULL AS known, dim, varied, finite, "
