@@ -22,7 +22,7 @@ from codequarry.schemas.suites import OF_TABLES, embeddings_suite
 from codequarry.schemas.tables import SCHEMAS, embeddings_schema, schema_hash
 
 DIM = 3
-SUITES = (*OF_TABLES, embeddings_suite("embeddings", DIM))
+SUITES = (*OF_TABLES, embeddings_suite("faiss", DIM))
 _HASH = "'" + "a" * 64 + "'"
 _BROKEN = f"""
 INSERT INTO files (repo, path, lang, path_class, size_bytes, lines, sha256, encoding, skip_reason, parsed) VALUES
@@ -45,7 +45,9 @@ INSERT INTO modules (repo, path, lang, resolved, lines, code_lines, comment_line
  fan_out) VALUES
  ('r', 'a.py', 'python', ['a.py', 'no.py', 'nil.py'], 3, 2, 1, 2, 0, 1, -1),
  ('r', 'a.py', 'python', [], 9, 9, 9, 9, 0, 0, 0), ('r', 'd.md', 'markdown', [], 1, 1, 0, 0, 0, 0, 0);
-INSERT INTO scip_symbols (repo, path, symbol) VALUES ('r', '', 'out'), ('r', 'a.py', ''), ('r', 'd.md', 'lost');
+INSERT INTO scip_symbols (repo, path, symbol) VALUES ('r', '', 'out'), ('r', '', 'out'), ('r', 'a.py', ''),
+ ('r', 'd.md', 'lost');
+INSERT INTO scip_documents (repo, path, symbols) VALUES ('r', 'a.py', 1);
 INSERT INTO scip_occurrences (repo, path, symbol, start_byte, end_byte, roles, is_definition, is_import, is_write,
  is_read, is_generated, is_test) VALUES
  ('r', 'a.py', 'f', 0, 99, 1, true, false, false, false, false, false),

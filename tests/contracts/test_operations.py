@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.integrity import list_files
+from codequarry.pipelines.encoders import SHIPPED
+from codequarry.schemas.checks import check_version
+from codequarry.schemas.integrity import list_files, read_manifest
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import FORMAT_VERSION
+from tests.contracts.gates import gates
 from tests.contracts.manifest_fields import CHECKSUM, rows
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
@@ -49,7 +52,7 @@ def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS, re.DOTALL)
     lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
     verbs = {line.split()[0] for line in lines}
-    assert verbs == {"index", "versions", "verify", "doctor", "rollback", "prune", "store", "export", "import"}
+    assert verbs == {"index", "versions", "verify", "doctor", "gates", "rollback", "prune", "store", "export", "import"}
     app = tmp_path / "app"
     app.mkdir()
     (app / "main.py").write_text("def main():\n    '''Start.'''\n    return 0\n")
@@ -64,3 +67,20 @@ def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
         assert done.returncode == 0, f"codequarry {line}\n{done.stdout}\n{done.stderr}"
         assert done.stdout.strip() or arguments[0] == "prune"
     assert root.read_current().version == root.version_names()[-1]
+
+
+def test_every_gate_is_on_the_operations_page_with_what_to_do(tmp_path: Path) -> None:
+    section = OPERATIONS.partition("\n## Gates")[2].partition("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:2] == "| "
+    ]
+    listed = {name for row in rows for name in (row[1].split("; ") if len(row) == 3 else row[:1])}
+    by_table = gates()
+    assert [name for names in by_table.values() for name in names if name not in listed] == []
+    # What is left says which gates there are when they look at a version.
+    paths = write_bundle(tmp_path, PIECES, encoder=SHIPPED)
+    seen = {check.name for check in check_version(paths, read_manifest(paths))}
+    asked = {re.sub(r"^(rows of table) \w+", r"\1 …", name) for name in seen}
+    assert len(asked) > 60
+    assert sorted(asked - listed) == []
+    assert all(row[-1] for row in rows)

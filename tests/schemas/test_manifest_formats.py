@@ -12,6 +12,7 @@ from codequarry.schemas.compatibility import compatibility, differences
 from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError
 from codequarry.schemas.manifest import (
     FORMAT_VERSION,
+    AcceptedEntry,
     Counts,
     EncoderEntry,
     FaissEntry,
@@ -71,6 +72,14 @@ def test_a_manifest_of_format_1_opens_and_is_written_back_as_it_was() -> None:
     assert (old.format_version, old.compatibility, old.counts.chunks) == (1, None, 1)
     assert to_json(old) == FORMAT_1.encode()
     assert differences(old) == ["format 1, which does not say"]
+
+
+def test_a_manifest_of_format_4_knows_nothing_of_accepted_regressions(manifest: Manifest) -> None:
+    old = manifest.model_copy(update={"format_version": 4})
+    assert b'"accepted"' not in to_json(old)
+    assert from_json(to_json(old)) == old
+    entry = AcceptedEntry(check="share of a language", found="1 %", expected="2 %", reason="größer")
+    assert from_json(to_json(manifest.model_copy(update={"accepted": (entry,)}))).accepted == (entry,)
 
 
 @pytest.mark.parametrize("found", [FORMAT_VERSION + 1, 99])

@@ -54,7 +54,7 @@ from codequarry.schemas.shards import SHARDED_TABLES, shard_of
 from codequarry.schemas.tables import AST_REFERENCES, SCHEMAS, TableWriter
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
-_LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error)
+_LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error, pa.ArrowException)
 _STAGE_OF: dict[str, str] = {
     "modules": "module",
     **dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip"),

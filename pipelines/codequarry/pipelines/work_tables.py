@@ -29,10 +29,7 @@ def suites_over_work(table: str, settings: Settings) -> tuple[Suite, ...]:
     if table != EMBEDDINGS:
         return tuple(suite for suite in OF_TABLES if suite.table == table)
     dims = {channel: EncoderSpec.load(folder).dim for channel, folder in encoder_directories(settings).items()}
-    return tuple(
-        embeddings_suite(embeddings_table(channel), dim, "" if channel == DENSE_LEGS[0] else f" ({channel})")
-        for channel, dim in dims.items()
-    )
+    return tuple(embeddings_suite(channel, dim) for channel, dim in dims.items())
 
 
 def open_work(works: Sequence[RepositoryWork], suites: Sequence[Suite]) -> duckdb.DuckDBPyConnection:

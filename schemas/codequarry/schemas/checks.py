@@ -27,11 +27,11 @@ from codequarry.schemas.expectations import EXAMPLES, Outcome, Suite, build_fram
 from codequarry.schemas.file_index import FileIndex
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
-from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, embeddings_table
-from codequarry.schemas.lexical import ID_FIELD, open_searcher
+from codequarry.schemas.layout import BundlePaths, embeddings_table
+from codequarry.schemas.lexical import indexed_ids
 from codequarry.schemas.manifest import LegEntry, Manifest
 from codequarry.schemas.splade_checks import compare_splade
-from codequarry.schemas.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite
+from codequarry.schemas.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
 from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ NOTHING_OF: dict[str, str] = {
 }
 """SELECTs of what there must not be, over tables and frames: what is missing, and what only sums show."""
 
-_OF_EACH_LEG: dict[str, str] = {
+OF_EACH_LEG: dict[str, str] = {
     "chunks without a vector": "SELECT chunk_id, repo, path FROM chunks ANTI JOIN {embeddings} USING (chunk_id)",
 }
 """Of the table of a leg's vectors."""
 
-_CATALOG_DIFFERS: dict[str, str] = {
+CATALOG_DIFFERS: dict[str, str] = {
     "views of the catalog that are not this program's": "SELECT view_name FROM "
     "(SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'published' AND NOT internal) AS theirs "
     "FULL JOIN (SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal) AS ours "
@@ -134,7 +134,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             sidecar = _column(connection, "SELECT chunk_id FROM main.faiss_idmap ORDER BY faiss_row")
     except duckdb.Error as error:
         raise IntegrityError(
-            f"the tables of {manifest.version} cannot be read ({type(error).__name__})",
+            f"the tables of {manifest.version} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]})",
             suggestion="roll back to another version, or index again",
         ) from error
     checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
@@ -150,12 +150,10 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
 
 def suites_of(manifest: Manifest) -> tuple[Suite, ...]:
     """The suites of a version's tables, needed ones first."""
-    legs = manifest.legs
-    vectors = (embeddings_suite(embeddings_table(leg.channel), leg.encoder.dim, _of(leg)) for leg in legs)
-    return (*OF_TABLES, *vectors)
+    return (*OF_TABLES, *(embeddings_suite(leg.channel, leg.encoder.dim) for leg in manifest.legs))
 
 
-def as_check(outcome: Outcome) -> Check:
+def _as_check(outcome: Outcome) -> Check:
     """An expectation and how many rows broke it."""
     return Check(
         outcome.expectation.name, outcome.passed, outcome.found, outcome.expectation.allowed,
@@ -165,13 +163,13 @@ def as_check(outcome: Outcome) -> Check:
 
 def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> list[Check]:
     """What rows, tables and catalog say of each other, and whether they are as many as the manifest promises."""
-    checks = [as_check(outcome) for suite in suites_of(manifest) for outcome in run_suite(connection, suite)]
+    checks = [_as_check(outcome) for suite in suites_of(manifest) for outcome in run_suite(connection, suite)]
     of_legs = {
-        f"{name}{_of(leg)}": sql.format(embeddings=embeddings_table(leg.channel))
+        f"{name}{of_leg(leg.channel)}": sql.format(embeddings=embeddings_table(leg.channel))
         for leg in manifest.legs
-        for name, sql in _OF_EACH_LEG.items()
+        for name, sql in OF_EACH_LEG.items()
     }
-    checks += [none_of(connection, name, sql) for name, sql in {**NOTHING_OF, **of_legs, **_CATALOG_DIFFERS}.items()]
+    checks += [_none_of(connection, name, sql) for name, sql in {**NOTHING_OF, **of_legs, **CATALOG_DIFFERS}.items()]
     precise = "SELECT count(*) FROM published.occurrences_mat WHERE precise"
     lost = _scalar(connection, "SELECT count(*) FROM main.scip_occurrences") - _scalar(connection, precise)
     checks.append(_equal("SCIP occurrences lost or doubled", lost, 0))
@@ -184,7 +182,7 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
     return checks
 
 
-def none_of(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> Check:
+def _none_of(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> Check:
     """That a SELECT finds nothing."""
     found = _scalar(connection, f"SELECT count(*) FROM ({sql})")
     rows: list[tuple[object, ...]] = []
@@ -200,11 +198,7 @@ def _id_checks(paths: BundlePaths, manifest: Manifest, chunk_ids: np.ndarray) ->
     """Every index holds the chunks, each once. chunk_ids: (n,) int64, sorted."""
     checks: list[Check] = []
     for index, read in _IDS_OF.items():
-        try:
-            own = read(paths, manifest)
-        except CodequarryError as error:
-            checks.append(Check(f"ids of {index} that are not those of the chunks", False, error.message, "0"))
-            continue
+        own = read(paths, manifest)
         if own is None:
             continue
         strange = np.setxor1d(own, chunk_ids)
@@ -215,29 +209,24 @@ def _id_checks(paths: BundlePaths, manifest: Manifest, chunk_ids: np.ndarray) ->
     return checks
 
 
-def _bm25_ids(paths: BundlePaths, _manifest: Manifest) -> np.ndarray:
-    import tantivy
-
-    searcher, _ = open_searcher(paths.bm25)
-    hits = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs)).hits
-    return np.array(searcher.fast_field_values(ID_FIELD, [address for _, address in hits]), np.int64)
-
-
 def _warp_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
-    if manifest.warp is None:
-        return None
-    return map_arrays(paths.warp, WarpSpec.load(paths.warp))["chunk_ids"]
+    try:
+        return map_arrays(paths.warp, WarpSpec.load(paths.warp))["chunk_ids"] if manifest.warp is not None else None
+    except CodequarryError:
+        return None  # the check of the index as a whole says so
 
 
 def _splade_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
-    if manifest.splade is None:
+    try:
+        spec = None if manifest.splade is None else splade_layout.SpladeSpec.load(paths.splade)
+        return None if spec is None else splade_layout.map_arrays(paths.splade, spec)["chunk_ids"]
+    except CodequarryError:
         return None
-    return splade_layout.map_arrays(paths.splade, splade_layout.SpladeSpec.load(paths.splade))["chunk_ids"]
 
 
 _IDS_OF: dict[str, Callable[[BundlePaths, Manifest], np.ndarray | None]] = {
     "FAISS": lambda paths, _manifest: _faiss_ids(paths)[0],
-    "BM25": _bm25_ids,
+    "BM25": lambda paths, _manifest: indexed_ids(paths.bm25),
     "WARP": _warp_ids,
     "SPLADE": _splade_ids,
 }
@@ -262,15 +251,10 @@ def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: 
     own, dims = _faiss_ids(paths)
     expected = {leg.encoder.dim}
     return [
-        _equal(f"ids in FAISS that differ from its id map{_of(leg)}", _differing(own, sidecar), 0),
-        Check(f"dimension of the FAISS index{_of(leg)}", dims == expected, str(dims), str(expected)),
+        _equal(f"ids in FAISS that differ from its id map{of_leg(leg.channel)}", _differing(own, sidecar), 0),
+        Check(f"dimension of the FAISS index{of_leg(leg.channel)}", dims == expected, str(dims), str(expected)),
         *_encoder_checks(paths, leg, manifest),
     ]
-
-
-def _of(leg: LegEntry) -> str:
-    """Behind the name of a check: which leg it is of, where it is not of the first."""
-    return "" if leg.channel == DENSE_LEGS[0] else f" ({leg.channel})"
 
 
 def _strange_texts(paths: BundlePaths) -> int:
@@ -333,18 +317,23 @@ def _views(manifest: Manifest) -> dict[str, str]:
 
 def _encoder_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest) -> list[Check]:
     """The query encoder is the one that made the vectors, by its description and by the manifest's checksums."""
-    folder, expected = paths.encoder.name, leg.encoder
+    folder, expected, mark = paths.encoder.name, leg.encoder, of_leg(leg.channel)
     try:
         spec = EncoderSpec.load(paths.encoder)
     except CodequarryError:
-        return [Check(f"query encoder{_of(leg)}", False, f"no readable {folder}/{SPEC_FILE}", "an encoder")]
+        return [Check(f"query encoder{mark}", False, f"no readable {folder}/{SPEC_FILE}", "an encoder")]
     listed = {entry.path: entry.sha256 for entry in manifest.files}
     strange = sum(listed.get(f"{folder}/{name}") != sha256 for name, sha256 in spec.sha256.items())
     same = spec.fingerprint == expected.fingerprint
     return [
-        Check(f"fingerprint of the query encoder{_of(leg)}", same, spec.fingerprint[:12], expected.fingerprint[:12]),
-        _equal(f"dimension of the query encoder{_of(leg)}", spec.dim, expected.dim),
-        _equal(f"files of the query encoder that are not the described ones{_of(leg)}", strange, 0),
+        Check(
+            f"fingerprint of the query encoder{mark}",
+            same,
+            spec.fingerprint[:12],
+            expected.fingerprint[:12],
+        ),
+        _equal(f"dimension of the query encoder{mark}", spec.dim, expected.dim),
+        _equal(f"files of the query encoder that are not the described ones{mark}", strange, 0),
     ]
 
 

@@ -173,10 +173,9 @@ def shown_columns(suite: Suite, expectation: Expectation) -> Sequence[str]:
 def _examples(connection: duckdb.DuckDBPyConnection, suite: Suite, expectation: Expectation) -> tuple[str, ...]:
     columns = shown_columns(suite, expectation)
     listed = ", ".join(columns)
+    clause = "QUALIFY" if expectation.type in (UNIQUE, UNIQUE_TOGETHER) else "WHERE"
     rows = connection.execute(
-        f"SELECT {listed} FROM frames.{suite.table} QUALIFY {expectation.broken()} ORDER BY ALL LIMIT {EXAMPLES}"
-        if expectation.type in (UNIQUE, UNIQUE_TOGETHER)
-        else f"SELECT {listed} FROM frames.{suite.table} WHERE {expectation.broken()} ORDER BY ALL LIMIT {EXAMPLES}"
+        f"SELECT {listed} FROM frames.{suite.table} {clause} {expectation.broken()} ORDER BY ALL LIMIT {EXAMPLES}"
     ).fetchall()
     return tuple(shown(dict(zip(columns, row, strict=True))) for row in rows)
 

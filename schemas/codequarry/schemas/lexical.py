@@ -22,6 +22,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.prose import stem
 
 if TYPE_CHECKING:
+    import numpy as np
     import tantivy
 
 FIELDS = ("path", "name", "body")
@@ -134,6 +135,22 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
     finally:
         remove_index_folder(links)
     return searcher, index.schema
+
+
+def indexed_ids(folder: Path) -> np.ndarray:
+    """The ids of an index's documents, (n,) int64 in no order. Raises UnavailableError: as `open_searcher`."""
+    import numpy as np
+    import tantivy
+
+    searcher, _ = open_searcher(folder)
+    try:
+        hits = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs)).hits
+        values = searcher.fast_field_values(ID_FIELD, [address for _, address in hits])
+    except BaseException as error:
+        if not isinstance(error, ValueError | OSError) and type(error).__name__ != "PanicException":
+            raise
+        raise UnavailableError("the index is damaged or of another format") from error
+    return np.array([value or 0 for value in values], np.int64)
 
 
 def _links_folder() -> Path:

@@ -1,0 +1,18 @@
+"""Every gate a version has to pass, by what it is about, as docs/OPERATIONS.md lists them."""
+
+from __future__ import annotations
+
+from codequarry.pipelines.drift import DRIFT
+from codequarry.schemas import checks
+from codequarry.schemas.suites import OF_TABLES, embeddings_suite
+
+
+def gates() -> dict[str, list[str]]:
+    """Names of the gates by table, and of those that are of no one table."""
+    suites = (*OF_TABLES, embeddings_suite("faiss", 1))
+    return {
+        **{suite.table: [each.name for each in suite.expectations] for suite in suites},
+        "across": [*checks.NOTHING_OF, *checks.OF_EACH_LEG],
+        "catalog": [*checks.CATALOG_DIFFERS],
+        "drift": [*DRIFT],
+    }
