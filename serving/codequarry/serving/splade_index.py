@@ -2,7 +2,7 @@
 
 Every posting of every term of the query is added up. Skipping blocks by their largest impact (Mallia et al. 2024) saves
 nothing here: the terms of a language model spread so evenly that nearly every block may hold one of the first hundred
-(docs/adr/0017 has the figures).
+(docs/adr/0018 has the figures).
 """
 
 from __future__ import annotations
