@@ -119,6 +119,15 @@ def test_a_forced_push_back_and_forth_is_a_change_each_time(ticker):
     assert len(set(keys)) == 3, "Dagster starts one run for a key, ever"
 
 
+def test_a_head_that_moves_while_its_run_waits_is_read_by_that_run(ticker):
+    commit(ticker.workbench, "beta", "def beta():\n    return 2\n")
+    tick = ticker.tick()
+    head = commit(ticker.workbench, "beta", "def beta():\n    return 3\n")
+    assert ticker.run(tick).success
+    assert head in {source.commit for source in ticker.workbench.manifest.sources}
+    assert [ticker.requested() for _ in range(3)] == [[]] * 3
+
+
 def test_a_rollback_is_not_undone(ticker):
     commit(ticker.workbench, "beta", "def beta():\n    return 2\n")
     assert ticker.run(ticker.tick()).success

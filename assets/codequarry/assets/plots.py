@@ -61,7 +61,7 @@ def _svg(counts: Mapping[str, float], unit: str, digits: int) -> str:
     bars: list[str] = []
     for row, (name, value) in enumerate(counts.items()):
         label = name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS]}…"
-        texts.append(f'<text y="{_ROW * row + 11}">{escape(label)} {value:,.{digits}f}{unit}</text>')
+        texts.append(f'<text y="{_ROW * row + 11}">{escape(label)}: {value:,.{digits}f}{unit}</text>')
         bars.append(f"M{_LABEL} {_ROW * row + 2}h{value * scale:.0f}v10H{_LABEL}")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="Arial" '
