@@ -31,7 +31,7 @@ def test_retention_removes_what_the_settings_do_not_keep_and_cleans_the_store(pu
     written = {event.step_key: event for event in result.all_events if event.is_successful_output}
     outputs = {step: event.step_output_data.metadata for step, event in written.items()}
     assert len(outputs["prune_versions"]["removed"].value) == 1
-    assert "vectors" in outputs["clean_store"]["store"].value
+    assert "vectors" in outputs["sweep_store"]["store"].value
 
 
 def test_retention_where_nothing_is_published_does_nothing(workbench):

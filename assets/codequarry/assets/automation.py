@@ -51,7 +51,7 @@ def whole(keys: tuple[str, ...]) -> dict[str, str]:
     return {_FIRST: keys[0], _LAST: keys[-1]}
 
 
-def timed(job: Any, name: str, cron: str, zone: str, *, enabled: bool) -> dg.ScheduleDefinition:
+def schedule_of(job: Any, name: str, cron: str, zone: str, *, enabled: bool) -> dg.ScheduleDefinition:
     """A schedule of the settings for a job without partitions, of ops or of assets."""
     return dg.ScheduleDefinition(
         name=name,

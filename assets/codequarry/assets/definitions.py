@@ -3,7 +3,7 @@
 import dagster as dg
 
 from codequarry.assets.adaptation import fitted_encoder
-from codequarry.assets.automation import reindex, reindex_schedule, timed
+from codequarry.assets.automation import reindex, reindex_schedule, schedule_of
 from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
 from codequarry.assets.chunks import repository_pass
 from codequarry.assets.dead_runs import dead_run_sensor
@@ -33,8 +33,8 @@ def build_definitions(project: Project) -> dg.Definitions:
         jobs=[reindex, retention, freshness],
         schedules=[
             reindex_schedule(settings.schedule),
-            timed(retention, "retention_schedule", when.retention_cron, zone, enabled=when.retention),
-            timed(freshness, "freshness_schedule", when.freshness_cron, zone, enabled=when.freshness),
+            schedule_of(retention, "retention_schedule", when.retention_cron, zone, enabled=when.retention),
+            schedule_of(freshness, "freshness_schedule", when.freshness_cron, zone, enabled=when.freshness),
         ],
         sensors=[
             repository_partitions,

@@ -37,8 +37,6 @@ class Watch:
     """The last head of each repository for which a run was requested."""
     failing: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Repositories that did not answer: how often in a row, and when they are asked again."""
-    runs: int = 0
-    """Runs requested."""
 
     @classmethod
     def parse(cls, cursor: str | None) -> "Watch":
@@ -56,7 +54,9 @@ class Watch:
         return self.failing.get(name, (0, 0.0))[1] > now
 
 
-def look(settings: Settings, watch: Watch, now: float, folder: Path) -> tuple[dict[str, str], Watch, dict[str, str]]:
+def heads_to_index(
+    settings: Settings, watch: Watch, now: float, folder: Path
+) -> tuple[dict[str, str], Watch, dict[str, str]]:
     """(heads to index by repository, what to remember, problems by repository).
 
     now: seconds since the epoch. folder: any that exists.
@@ -76,7 +76,7 @@ def look(settings: Settings, watch: Watch, now: float, folder: Path) -> tuple[di
         count = watch.failing.get(name, (0, 0.0))[0] + 1
         failing[name] = (count, now + min(_FIRST_WAIT_S * 2 ** (count - 1), _LONGEST_WAIT_S))
     requested = {name: head for name, head in watch.requested.items() if name in known} | changed
-    return changed, Watch(requested, failing, watch.runs + bool(changed)), heads.problems
+    return changed, Watch(requested, failing), heads.problems
 
 
 def others_are_stale(settings: Settings) -> bool:
@@ -123,7 +123,7 @@ def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
     def watch_heads(context: dg.SensorEvaluationContext, project: dg.ResourceParam[Project]) -> dg.SensorResult:
         settings, now = project.settings(), time.time()
         before = Watch.parse(context.cursor)
-        changed, after, problems = look(settings, before, now, Path(project.settings_file).parent)
+        changed, after, problems = heads_to_index(settings, before, now, Path(project.settings_file).parent)
         for name, problem in problems.items():
             context.log.warning(f"{name}: {problem}")
         if not changed:
@@ -132,8 +132,8 @@ def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
         # Ranges are of neighbours: repositories between two changed ones are read too, and found unchanged.
         places = range(len(keys)) if others_are_stale(settings) else sorted(keys.index(name) for name in changed)
         tags = whole(keys[places[0] : places[-1] + 1]) | {CHANGED_TAG: ", ".join(sorted(changed))}
-        request = dg.RunRequest(run_key=f"heads-{after.runs}-{'-'.join(sorted(changed.values()))[:200]}", tags=tags)
-        return dg.SensorResult(run_requests=[request], cursor=after.cursor())
+        # Without a run key: for the same head there is a second run after a forced push there and back.
+        return dg.SensorResult(run_requests=[dg.RunRequest(tags=tags)], cursor=after.cursor())
 
     return watch_heads
 

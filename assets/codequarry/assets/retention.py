@@ -44,7 +44,7 @@ def prune_versions(context: dg.OpExecutionContext, project: Project) -> None:
     out=dg.Out(dg.Nothing),
     description="Checks every entry of the store; removes damaged ones and what [automation] store_days did not use.",
 )
-def clean_store(context: dg.OpExecutionContext, project: Project) -> None:
+def sweep_store(context: dg.OpExecutionContext, project: Project) -> None:
     from codequarry.pipelines import store_gc
 
     with project.explained(context.retry_number) as settings:
@@ -63,4 +63,4 @@ def clean_store(context: dg.OpExecutionContext, project: Project) -> None:
     description="Prunes versions, then cleans the store. Both are safe at any time: what is served or needed stays.",
 )
 def retention() -> None:
-    clean_store(prune_versions())
+    sweep_store(prune_versions())
