@@ -114,7 +114,7 @@ def _mail(notice: Notice, settings: NotifySettings) -> None:
     message["Subject"] = " ".join(notice.subject.split())
     message["From"] = settings.email_from
     message["To"] = ", ".join(settings.email_to)
-    message.set_content(notice.text)
+    message.set_content(notice.text, cte="quoted-printable")  # not every server takes 8 bits
     context = ssl.create_default_context()
     if settings.smtp_security == "tls":
         server = smtplib.SMTP_SSL(settings.smtp_host, settings.smtp_port, timeout=_TIMEOUT_S, context=context)
