@@ -1,7 +1,11 @@
 """People hear of failed runs, with the reason and what is served still."""
 
+import time
+
 import dagster as dg
 
+from codequarry.assets import freshness
+from codequarry.assets.definitions import build_definitions
 from codequarry.assets.failures import failed_runs, notice_of
 from tests.pipelines.mail_server import Hook, serving
 
@@ -44,6 +48,19 @@ def test_the_sensor_posts_it_and_without_anybody_to_tell_it_rests(published):
         published.configure("beta", "alpha", more=f'[notify]\nwebhook = "{hook.url}"\n')
         assert failed_runs(context).skip_message == "told the webhook"
     assert hook.posted[0]["step"] == "verified_bundle"
+
+
+def test_a_check_that_stopped_the_run_says_what_it_found(published, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr(freshness.time, "time", lambda: now + 1000 * 3600)
+    job = build_definitions(published.project).resolve_job_def("freshness")
+    result = job.execute_in_process(instance=published.instance, raise_on_error=False)
+    context = dg.build_run_status_sensor_context(
+        "failed_runs", result.get_run_failure_event(), published.instance, result.dagster_run
+    ).for_run_failure()
+    notice = notice_of(context, published.project.settings())
+    assert notice.reason.startswith("published_bundle: current_is_fresh: CURRENT was confirmed 1000.0 hours ago")
+    assert "expected at most 48; see why no run of `reindex` succeeded" in notice.reason
 
 
 def test_a_run_that_failed_outside_of_its_steps_has_its_message(workbench):

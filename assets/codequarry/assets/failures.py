@@ -14,7 +14,9 @@ def notice_of(context: dg.RunFailureSensorContext, settings: Settings) -> Notice
     run = context.dagster_run
     failed = list(context.get_step_failure_events())
     step = failed[0].step_key or "" if failed else ""
-    reasons = [_reason(event) for event in failed] or [context.failure_event.message or "no reason was given"]
+    reasons = [*_failed_checks(context), *map(_reason, failed)] or [
+        context.failure_event.message or "no reason was given"
+    ]
     try:
         current = BundleRoot(settings.bundle.root).read_current().version
     except UnavailableError:
@@ -22,6 +24,18 @@ def notice_of(context: dg.RunFailureSensorContext, settings: Settings) -> Notice
     url = settings.notify.dagster_url.rstrip("/")
     page = f"{url}/runs/{run.run_id}" if url else ""
     return Notice(run.job_name, run.run_id, step, "\n".join(reasons), current, page)
+
+
+def _failed_checks(context: dg.RunFailureSensorContext) -> list[str]:
+    """What each check of the run that did not pass says; the error of its step only counts them."""
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    entries = context.instance.all_logs(context.dagster_run.run_id, of_type=kind)
+    found = [entry.dagster_event.asset_check_evaluation_data for entry in entries if entry.dagster_event is not None]
+    return [
+        f"{each.asset_key.to_user_string()}: {each.check_name}: {each.description or 'failed'}"
+        for each in found
+        if not each.passed
+    ]
 
 
 def _reason(event: dg.DagsterEvent) -> str:
