@@ -184,6 +184,7 @@ def test_a_server_that_failed_gets_a_rest_and_is_asked_again_after_it(
     server.plan = lambda _: None
     now[0] += endpoints.REST_S
     assert encoder.encode_query("q").shape == (DIM,)
+    assert server.requests[-2].payload["input"] == [PROBE_TEXT]  # it may have come back with another model
 
 
 def test_threads_that_wait_for_a_dead_server_wait_once(server: Server, tmp_path: Path) -> None:

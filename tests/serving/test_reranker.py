@@ -17,7 +17,7 @@ from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import SearchAnswer, SearchRequest, to_wire
 from codequarry.serving.engine import Engine
 from codequarry.serving.ranking import Scored
-from codequarry.serving.reranker import dealt
+from codequarry.serving.reranker import Reranker, dealt
 from codequarry.serving.trace import Trace, tracing
 from tests.endpoint_server import Drip, Server, endpoint_server
 from tests.serving.bundle_factory import Piece, write_bundle
@@ -151,6 +151,20 @@ def test_a_slow_one_is_waited_for_no_longer_than_its_budget_and_then_given_a_res
     assert limit in found.limits
     assert limit in again.limits
     assert len(server.requests) == 1
+
+
+def test_one_that_breaks_leaves_the_order_too(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_messages: object, _tokens: int) -> str:
+        raise RuntimeError("secret of a library")
+
+    engine = Engine.open(root, ServingSettings(reranker_always=True))
+    engine.reranker = Reranker(broken, candidates=10, budget_s=20)
+    found = engine.search(ASK)
+    engine.close()
+    assert found.results
+    assert "the language model did not rerank: it failed, and the server's log says why" in found.limits[-1]
+    assert "secret" not in found.model_dump_json()
+    assert "secret of a library" in caplog.text
 
 
 def test_what_it_says_wrongly_once_it_may_say_rightly_the_next_time(root: Path, server: Server) -> None:

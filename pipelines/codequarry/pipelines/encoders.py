@@ -156,7 +156,9 @@ def _model_folder(settings: Settings) -> Path:
         # Not by the address: a server may move, and the probe tells whether it still runs the same model.
         return _kept(settings, "endpoint", named)
     weights = sorted(Path(embedding.model).rglob("*.safetensors")) if Path(embedding.model).is_dir() else []
-    named += [embedding.max_tokens, embedding.device, *map(file_sha256, weights)]
+    # Not by their contents: hundreds of megabytes would be read again by every step of a run.
+    named += [embedding.max_tokens, embedding.device]
+    named += [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
     named += [file_sha256(Path(str(module.__file__))) for module in (model_export, torch_encoder)]
     return _kept(settings, "model", named)
 

@@ -102,6 +102,7 @@ class EndpointEncoder:
             self._recognize()
             return self._batch([prefixed(self.spec.query_prefix, _whole(text))])[0]
         except EndpointError as error:
+            self._known = False  # what comes back may run another model
             self._breaker.failed(error)
             raise
 

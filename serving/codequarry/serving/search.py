@@ -143,9 +143,14 @@ def _reranked(
     try:
         with stage("rerank"):
             order = reranker.order(query.text, first, deadline)
-    except EndpointError as error:
+    except Exception as error:  # whatever breaks in it must not take the results away
+        why = "it failed, and the server's log says why"
+        if isinstance(error, EndpointError):
+            why = error.message
+        else:
+            logger.exception("reranking failed")
         saw_degraded("rerank")
-        limits.append(f"the language model did not rerank: {error.message}; the order is that of the fusion")
+        limits.append(f"the language model did not rerank: {why}; the order is that of the fusion")
         return shown
     rows = {row.chunk_id: row for _, row in shown}
     return [(one, rows[one.chunk_id]) for one in dealt([one for one, _ in shown], order)]
