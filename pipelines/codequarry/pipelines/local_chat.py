@@ -48,9 +48,14 @@ def local_chat(model: str, *, revision: str = "", device: str = "") -> Chat:
             text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         else:
             text = "\n\n".join(one["content"] for one in messages) + "\n"
-        inputs = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template).to(place)
+        ids = tokenizer(text, return_tensors="pt", add_special_tokens=not tokenizer.chat_template)["input_ids"].to(
+            place
+        )
         with torch.inference_mode():
-            found = loaded.generate(**inputs, max_new_tokens=max_tokens, do_sample=False, pad_token_id=end)
-        return tokenizer.decode(found[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+            found = loaded.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=max_tokens, do_sample=False,
+                pad_token_id=end,
+            )  # fmt: skip
+        return tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True)
 
     return said

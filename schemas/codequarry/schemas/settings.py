@@ -287,6 +287,8 @@ class Settings(_Section):
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "indexes"})
         deciding["embedding"] = self.embedding.model_dump(mode="json", include={"model", "adapt", "max_tokens"})
+        if Path(self.embedding.model).is_absolute():
+            deciding["embedding"]["model"] = Path(self.embedding.model).name
         if self.warp.enabled:
             deciding["warp"] = self.warp.model_dump(mode="json")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
