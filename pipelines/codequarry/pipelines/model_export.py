@@ -54,7 +54,7 @@ def export_model(directory: Path, embedding: EmbeddingSettings, *, measured_on: 
         _quantize(plain, small)
         ways: tuple[tuple[Path, Literal["int8", "float32"]], ...] = ((small, "int8"), (plain, "float32"))
         for graph, weights in ways:
-            write_model(_one_text(graph), directory)
+            write_model(_one_text(graph, original.shape[1]), directory)
             spec = _sealed(directory, embedding, model, None)
             agreement = _agreement(weights, original, open_encoder(directory).encode_documents(texts))
             if agreement.mean >= LEAST_COSINE:
@@ -117,14 +117,14 @@ def _quantize(source: Path, target: Path) -> None:
     quantize_dynamic(source, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
 
-def _one_text(file: Path) -> Any:
-    """The graph, its output declared as that of one text: a tracer leaves the batch open."""
+def _one_text(file: Path, dim: int) -> Any:
+    """The graph, its output declared as the vector of one text: a tracer may leave either size open."""
     import onnx
 
     graph = onnx.load(str(file))
-    batch = graph.graph.output[0].type.tensor_type.shape.dim[0]
-    batch.Clear()
-    batch.dim_value = 1
+    for size, length in zip(graph.graph.output[0].type.tensor_type.shape.dim, (1, dim), strict=True):
+        size.Clear()
+        size.dim_value = length
     return graph
 
 
