@@ -27,6 +27,9 @@ def test_each_rung_is_compared_with_the_one_before_that_could_run() -> None:
     }
     whole = rungs(runs_of(WITH_WARP, ()), WITH_WARP)
     assert [rung["run"] for rung in whole] == ["faiss", "warp", STAGED, "hybrid", ""]
+    assert "reranker_endpoint" in whole[-1]["reason"]
+    reranked = rungs(runs_of(WITH_WARP, (), reranks=True), WITH_WARP, reranks=True)
+    assert (reranked[-1]["run"], reranked[-1]["against"]) == (RERANKED, "hybrid")
     assert [rung["against"] for rung in whole] == ["", "faiss", "warp", STAGED, "hybrid"]
     assert all(bool(rung["run"]) != bool(rung["reason"]) for rung in whole)
     pairs = comparisons(runs_of(WITH_WARP, ()), whole)
@@ -42,6 +45,8 @@ def test_the_staged_rung_leaves_the_other_channels_out_or_is_not_shown() -> None
     assert (serving.weight_bm25, serving.weight_symbol) == (0.0, 0.0)
     assert serving.weight_faiss == ServingSettings().weight_faiss
     assert how_to_ask("bm25", serving) == ("bm25", serving)
+    assert how_to_ask(RERANKED, serving) == ("hybrid", serving.model_copy(update={"reranker_always": True}))
+    assert not how_to_ask("hybrid", ServingSettings(reranker_always=True))[1].reranker_always
     assert strangers(STAGED, {"faiss", "warp"}) == []
     assert strangers(STAGED, {"faiss", "bm25"}) == ["bm25"]
     assert strangers("hybrid", {"faiss", "bm25"}) == []
@@ -57,7 +62,6 @@ def test_the_second_dense_leg_belongs_to_the_dense_stage() -> None:
 
 def test_the_last_rung_waits_for_a_language_model() -> None:
     without = rungs(runs_of(DEFAULT, ()), DEFAULT)[-1]
-    assert (without["run"], without["reason"]) == ("", "no language model is served that puts results in order")
-    served = (*DEFAULT, "llm")
-    last = rungs(runs_of(served, ()), served)[-1]
+    assert (without["run"], "reranker_endpoint" in without["reason"]) == ("", True)
+    last = rungs(runs_of(DEFAULT, (), reranks=True), DEFAULT, reranks=True)[-1]
     assert (last["run"], last["against"], last["reason"]) == (RERANKED, "hybrid", "")

@@ -12,8 +12,8 @@ from codequarry.schemas.tools import Channel
 HYBRID: Channel = "hybrid"
 STAGED = "faiss+warp"
 """The run of rung C: hybrid with the other channels off."""
-RERANKED = "hybrid+llm"
-"""The run of rung E: hybrid, its first results put in order by a language model."""
+RERANKED = "hybrid+rerank"
+"""The run of rung E: hybrid, its first results in the order of a language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,24 @@ LADDER = (
     Rung("B", "WARP", "warp", ("warp",)),
     Rung("C", "dense, then WARP", STAGED, ("faiss", "warp")),
     Rung("D", "C and sparse fusion", HYBRID, ()),
-    Rung("E", "D and LLM rerank", RERANKED, ("llm",)),
+    Rung("E", "D and LLM rerank", RERANKED, ()),
 )
+_NO_RERANKER = "no language model is configured: set [serving] reranker_endpoint and reranker_model"
 ALONE: tuple[Channel, ...] = ("faiss", "faiss2", "warp", "splade", "bm25", "symbol")
 _CHANNELS: dict[str, Channel] = {name: name for name in ALONE}
 _STAGED_CHANNELS = (*DENSE_LEGS, "warp")
 
 
-def runs_of(served: Collection[str], wanted: Collection[str]) -> list[str]:
-    """Names of the runs that a bundle allows, hybrid last. wanted: channels that the caller names; empty for all."""
+def runs_of(served: Collection[str], wanted: Collection[str], *, reranks: bool = False) -> list[str]:
+    """Names of the runs that a bundle allows, the alone ones first.
+
+    wanted: runs that the caller names; empty for all. reranks: whether there is a language model to ask.
+    """
     runs = [name for name in ALONE if name in served]
-    runs += [rung.run for rung in LADDER if rung.run in (STAGED, RERANKED) and set(rung.needs) <= set(served)]
-    return [name for name in (*runs, HYBRID) if not wanted or name in wanted]
+    if {"faiss", "warp"} <= set(served):
+        runs.append(STAGED)
+    runs += [HYBRID, *([RERANKED] if reranks else [])]
+    return [name for name in runs if not wanted or name in wanted]
 
 
 def strangers(run: str, channels: Collection[str]) -> list[str]:
@@ -52,18 +58,18 @@ def strangers(run: str, channels: Collection[str]) -> list[str]:
     return sorted(set(channels) - set(_STAGED_CHANNELS)) if run == STAGED else []
 
 
-def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]:
+def rungs(ran: Collection[str], served: Collection[str], *, reranks: bool = False) -> list[dict[str, str]]:
     """The ladder as the summary has it: the run that shows each rung and the one before, or why there is none.
 
-    ran: the runs that were made and are what their name says.
+    ran: the runs that were made and are what their name says. reranks: as of `runs_of`.
     """
     found: list[dict[str, str]] = []
     before = ""
     for rung in LADDER:
         missing = [name for name in rung.needs if name not in served]
         reason = ""
-        if "llm" in missing:
-            reason = "no language model is served that puts results in order"
+        if rung.run == RERANKED and not reranks:
+            reason = _NO_RERANKER
         elif missing:
             reason = f"the bundle has no channel {' and '.join(missing)}"
         elif rung.run not in ran:
@@ -83,6 +89,7 @@ def comparisons(ran: Collection[str], ladder: list[dict[str, str]]) -> list[tupl
 
 def how_to_ask(run: str, serving: ServingSettings) -> tuple[Channel, ServingSettings]:
     """The channel argument and the settings under which a run is asked."""
+    serving = serving.model_copy(update={"reranker_always": run == RERANKED})
     if run != STAGED:
         return _CHANNELS.get(run, HYBRID), serving
     others = {f"weight_{name}": 0.0 for name in ALONE if name not in _STAGED_CHANNELS}

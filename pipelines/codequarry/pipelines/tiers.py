@@ -94,7 +94,8 @@ def estimate(tier: Tier, chunks: int, settings: Settings) -> str:
     if tier == "full":
         rate, of_chunk = LATE_CHUNKS_PER_CPU_SECOND, _TOKENS * _TOKEN_BYTES[settings.warp.profile]
     else:
-        tokens = min(size for size in CHUNKS_PER_CPU_SECOND if size >= settings.embedding.max_tokens)
+        fitting = (size for size in CHUNKS_PER_CPU_SECOND if size >= settings.embedding.max_tokens)
+        tokens = min(fitting, default=max(CHUNKS_PER_CPU_SECOND))
         rate, of_chunk = CHUNKS_PER_CPU_SECOND[tokens], _VECTOR_BYTES
     megabytes = (chunks * of_chunk + _MINILM_BYTES) / 1e6
     seconds = max(1, round(chunks / rate))

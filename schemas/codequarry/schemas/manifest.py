@@ -101,6 +101,20 @@ class SourceEntry(_Record):
         return self.commit + ("+dirty" if self.commit and self.dirty else "")
 
 
+class ModelEntry(_Record):
+    """What an encoder runs."""
+
+    kind: str = Field(description="static, onnx, endpoint or tokens: how it is run.")
+    model: str = Field(description="Name where it comes from, or at its server; empty when it is our own.")
+    revision: str = Field(description="Of the weights, as the settings pinned it; may be empty.")
+    license: str = Field(description="SPDX identifier of the weights' licence, as far as it is known.")
+    max_tokens: int = Field(description="Longer texts are cut; 0 when they are not, or by a server.")
+    query_prefix: str = Field(description="Put in front of a query; never of a chunk.")
+    document_prefix: str = Field(description="Put in front of a chunk.")
+    weights_sha256: str = Field(description="Hash over the sha256 of its weights; of an endpoint, that of its probe.")
+    tokenizer_sha256: str = Field(description="sha256 of its tokenizer; empty when a server has it.")
+
+
 class EncoderEntry(_Record):
     """The dense encoder whose vectors the version holds."""
 
@@ -110,6 +124,7 @@ class EncoderEntry(_Record):
     adaptation: str = Field(
         default="", description="What came of fitting it to the sources; empty when that was not tried, and before 4."
     )
+    model: ModelEntry | None = Field(default=None, description="What it runs; null in formats before 5.")
 
 
 class FaissEntry(_Record):
@@ -287,6 +302,8 @@ def to_json(manifest: Manifest) -> bytes:
     if manifest.format_version < 5:
         for source in raw["sources"]:
             del source["secrets"]
+        for leg in (raw, *raw["more_legs"], *filter(None, [raw["warp"]])):
+            del leg["encoder"]["model"]
         del raw["accepted"], raw["splade"]
         if raw["warp"] is not None:
             del raw["warp"]["measured"]
