@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from codequarry.schemas.settings import Settings
 
 if TYPE_CHECKING:
     import duckdb
-    from great_expectations.data_context import EphemeralDataContext
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
 
 _DATA = "codequarry"
 _SITE = "codequarry"
@@ -65,7 +65,7 @@ def _run(context: EphemeralDataContext, connection: duckdb.DuckDBPyConnection, s
         data=asset.add_batch_definition_whole_dataframe(suite.table),
         suite=context.suites.add(_gx_suite(suite)),
     )
-    result = context.validation_definitions.add(definition).run(
+    result: Any = context.validation_definitions.add(definition).run(
         batch_parameters={"dataframe": frame},
         result_format={
             "result_format": "SUMMARY",
@@ -82,8 +82,9 @@ def _gx_suite(suite: Suite) -> Any:
     import great_expectations as gx
     from great_expectations.expectations.registry import get_expectation_impl
 
+    known: Callable[[str], Any] = get_expectation_impl
     made = [
-        get_expectation_impl(each.type)(
+        known(each.type)(
             **each.arguments,
             **({"mostly": each.mostly} if each.mostly < 1 else {}),
             meta={"gate": each.name},
@@ -158,7 +159,7 @@ def build_docs(documents: Path, site: Path) -> Path:
 
         for file in files:
             loaded = expectationSuiteValidationResultSchema.load(json.loads(file.read_text(encoding="utf-8")))
-            result = ExpectationSuiteValidationResult(**loaded) if isinstance(loaded, dict) else loaded
+            result: Any = ExpectationSuiteValidationResult(**loaded) if isinstance(loaded, dict) else loaded
             run = RunIdentifier(run_name=result.meta["run_id"]["run_name"], run_time=result.meta["run_id"]["run_time"])
             key = ValidationResultIdentifier(
                 expectation_suite_identifier=ExpectationSuiteIdentifier(name=file.stem),

@@ -53,7 +53,7 @@ def suite_check(table: str, asset: str) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.AssetCheckExecutionContext, project: Project) -> dg.AssetCheckResult:
         started = time.perf_counter()
-        with project.step() as settings:
+        with project.step(context.op_execution_context.retry_number) as settings:
             results = _of_staged(settings) if asset == "staged_bundle" else _of_work(table, settings, _chosen(context))
         return _reported(results, time.perf_counter() - started)
 

@@ -156,12 +156,6 @@ class FaissChannel:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, of each shard or of all of them, among
         ``rows`` when given."""
-
-    def _neighbours(
-        self, vector: np.ndarray, limit: int, rows: np.ndarray | None, effort: Effort
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m,) int64 and scores (m,) float32 of the nearest vectors, of each shard or of all of them, among
-        ``rows`` when given."""
         import faiss
 
         # One request, one core: OpenMP would start a team per worker thread. The setting belongs to the calling thread.
