@@ -132,7 +132,7 @@ def test_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, languages: d
         (changed(files=9, chunks=36, name="other"), {}),
         (changed(files=9, chunks=36, url="https://example.org/app"), {}),
         (changed(files=9, chunks=36), {"min_files": 101}),
-        (changed(files=9, chunks=36), {"max_files_lost": 1.0}),
+        (changed(files=9, chunks=36), {"max_files_lost": 1.0, "max_ratio": 12}),
         (manifest(settings_sha256="9" * 64, encoder=ENCODER.model_copy(update={"fingerprint": "e" * 64})), {}),
         (manifest(encoder=ENCODER.model_copy(update={"fingerprint": "e" * 64})), {"encoders_may_change": True}),
     ],

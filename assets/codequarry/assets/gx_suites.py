@@ -6,6 +6,7 @@ is ephemeral, so that nothing of one run reaches the next, and nothing is sent a
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -199,7 +200,12 @@ def _context() -> EphemeralDataContext:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Its import warns of the standard library, and its log tells what we tell."""
+    """Its import warns of the standard library, and its log tells what we tell.
+
+    Without the garbage collector, which would visit its half a million objects again and again: a fifth of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
     logger = logging.getLogger("great_expectations")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -209,3 +215,5 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+        if collecting:
+            gc.enable()
