@@ -43,8 +43,8 @@ that you bring. There `faiss_idmap_mat` stays too, and is read again only when t
 `duckdb catalog.duckdb` works as well, with `SET VARIABLE bundle = '<folder of the version>'` first, and then holds what
 is of that version alone.
 
-Byte ranges are half-open offsets into the file, lines are 0-based and inclusive, sha256 values lower-case hex. "" stands
-for "none"; no column is ever NULL, but for those that say so.
+Byte ranges are half-open offsets into the file, lines are 0-based and inclusive, sha256 values lower-case hex. ""
+stands for "none"; no column is ever NULL, but for those that say so.
 """
 
 

@@ -23,13 +23,13 @@ GROUPS: dict[str, dict[str, str]] = {
         "embeddings": "A row per chunk: its vector in the first dense leg.",
         "embeddings2": "A row per chunk: its vector in the second dense leg; only in versions of tier standard.",
         "faiss_idmap": "A row per vector of the dense indexes: which chunk it is of.",
-        "v_faiss_join": "Chunks beside the rows of the dense index, by a full join: a NULL on a side is an error.",
+        "v_faiss_join": "Chunks beside the rows of the dense index, by full join: any NULL is an error.",
     },
     "Materialized for requests": {
         "chunks_mat": "Chunks without their text, in the order of files and places; `rowid` is the `chunk` of others.",
         "files_mat": "Files by number, sorted by repository and path.",
-        "symbols_mat": "A row per definition, the best of a name first; SCIP's and the syntax's are one row where their "
-        "names start at the same byte.",
+        "symbols_mat": "A row per definition, the best of a name first; SCIP's and the syntax's are one row where "
+        "their names start at the same byte.",
         "occurrences_mat": "A row per place that names something, definitions included, sorted by what it names.",
         "places_mat": "The same places, sorted by place.",
         "outside_mat": "Symbols that the bundle names and does not define, such as those of the standard library.",

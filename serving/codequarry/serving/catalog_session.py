@@ -167,6 +167,8 @@ class CatalogSession:
             self._attach(paths, manifest)
         except duckdb.Error as error:
             hold.release()
+            if self._hold is not None:
+                self._attach(self.paths, self.manifest)
             raise IntegrityError(
                 f"the catalog of {paths.path.name} cannot be opened: {str(error).splitlines()[0]}",
                 suggestion="`codequarry verify --deep` tells whether it is damaged; with a connection of your own, "

@@ -28,10 +28,10 @@ _BATCH = 1_000
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sql")(sql)
+    app.command("sql")(ask_catalog)
 
 
-def sql(
+def ask_catalog(
     query: Annotated[
         str, typer.Argument(help="One SELECT of DuckDB's SQL.", show_default="every table and what a row of it is")
     ] = "",
