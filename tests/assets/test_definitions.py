@@ -115,7 +115,7 @@ def test_the_graph_runs_from_repositories_to_the_published_bundle(workbench):
     found = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
     assert {name: {key.to_user_string() for key in node.parent_keys} for name, node in found.items()} == PARENTS
     assert {name: node.group_name for name, node in found.items()} == {
-        name: name.partition("_")[0] if name.startswith("repository") else "bundle" for name in PARENTS
+        name: "bundle" if name.endswith("_bundle") else "repository" for name in PARENTS
     }
 
 

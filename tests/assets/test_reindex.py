@@ -175,3 +175,28 @@ def test_a_step_waits_for_an_index_command_that_is_running(workbench, monkeypatc
         result = workbench.reindex()
     assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["repository_snapshot"]
     assert "another process is indexing" in failure(result)[1]
+
+
+def test_a_repository_that_leaves_the_settings_and_comes_back_leaves_nothing_behind(published):
+    """Its partition goes while its materializations stay in Dagster's history, and its files in the work folder."""
+    digest, key = published.manifest.digest, dg.AssetKey("repository_chunks")
+    published.configure("beta")
+    assert published.reindex().success
+    assert [source.name for source in published.manifest.sources] == ["beta"]
+    assert published.instance.get_dynamic_partitions(PARTITIONS) == ["beta"]
+    published.configure("beta", "alpha")
+    result = published.reindex()
+    assert result.success
+    assert published.manifest.digest == digest
+    assert set(published.instance.get_materialized_partitions(key)) == {"alpha", "beta"}
+    made = materializations(result)
+    assert made["repository_chunks", "alpha"]["reused_parts"] == made["repository_chunks", "alpha"]["parts"]
+
+
+def test_the_second_of_two_runs_asked_for_at_once_finds_nothing_to_do(published):
+    """A schedule and the sensor of heads may ask at the same moment; the pool lets one after the other write."""
+    published.write("alpha/added.py", "def added() -> None:\n    return None\n")
+    tags = whole(sync_partitions(published.instance, published.project.settings()))
+    first, second = published.run(tags), published.run({**tags, "codequarry/changed": "alpha"})
+    assert [materializations(each)["published_bundle", None]["unchanged"] for each in (first, second)] == [False, True]
+    assert len(published.root.version_names()) == 2

@@ -13,7 +13,8 @@ from codequarry.schemas.settings import Settings
 _EVERY_SNAPSHOT = (dg.AssetDep("repository_snapshot", partition_mapping=dg.AllPartitionMapping()),)
 
 
-@bundle_asset("adaptation.adapt_encoder", kinds={"numpy"}, after=_EVERY_SNAPSHOT)
+# With the repositories, whose vectors it makes: groups that need each other are drawn in a circle.
+@bundle_asset("adaptation.adapt_encoder", kinds={"numpy"}, after=_EVERY_SNAPSHOT, group="repository")
 def fitted_encoder(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return once(context, project, _adapt)
 

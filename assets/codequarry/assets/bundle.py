@@ -9,14 +9,16 @@ from typing import Any
 import dagster as dg
 
 from codequarry.assets.metadata import bundle_metadata, counts_table, markdown_table
+from codequarry.assets.plots import bar_plot
 from codequarry.assets.project import Project
 from codequarry.assets.stages import bundle_asset, once
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress
 from codequarry.schemas.integrity import read_manifest
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.settings import Settings
 
+_SHOWN_VERSIONS = 8
 _EVERY_REPOSITORY = tuple(
     dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
     for asset in ("repository_embeddings", "repository_modules", "repository_scip", "repository_syntax")
@@ -34,7 +36,13 @@ def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
     staged = stage_bundle(list(named(settings.sources.repositories)), settings, progress)
     milliseconds = {part: round(1000 * seconds) for part, seconds in staged.seconds.items()}
     shards = {"shards": len(staged.manifest.shards), "reused_shards": staged.reused_shards}
-    return {**bundle_metadata(staged.manifest), **shards, "milliseconds": counts_table(milliseconds, "part")}
+    ordered = dict(sorted(milliseconds.items(), key=lambda item: -item[1]))
+    return {
+        **bundle_metadata(staged.manifest),
+        **shards,
+        "milliseconds": counts_table(milliseconds, "part"),
+        "time_by_part": bar_plot("Time of staging by part", ordered, unit=" ms"),
+    }
 
 
 @bundle_asset("verification.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))
@@ -69,5 +77,15 @@ def _publish(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
         "removed_versions": list(published.pruned.removed) if published.pruned else [],
         "created": published.manifest.created,
         "path": dg.MetadataValue.path(published.path),
+        "chunks_by_version": bar_plot("Chunks by version", _chunks_by_version(settings)),
         **bundle_metadata(published.manifest),
     }
+
+
+def _chunks_by_version(settings: Settings) -> dict[str, float]:
+    """Of the newest versions that can be read, by month, day and time of their build, newest first."""
+    from codequarry.schemas.registry import read_registry
+
+    rows = read_registry(BundleRoot(settings.bundle.root))[0].to_pylist()
+    newest = reversed(rows[-_SHOWN_VERSIONS:])
+    return {f"{row['created']:%m-%d %H:%M}": row["chunks"] for row in newest if not row["problem"]}

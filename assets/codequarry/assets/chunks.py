@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from codequarry.assets.metadata import counts_table, markdown_table, table_metadata
+from codequarry.assets.plots import chunk_sizes_plot, shares_plot
 from codequarry.assets.project import Project
 from codequarry.assets.stages import repository_assets, together_for_each_repository
 from codequarry.pipelines.workspace import Progress, repository_work
@@ -26,6 +27,7 @@ def _pass(repository: RepositorySettings, settings: Settings, progress: Progress
 
     report = chunk_repository(repository.name, settings, progress)
     work = repository_work(settings.paths.work, report.name)
+    by_language = {language: counts.chunks for language, counts in report.by_language.items()}
     languages = [
         {"language": language, **{column: getattr(counts, column) for column in counts.__slots__}}
         for language, counts in report.by_language.items()
@@ -38,9 +40,9 @@ def _pass(repository: RepositorySettings, settings: Settings, progress: Progress
             "parts": report.parts,
             "reused_parts": report.reused_parts,
             "chunks": report.chunks,
-            "chunks_by_language": counts_table(
-                {language: counts.chunks for language, counts in report.by_language.items()}, "language"
-            ),
+            "chunks_by_language": counts_table(by_language, "language"),
+            "chunk_sizes": chunk_sizes_plot(work.tables("chunks")),
+            "language_shares": shares_plot("Chunks by language", by_language),
         },
         "repository_syntax": {
             **table_metadata(work, "ast_nodes", ("path", "kind", "qualified_name", "signature")),

@@ -6,17 +6,20 @@ from collections.abc import Set
 import dagster as dg
 
 from codequarry.assets.automation import reindex
+from codequarry.assets.freshness import freshness
 from codequarry.assets.project import Project
+from codequarry.assets.retention import retention
 from codequarry.pipelines.workspace import working
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.settings import Settings
 
+_JOBS = frozenset({reindex.name, retention.name, freshness.name})
 QUIET_S = 300.0
 """Longer than a living run ever goes without a log entry outside of its steps, the wait for a retry included."""
 
 
 def dead_runs(instance: dg.DagsterInstance, settings: Settings, assets: Set[dg.AssetKey]) -> list[dg.DagsterRun]:
-    """Runs over some assets that say they are going on, write no log, and hold no work folder, as every step does."""
+    """Our runs that say they are going on, write no log, and hold no work folder, as steps of any length do."""
     started = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
     quiet = [run for run in started if _is_ours(run, assets) and _silence_s(instance, run) > QUIET_S]
     if not quiet:
@@ -29,7 +32,7 @@ def dead_runs(instance: dg.DagsterInstance, settings: Settings, assets: Set[dg.A
 
 
 def _is_ours(run: dg.DagsterRun, assets: Set[dg.AssetKey]) -> bool:
-    return run.job_name == reindex.name or bool(run.asset_selection and run.asset_selection <= assets)
+    return run.job_name in _JOBS or bool(run.asset_selection and run.asset_selection <= assets)
 
 
 def _silence_s(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:

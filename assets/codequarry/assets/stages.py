@@ -80,12 +80,12 @@ def repository_assets(
 
 
 def bundle_asset(
-    function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...]
+    function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...], group: str = "bundle"
 ) -> Callable[..., dg.AssetsDefinition]:
-    """Decorator of an asset that concerns the whole bundle; parameters as in ``repository_asset``."""
+    """Decorator of an asset that concerns all repositories at once; parameters as in ``repository_asset``."""
     return dg.asset(
         description=described(function),
-        group_name="bundle",
+        group_name=group,
         owners=OWNERS,
         kinds=kinds,
         deps=list(after),
@@ -104,7 +104,7 @@ def together_for_each_repository(
     context: dg.AssetExecutionContext, project: Project, stage: StageOfSeveral
 ) -> tuple[dg.MaterializeResult, ...]:
     """As ``each_repository``, for a stage that makes several assets."""
-    with project.step() as settings:
+    with project.step(context.retry_number) as settings:
         for repository in _chosen(context, settings):
             started = time.perf_counter()
             made = stage(repository, settings, logged(context))
@@ -118,7 +118,7 @@ def once(
     context: dg.AssetExecutionContext, project: Project, stage: Callable[[Settings, Progress], Mapping[str, Any]]
 ) -> dg.MaterializeResult:
     """Run a stage for the whole bundle; the ``digest`` in its metadata becomes the data version."""
-    with project.step() as settings:
+    with project.step(context.retry_number) as settings:
         started = time.perf_counter()
         metadata = stage(settings, logged(context))
     seconds = round(time.perf_counter() - started, 3)
@@ -142,7 +142,7 @@ def _chosen(context: dg.AssetExecutionContext, settings: Settings) -> list[Repos
     return [known[key] for key in context.partition_keys]
 
 
-def logged(context: dg.AssetExecutionContext) -> Progress:
+def logged(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Progress:
     """Progress in the run's log: an entry when a piece of work ends, and every ten seconds until then."""
     last = time.monotonic()
 

@@ -74,6 +74,11 @@ def read_work_tree(folder: Path) -> WorkTree | None:
     return WorkTree(folder, commit.decode().strip(), head, tuple(sorted(tags.keys() | head.keys())), unchecked)
 
 
+def head_commit(folder: Path) -> str:
+    """The commit a work tree is on; "" for a folder in none, or without commits. Raises SourceError: git hangs."""
+    return _run(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").output.decode().strip()
+
+
 def resolve_ref(folder: Path, ref: str) -> str:
     """The id of the commit a ref of a local repository leads to.
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from codequarry.pipelines.git import no_such_ref
 from codequarry.pipelines.git_process import Outcome, run_git
 from codequarry.pipelines.workspace import exclusive
-from codequarry.schemas.errors import SourceError, UnavailableError
+from codequarry.schemas.errors import RemoteError, SourceError, UnavailableError
 from codequarry.schemas.git_urls import GitUrl, parse_git_url, without_credentials
 
 LIST_TIMEOUT_S = 60.0
@@ -58,8 +58,8 @@ def fetch_commit(url: str, ref: str, store: Path) -> Fetched:
     url: as given, credentials included.
     ref: branch, tag, full ref name or full commit id; "" for HEAD. A tag wins over a branch of the same name.
 
-    Raises SourceError: the remote does not answer, refuses, or has no such ref. UnavailableError: the store cannot
-    be written.
+    Raises RemoteError: the remote does not answer. SourceError: it refuses, or has no such ref. UnavailableError: the
+    store cannot be written.
     """
     remote = _Remote(url, parse_git_url(url))
     folder = clone_folder(remote.url.public, store)
@@ -80,14 +80,29 @@ def fetch_commit(url: str, ref: str, store: Path) -> Fetched:
     return Fetched(folder, found.output.decode().strip())
 
 
+def remote_head(url: str, ref: str, folder: Path, timeout_s: float) -> str:
+    """The commit that `fetch_commit` would fetch now; nothing is fetched, and nothing tried twice.
+
+    folder: any that exists. A full commit id is the answer itself, whether the remote has it or not.
+
+    Raises as `fetch_commit`.
+    """
+    remote = _Remote(url, parse_git_url(url), waits_s=())
+    advertised = remote.advertised(folder, timeout_s)
+    name, oid = _choose(remote.url.public, ref, advertised)
+    return advertised.get(f"{name}^{{}}", oid)  # of an annotated tag, what it is on
+
+
 @dataclass(frozen=True, slots=True)
 class _Remote:
     given: str
     url: GitUrl
+    waits_s: tuple[float, ...] | None = None
+    """Pauses between the tries; `WAITS_S` when None."""
 
-    def advertised(self, folder: Path) -> dict[str, str]:
+    def advertised(self, folder: Path, timeout_s: float | None = None) -> dict[str, str]:
         """Object ids by full ref name, HEAD among them."""
-        outcome = self._ask(folder, LIST_TIMEOUT_S, "ls-remote", "--quiet", _REMOTE)
+        outcome = self._ask(folder, timeout_s or LIST_TIMEOUT_S, "ls-remote", "--quiet", _REMOTE)
         if not outcome.done:
             raise self._failed("cannot be read", outcome)
         rows = (line.split("\t", 1) for line in outcome.output.decode("utf-8", "surrogateescape").splitlines())
@@ -110,18 +125,17 @@ class _Remote:
             "http.lowSpeedTime": "60",
             "fetch.unpackLimit": "1",
         }
-        for wait in (*WAITS_S, None):
+        for wait in (*(WAITS_S if self.waits_s is None else self.waits_s), None):
             try:
                 outcome = run_git(
                     folder, *command, protocol=self.url.scheme, settings=settings, timeout_s=timeout_s
                 )  # fmt: skip
             except TimeoutError:
-                raise SourceError(
+                raise RemoteError(
                     f"{self.url.public} did not answer in {timeout_s:g} s",
                     suggestion="check the URL and the network, then run again",
                 ) from None
-            transient = _NETWORK_ERROR.search(outcome.complaint) and not _REFUSAL.search(outcome.complaint)
-            if outcome.done or not transient or wait is None:
+            if outcome.done or not _is_transient(outcome) or wait is None:
                 return outcome
             time.sleep(wait)
         raise AssertionError("unreachable")
@@ -130,10 +144,16 @@ class _Remote:
         said = without_credentials(outcome.complaint)
         for secret in self.url.secrets:
             said = said.replace(secret, "…")
-        return SourceError(
+        kind = RemoteError if _is_transient(outcome) else SourceError
+        return kind(
             f"{self.url.public} {what}: {' '.join(said.split())[:300] or 'git says nothing'}",
             suggestion=f"`git ls-remote {self.url.public}` must work here without asking for a password",
         )
+
+
+def _is_transient(outcome: Outcome) -> bool:
+    """Whether a failure is the network's, which may be over soon, and not the server's answer."""
+    return bool(_NETWORK_ERROR.search(outcome.complaint) and not _REFUSAL.search(outcome.complaint))
 
 
 def _choose(place: str, ref: str, advertised: dict[str, str]) -> tuple[str, str]:

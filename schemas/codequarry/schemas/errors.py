@@ -10,6 +10,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
     ├── DeadlineError                DEADLINE          (also TimeoutError)
     └── UnavailableError             UNAVAILABLE
         ├── SourceError              a repository or directory that cannot be read
+        │   └── RemoteError          a remote that does not answer; retry
         ├── ScipIndexError           bytes that are no SCIP index
         ├── NoBundleError            nothing published under the bundle root
         ├── IntegrityError           a bundle that is not what its manifest says
@@ -68,6 +69,12 @@ class UnavailableError(CodequarryError):
 
 class SourceError(UnavailableError):
     """A source is missing, unreadable, empty, or not what it was said to be."""
+
+
+class RemoteError(SourceError):
+    """A remote does not answer, or the connection broke: later it may."""
+
+    retryable = True
 
 
 class ScipIndexError(UnavailableError):

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import tomllib
-import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_args, get_origin
@@ -27,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from codequarry.schemas.automation_settings import AutomationSettings, NotifySettings, ScheduleSettings
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
@@ -34,6 +34,7 @@ from codequarry.schemas.warp_settings import WarpSettings
 
 SETTINGS_FILE = "dagster_project.toml"
 ENV_PREFIX = "CODEQUARRY__"
+_SECRET = {"notify.webhook", "notify.smtp_password"}
 
 Tier = Literal["fast", "standard"]
 """What a bundle is made of, cheapest first; each holds what the one before it holds."""
@@ -194,30 +195,6 @@ class ChecksSettings(_Section):
     )
 
 
-class ScheduleSettings(_Section):
-    """The Dagster reindex schedule."""
-
-    cron: str = Field(default="0 3 * * *", description="When the reindex job runs (cron syntax).")
-    timezone: str = Field(default="UTC", description="IANA time zone of the cron expression.")
-    enabled: bool = Field(default=False, description="Start the schedule when the code location loads.")
-
-    @field_validator("cron")
-    @classmethod
-    def _five_fields(cls, value: str) -> str:
-        if len(value.split()) != 5:
-            raise ValueError("expected five fields such as '0 3 * * *'")
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, value: str) -> str:
-        try:
-            zoneinfo.ZoneInfo(value)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError("expected an IANA name such as 'Europe/Berlin'") from None
-        return value
-
-
 class BundleSettings(_Section):
     """Where versions are published."""
 
@@ -298,6 +275,8 @@ class Settings(_Section):
     warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
     schedule: ScheduleSettings = ScheduleSettings()
+    automation: AutomationSettings = AutomationSettings()
+    notify: NotifySettings = NotifySettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()
     auth: AuthSettings = AuthSettings()
@@ -420,7 +399,11 @@ def _explained(error: ValidationError, file: Path) -> SettingsError:
             near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.0)[0]
             lines.append(f"{location}: unknown setting, did you mean {near!r}?")
         else:
-            lines.append(without_credentials(f"{location}: found {problem['input']!r}; {problem['msg']}"))
+            # What is wrong about a whole section is said without its values: one may be a password.
+            found = (
+                "" if isinstance(problem["input"], Mapping) or location in _SECRET else f"found {problem['input']!r}; "
+            )
+            lines.append(without_credentials(f"{location}: {found}{problem['msg']}"))
     return SettingsError(
         f"{file}: " + "; ".join(lines), suggestion="run `codequarry settings` for every key and default"
     )

@@ -1,0 +1,70 @@
+"""Small pictures for the metadata: SVG inside of Markdown, so that nothing has to be served beside the page."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import dagster as dg
+
+_EDGES = (100, 200, 400, 800, 1_600)
+"""Upper bounds of the classes of chunk sizes, in bytes; twice the one before each."""
+
+SHOWN_CHARS = 1_000
+"""Dagster's page shows Markdown that is shorter in its place, and longer one behind a link."""
+_WIDTH, _LABEL, _ROW, _LABEL_CHARS = 420, 150, 14, 14
+
+
+def bar_plot(title: str, counts: Mapping[str, float], *, unit: str = "", digits: int = 0) -> dg.MarkdownMetadataValue:
+    """Bars by name, in the order given, each beside its figure; the last ones are one bar when there are too many.
+
+    >>> plot = bar_plot("Chunks by language", {f"language {n}": 40 - n for n in range(40)}).value
+    >>> len(plot) < SHOWN_CHARS, plot.startswith("![Chunks by language](data:image/svg+xml;base64,")
+    (True, True)
+    """
+    for most in range(len(counts), 0, -1):
+        shown = dict(list(counts.items())[:most])
+        if rest := sum(list(counts.values())[most:]):
+            shown["others"] = rest
+        data = base64.b64encode(_svg(shown, unit, digits).encode()).decode("ascii")
+        found = f"![{title}](data:image/svg+xml;base64,{data})"
+        if len(found) < SHOWN_CHARS:
+            return dg.MetadataValue.md(found)
+    return dg.MetadataValue.md("nothing to show")
+
+
+def shares_plot(title: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
+    """Bars of the shares of a whole in percent, largest first."""
+    total = sum(counts.values()) or 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return bar_plot(title, {name: 100 * count / total for name, count in ordered}, unit="%", digits=1)
+
+
+def chunk_sizes_plot(files: Sequence[Path]) -> dg.MarkdownMetadataValue:
+    """How many chunks there are of which size. files: of the table of chunks."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    counts = np.zeros(len(_EDGES) + 1, np.int64)
+    for file in files:
+        table = pq.read_table(file, columns=["start_byte", "end_byte"])
+        sizes = table["end_byte"].to_numpy() - table["start_byte"].to_numpy()
+        counts += np.bincount(np.searchsorted(_EDGES, sizes), minlength=len(counts))
+    names = [*(f"≤ {edge} bytes" for edge in _EDGES), "more"]
+    return bar_plot("Chunks by size", dict(zip(names, counts.tolist(), strict=True)))
+
+
+def _svg(counts: Mapping[str, float], unit: str, digits: int) -> str:
+    scale = (_WIDTH - _LABEL) / (max(counts.values()) or 1)
+    height = _ROW * len(counts) + 2
+    texts: list[str] = []
+    bars: list[str] = []
+    for row, (name, value) in enumerate(counts.items()):
+        label = name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS]}…"
+        texts.append(f'<text y="{_ROW * row + 11}">{escape(label)}: {value:,.{digits}f}{unit}</text>')
+        bars.append(f"M{_LABEL} {_ROW * row + 2}h{value * scale:.0f}v10H{_LABEL}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="Arial" '
+        f'font-size="11"><path fill="#fff" d="M0 0h{_WIDTH}v{height}H0"/>{"".join(texts)}'
+        f'<path fill="#4269d0" d="{"".join(bars)}"/></svg>'
+    )
