@@ -31,10 +31,10 @@ In a notebook or a program, from any folder ([notebooks](../notebooks) has examp
 ```python
 from codequarry.serving import open_catalog
 
-catalog = open_catalog("~/src/app/.codequarry/bundles")     # or open_catalog() below the folder of the settings
+catalog = open_catalog("~/src/app/.codequarry/bundles")  # or open_catalog() below the folder of the settings
 catalog.sql("SELECT path, fan_in FROM modules ORDER BY fan_in DESC LIMIT 10").show()
-catalog.add_version("20261121T120000Z-0123abcd")            # its tables are before.files, before.chunks, …
-catalog.refresh()                                           # a newer CURRENT, versions and searches that came since
+catalog.add_version("20261121T120000Z-0123abcd")  # its tables are before.files, before.chunks, …
+catalog.refresh()  # a newer CURRENT, versions and searches that came since
 ```
 
 A session holds its version, so that retention leaves it alone, reads the version's files and changes none of them; a
