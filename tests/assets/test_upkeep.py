@@ -13,6 +13,15 @@ from tests.assets.test_reindex import failure
 from tests.pipelines.repositories import git, shim
 
 
+def commit(folder):
+    """A commit of all that lies in a folder."""
+    if not (folder / ".git").exists():
+        git(folder, "init", "--quiet", "-b", "main")
+    git(folder, "add", "--all")
+    own = ("-c", "user.name=T", "-c", "user.email=t@example.invalid")
+    git(folder, *own, "commit", "--quiet", "--allow-empty", "-m", "more")
+
+
 def run(workbench, job):
     found = build_definitions(workbench.project).resolve_job_def(job)
     return found.execute_in_process(instance=workbench.instance, raise_on_error=False)
@@ -65,6 +74,22 @@ def test_a_run_that_finds_nothing_new_confirms_current(published, monkeypatch):
     assert run(published, "freshness").success
 
 
+def test_an_old_current_that_holds_every_head_is_fresh(published, monkeypatch):
+    """Where only the sensor of heads works, nothing runs while nothing changes."""
+    folders = [published.folder / "repositories" / name for name in ("alpha", "beta")]
+    for folder in folders:
+        commit(folder)
+    assert published.reindex().success
+    now = time.time()
+    monkeypatch.setattr(module.time, "time", lambda: now + 1000 * 3600)
+    result = run(published, "freshness")
+    assert result.success
+    (checked,) = result.get_asset_check_evaluations()
+    assert checked.description == "CURRENT holds the head of every repository"
+    commit(folders[1])
+    assert not run(published, "freshness").success
+
+
 def test_freshness_without_anything_published_fails_and_says_so(workbench):
     assert "nothing is published" in failure(run(workbench, "freshness"))[1]
 
@@ -100,9 +125,7 @@ def test_data_that_is_wrong_is_not_tried_again(workbench):
 
 def test_a_fetch_that_breaks_off_is_tried_again_in_the_run(workbench, monkeypatch):
     folder = workbench.folder / "repositories" / "alpha"
-    git(folder, "init", "--quiet", "-b", "main")
-    git(folder, "add", "--all")
-    git(folder, "-c", "user.name=T", "-c", "user.email=t@example.invalid", "commit", "--quiet", "-m", "first")
+    commit(folder)
     text = f'[sources]\nrepositories = [{{ url = "file://{folder}", name = "far" }}]\n[automation]\nremote_wait_s = 0\n'
     (workbench.folder / "dagster_project.toml").write_text(text)
     script = f"""case "$*" in *ls-remote*) if mkdir {workbench.folder}/broke 2>/dev/null; then

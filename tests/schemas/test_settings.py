@@ -114,3 +114,32 @@ def test_the_index_hash_follows_what_decides_the_contents_and_nothing_else() -> 
 def test_a_path_that_cannot_be_one_is_refused(tmp_path: Path, root: str) -> None:
     with pytest.raises(SettingsError, match="is not a path"):
         load_settings(written(tmp_path, f'[bundle]\nroot = "{root}"\n'), env={})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("email_to = ['ops@example.org']", "email_to needs email_from and smtp_host too"),
+        ("smtp_security = 'none'", "a password needs smtp_security starttls or tls"),
+        ("webhook = 'hooks.example.org/s3cret'", "expected https"),
+        ("smtp_port = 0", "notify.smtp_port: found 0"),
+    ],
+)
+def test_who_is_told_is_checked_without_telling_the_password(tmp_path: Path, text: str, message: str) -> None:
+    file = written(tmp_path, f"[notify]\nsmtp_password = 's3cret'\n{text}\n")
+    with pytest.raises(SettingsError, match=message) as caught:
+        load_settings(file, env={})
+    assert "s3cret" not in str(caught.value)
+
+
+def test_secrets_of_messages_are_read_and_never_shown(tmp_path: Path) -> None:
+    file = written(tmp_path, "[notify]\nwebhook = 'https://hooks.example.org/s3cret'\n")
+    settings = load_settings(file, env={"CODEQUARRY__NOTIFY__SMTP_PASSWORD": "s3cret"})
+    assert (settings.notify.smtp_password, settings.notify.webhook[-6:]) == ("s3cret", "s3cret")
+    assert "s3cret" not in f"{settings!r} {settings.model_dump_json()} {settings.model_dump()}"
+
+
+@pytest.mark.parametrize("key", ["retention_cron", "freshness_cron"])
+def test_every_cron_has_five_fields(tmp_path: Path, key: str) -> None:
+    with pytest.raises(SettingsError, match=f"automation.{key}: found 'daily'; .*expected five fields"):
+        load_settings(written(tmp_path, f"[automation]\n{key} = 'daily'\n"), env={})

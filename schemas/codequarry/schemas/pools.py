@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from codequarry.schemas.tables import described_field as _field
+from codequarry.schemas.tables import described_field
 
 POOLS = pa.schema(
     [
-        _field("query_id", pa.string(), "Run id of the request, as in the timeline."),
-        _field("ts", pa.timestamp("us", tz="UTC"), "When it was asked."),
-        _field("bundle", pa.string(), "Version that answered."),
-        _field("channel", pa.string(), "Channel that proposed the candidate."),
-        _field("rank", pa.int32(), "Its rank in that channel, from 1."),
-        _field("chunk_id", pa.int64(), "The candidate."),
-        _field("score", pa.float32(), "Its score in that channel."),
-        _field(
+        described_field("query_id", pa.string(), "Run id of the request, as in the timeline."),
+        described_field("ts", pa.timestamp("us", tz="UTC"), "When it was asked."),
+        described_field("bundle", pa.string(), "Version that answered."),
+        described_field("channel", pa.string(), "Channel that proposed the candidate."),
+        described_field("rank", pa.int32(), "Its rank in that channel, from 1."),
+        described_field("chunk_id", pa.int64(), "The candidate."),
+        described_field("score", pa.float32(), "Its score in that channel."),
+        described_field(
             "symbol_hits",
             pa.list_(pa.string()),
             "Definitions that start in the chunk and whose name the query holds.",
         ),
-        _field("ast_node_kinds", pa.list_(pa.string()), "Kinds of the definitions that start in the chunk."),
-        _field("cst_matches", pa.bool_(), "True when `cst_nodes` has rows of the chunk."),
-        _field("query", pa.string(), "The query; empty unless `telemetry.queries` is set."),
+        described_field("ast_node_kinds", pa.list_(pa.string()), "Kinds of the definitions that start in the chunk."),
+        described_field("cst_matches", pa.bool_(), "True when `cst_nodes` has rows of the chunk."),
+        described_field("query", pa.string(), "The query; empty unless `telemetry.queries` is set."),
     ]
 )
 

@@ -15,42 +15,42 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.manifest import Manifest
-from codequarry.schemas.tables import described_field as _field
+from codequarry.schemas.tables import described_field
 
 MANIFESTS = pa.schema(
     [
-        _field("version", pa.string(), "Name of the version."),
-        _field("current", pa.bool_(), "True for the one that CURRENT names."),
-        _field("created", pa.timestamp("s"), "When it was built, UTC."),
-        _field("format_version", pa.int32(), "Format of the bundle; 0 when the manifest cannot be read."),
-        _field("digest", pa.string(), "Digest of its contents: equal, equal versions."),
-        _field("tier", pa.string(), "fast or standard."),
-        _field("repositories", pa.int32(), "Repositories."),
-        _field("files", pa.int64(), "Indexed files."),
-        _field("skipped_files", pa.int64(), "Files left out."),
-        _field("chunks", pa.int64(), "Chunks."),
-        _field("size_bytes", pa.int64(), "Bytes of its files, shared ones included."),
-        _field("encoder", pa.string(), "Name of the first dense leg's encoder."),
-        _field("encoder_fingerprint", pa.string(), "Its fingerprint."),
-        _field("dim", pa.int32(), "Dimensions of its vectors."),
-        _field("faiss_factory", pa.string(), "FAISS factory of the first dense leg."),
-        _field("settings_sha256", pa.string(), "Hash of the settings that decide the contents."),
-        _field("path", pa.string(), "Folder of the version."),
-        _field("problem", pa.string(), "Why its manifest cannot be read; empty when it can."),
+        described_field("version", pa.string(), "Name of the version."),
+        described_field("current", pa.bool_(), "True for the one that CURRENT names."),
+        described_field("created", pa.timestamp("s"), "When it was built, UTC."),
+        described_field("format_version", pa.int32(), "Format of the bundle; 0 when the manifest cannot be read."),
+        described_field("digest", pa.string(), "Digest of its contents: equal, equal versions."),
+        described_field("tier", pa.string(), "fast or standard."),
+        described_field("repositories", pa.int32(), "Repositories."),
+        described_field("files", pa.int64(), "Indexed files."),
+        described_field("skipped_files", pa.int64(), "Files left out."),
+        described_field("chunks", pa.int64(), "Chunks."),
+        described_field("size_bytes", pa.int64(), "Bytes of its files, shared ones included."),
+        described_field("encoder", pa.string(), "Name of the first dense leg's encoder."),
+        described_field("encoder_fingerprint", pa.string(), "Its fingerprint."),
+        described_field("dim", pa.int32(), "Dimensions of its vectors."),
+        described_field("faiss_factory", pa.string(), "FAISS factory of the first dense leg."),
+        described_field("settings_sha256", pa.string(), "Hash of the settings that decide the contents."),
+        described_field("path", pa.string(), "Folder of the version."),
+        described_field("problem", pa.string(), "Why its manifest cannot be read; empty when it can."),
     ]
 )
 MANIFEST_SOURCES = pa.schema(
     [
-        _field("version", pa.string(), "Name of the version."),
-        _field("repo", pa.string(), "Name of the repository."),
-        _field("url", pa.string(), "Where it was fetched from; empty for a local path."),
-        _field("ref", pa.string(), "Branch, tag or commit that was asked for; empty when none was."),
-        _field("commit", pa.string(), "Commit id; empty for a directory without git."),
-        _field("dirty", pa.bool_(), "True when the indexed files differ from that commit, or there is none."),
-        _field("tree_sha256", pa.string(), "Digest over paths and contents of the indexed files."),
-        _field("files", pa.int64(), "Indexed files."),
-        _field("chunks", pa.int64(), "Their chunks."),
-        _field("skipped_files", pa.int64(), "Skipped files."),
+        described_field("version", pa.string(), "Name of the version."),
+        described_field("repo", pa.string(), "Name of the repository."),
+        described_field("url", pa.string(), "Where it was fetched from; empty for a local path."),
+        described_field("ref", pa.string(), "Branch, tag or commit that was asked for; empty when none was."),
+        described_field("commit", pa.string(), "Commit id; empty for a directory without git."),
+        described_field("dirty", pa.bool_(), "True when the indexed files differ from that commit, or there is none."),
+        described_field("tree_sha256", pa.string(), "Digest over paths and contents of the indexed files."),
+        described_field("files", pa.int64(), "Indexed files."),
+        described_field("chunks", pa.int64(), "Their chunks."),
+        described_field("skipped_files", pa.int64(), "Skipped files."),
     ]
 )
 
