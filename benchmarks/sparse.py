@@ -81,7 +81,7 @@ def of_model(folder: Path) -> None:
     export_sparse(model, home, max_tokens=256)
     encoder = SparseEncoder.open(home / DOCUMENTS)
     texts, sentences = corpus()
-    texts = texts[:: max(1, len(texts) // _MOST_CHUNKS)]
+    texts = texts[:: -(-len(texts) // _MOST_CHUNKS)]
     started = time.process_time()
     real = [found.heaviest(256) for found in encoder.encode_documents(texts)]
     rate = len(texts) / (time.process_time() - started)
