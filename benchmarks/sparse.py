@@ -68,7 +68,8 @@ def drawn(documents: Sequence[Impacts], terms: int, random: np.random.Generator)
     """Queries of terms that some document has."""
     queries: list[SparseQuery] = []
     for row in random.integers(0, len(documents), ASKED):
-        own = np.sort(random.choice(documents[row].terms, min(terms, len(documents[row].terms)), replace=False))
+        found = documents[row].terms
+        own = np.sort(random.choice(found, min(terms, len(found)), replace=False)).astype(np.int32)
         queries.append(SparseQuery(own, random.integers(1, 1024, len(own)).astype(np.int32), 1.0, frozenset(), False))
     return queries
 
@@ -80,7 +81,7 @@ def of_model(folder: Path) -> None:
     export_sparse(model, home, max_tokens=256)
     encoder = SparseEncoder.open(home / DOCUMENTS)
     texts, sentences = corpus()
-    texts = texts[:: max(1, len(texts) // _MOST_CHUNKS)]
+    texts = texts[:: -(-len(texts) // _MOST_CHUNKS)]
     started = time.process_time()
     real = [found.heaviest(256) for found in encoder.encode_documents(texts)]
     rate = len(texts) / (time.process_time() - started)
@@ -88,7 +89,8 @@ def of_model(folder: Path) -> None:
     queries = [ask.encode_query(text) for text in sentences]
     spent = [_timed(lambda text=text: ask.encode_query(text)) for text in sentences]
     random = np.random.default_rng(3)
-    documents = [halves(*(real[row] for row in random.integers(0, len(real), 2)), random) for _ in range(COUNT)]
+    pairs = random.integers(0, len(real), (COUNT, 2)).tolist()
+    documents = [halves(real[one], real[other], random) for one, other in pairs]
     more = [
         Figure("chunks encoded", f"{len(texts):,} at {rate:.0f} a CPU-second"),
         Figure("query encoding: p50", f"{percentile(spent, 0.5):.1f} ms"),
@@ -143,7 +145,8 @@ def measure(
     index = SpladeIndex.open(folder)
     size = sum(file.stat().st_size for file in folder.glob("*.npy"))
     read = [sum(len(index.postings(term)[0]) for term in query.terms.tolist()) for query in queries]
-    agreeing = sum(_same(index, documents, query) for query in queries)
+    naive = _Naive(documents, vocabulary)
+    agreeing = sum(naive.agrees(index, query) for query in queries)
     figures = [
         *more,
         Figure("documents, postings", f"{spec.documents:,}, {spec.postings:,}"),
@@ -170,19 +173,26 @@ def measure(
     print_figures(f"{title}, one core, first {LIMIT}", figures)
 
 
-def _same(index: SpladeIndex, documents: Sequence[Impacts], query: SparseQuery) -> bool:
-    """Whether a search gives what scoring every document by itself gives."""
-    weights = np.zeros(index.spec.vocabulary, np.int64)
-    weights[query.terms] = query.weights
-    sizes = [len(each.terms) for each in documents]
-    products = weights[np.concatenate([each.terms for each in documents])] * np.concatenate(
-        [each.impacts for each in documents]
-    )
-    totals = np.bincount(np.repeat(np.arange(len(documents)), sizes), products, len(documents)).astype(np.int64)
-    order = np.lexsort((np.arange(len(totals)), -totals))[:LIMIT]
-    order = order[totals[order] > 0]
-    rows, scores = index.best(query, LIMIT, allowed=None, check=_unlimited)
-    return rows.tolist() == order.tolist() and scores.tolist() == totals[order].tolist()
+class _Naive:
+    """Every document scored by itself, in 64 bits."""
+
+    def __init__(self, documents: Sequence[Impacts], vocabulary: int) -> None:
+        self._vocabulary = vocabulary
+        self._count = len(documents)
+        self._rows = np.repeat(np.arange(len(documents)), [len(each.terms) for each in documents])
+        self._terms = np.concatenate([each.terms for each in documents])
+        self._impacts = np.concatenate([each.impacts for each in documents])
+
+    def agrees(self, index: SpladeIndex, query: SparseQuery) -> bool:
+        """Whether a search of the index gives the same documents with the same scores in the same order."""
+        weights = np.zeros(self._vocabulary, np.int64)
+        weights[query.terms] = query.weights
+        products = weights[self._terms] * self._impacts
+        totals = np.bincount(self._rows, products, self._count).astype(np.int64)
+        order = np.lexsort((np.arange(self._count), -totals))[:LIMIT]
+        order = order[totals[order] > 0]
+        rows, scores = index.best(query, LIMIT, allowed=None, check=_unlimited)
+        return rows.tolist() == order.tolist() and scores.tolist() == totals[order].tolist()
 
 
 def _best(totals: np.ndarray) -> np.ndarray:

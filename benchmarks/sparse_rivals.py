@@ -23,7 +23,7 @@ def rivals(index: SpladeIndex, limit: int) -> dict[str, Search]:
     arrays = index.arrays
     offsets, documents, impacts = (np.asarray(arrays[name]) for name in ("offsets", "documents", "impacts"))
     count = index.spec.documents
-    matrix = sparse.csr_matrix(
+    matrix: Any = sparse.csr_matrix(
         (impacts.astype(np.int32), documents, offsets), shape=(index.spec.vocabulary, count)
     )  # scores are one row of weights times this
 

@@ -1,7 +1,7 @@
 """Search in a learned sparse index: term at a time, exact, in whole numbers.
 
-Every posting of every term of the query is added up. Skipping blocks by their largest impact (Mallia et al. 2024) saves
-nothing here: the terms of a language model spread so evenly that nearly every block may hold one of the first hundred
+Every posting of every term of the query is added up. Skipping blocks by their largest impact (Mallia et al. 2024) costs
+more than it saves: the terms of a language model spread so evenly that nearly every block may hold one of the best
 (docs/adr/0018 has the figures).
 """
 
