@@ -17,7 +17,9 @@ from codequarry.schemas.manifest import (
     EncoderEntry,
     FaissEntry,
     FileEntry,
+    LegEntry,
     Manifest,
+    ModelEntry,
     SourceEntry,
     WarpEntry,
     from_json,
@@ -80,6 +82,21 @@ def test_a_manifest_of_format_4_knows_nothing_of_accepted_regressions(manifest: 
     assert from_json(to_json(old)) == old
     entry = AcceptedEntry(check="share of a language", found="1 %", expected="2 %", reason="größer")
     assert from_json(to_json(manifest.model_copy(update={"accepted": (entry,)}))).accepted == (entry,)
+
+
+def test_a_manifest_of_format_4_names_no_models_and_is_written_back_as_it_was(manifest: Manifest) -> None:
+    model = ModelEntry(
+        kind="static", model="", revision="", license="MIT", max_tokens=0, query_prefix="", document_prefix="",
+        weights_sha256="0" * 64, tokenizer_sha256="0" * 64,
+    )  # fmt: skip
+    own = manifest.model_copy(update={"encoder": manifest.encoder.model_copy(update={"model": model})})
+    assert from_json(to_json(own)).encoder.model == model
+    legs = (LegEntry(channel="faiss2", encoder=own.encoder, faiss=own.faiss),)
+    data = to_json(own.model_copy(update={"format_version": 4, "more_legs": legs}))
+    assert b'"model"' not in data
+    old = from_json(data)
+    assert (old.encoder.model, old.more_legs[0].encoder.model) == (None, None)
+    assert to_json(old) == data
 
 
 @pytest.mark.parametrize("found", [FORMAT_VERSION + 1, 99])
