@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from codequarry.pipelines.evaluation.results import COMPARED, RESULTS
+from tests.endpoint_server import endpoint_server
 from tests.evaluation.test_qrels import collection
 from tests.pipelines.conftest import MAIN, Run
 
@@ -55,6 +56,29 @@ def test_mined_questions_are_asked_in_every_way_and_reported(evaluated: Evaluate
     assert again.returncode == 0, again.stderr
     assert (report / "again" / "results.parquet").read_bytes() == (report / "results.parquet").read_bytes()
     assert (report / "again" / "questions.jsonl").read_bytes() == (report / "questions.jsonl").read_bytes()
+
+
+def test_the_last_rung_is_a_language_model(library: Path, run: Run, tmp_path: Path) -> None:
+    assert run("index", library).returncode == 0
+    questions, settings = tmp_path / "mine.jsonl", tmp_path / "settings.toml"
+    questions.write_text('{"query": "extend a loan", "relevant": [{"path": "library/loans.py"}]}\n')
+    with endpoint_server() as server:
+        server.chat = lambda payload: json.dumps([payload["messages"][1]["content"].count(" :: ") // 2])
+        settings.write_text(
+            f'[serving]\nreranker_endpoint = "{server.url}"\nreranker_model = "m"\nreranker_budget_ms = 20000\n'
+            f'[bundle]\nroot = "{tmp_path / "cwd/.codequarry/bundles"}"\n'
+        )
+        asked = ("--qrels", questions, "--settings", settings, "--channels", "hybrid,hybrid+rerank", "--json")
+        done = run("evaluate", *asked)
+        assert done.returncode == 0, done.stderr
+        assert len(server.requests) > 1
+    summary = json.loads(done.stdout)
+    assert set(summary["runs"]) == {"hybrid", "hybrid+rerank"}
+    last = summary["ladder"][-1]
+    assert (last["rung"], last["run"], last["against"], last["reason"]) == ("E", "hybrid+rerank", "hybrid", "")
+    compared = [one for one in summary["differences"] if one["run"] == "hybrid+rerank"]
+    assert {one["against"] for one in compared} == {"hybrid"}
+    assert not any("did not rerank" in limit for limit in summary["runs"]["hybrid+rerank"]["limits"])
 
 
 def test_the_served_bundle_with_questions_of_ones_own(library: Path, run: Run, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codequarry.assets.asking import stage_times
-from codequarry.assets.ladder import STAGED, comparisons, how_to_ask, rungs, runs_of, strangers
+from codequarry.assets.ladder import RERANKED, STAGED, comparisons, how_to_ask, rungs, runs_of, strangers
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import BundleInfo, SearchAnswer
 
@@ -29,6 +29,9 @@ def test_each_rung_is_compared_with_the_one_before_that_could_run() -> None:
     }
     whole = rungs(runs_of(WITH_WARP, ()), WITH_WARP)
     assert [rung["run"] for rung in whole] == ["faiss", "warp", STAGED, "hybrid", ""]
+    assert "reranker_endpoint" in whole[-1]["reason"]
+    reranked = rungs(runs_of(WITH_WARP, (), reranks=True), WITH_WARP, reranks=True)
+    assert (reranked[-1]["run"], reranked[-1]["against"]) == (RERANKED, "hybrid")
     assert [rung["against"] for rung in whole] == ["", "faiss", "warp", STAGED, "hybrid"]
     assert all(bool(rung["run"]) != bool(rung["reason"]) for rung in whole)
     pairs = comparisons(runs_of(WITH_WARP, ()), whole)
@@ -44,6 +47,8 @@ def test_the_staged_rung_leaves_the_other_channels_out_or_is_not_shown() -> None
     assert (serving.weight_bm25, serving.weight_symbol) == (0.0, 0.0)
     assert serving.weight_faiss == ServingSettings().weight_faiss
     assert how_to_ask("bm25", serving) == ("bm25", serving)
+    assert how_to_ask(RERANKED, serving) == ("hybrid", serving.model_copy(update={"reranker_always": True}))
+    assert not how_to_ask("hybrid", ServingSettings(reranker_always=True))[1].reranker_always
     assert strangers(STAGED, {"faiss", "warp"}) == []
     assert strangers(STAGED, {"faiss", "bm25"}) == ["bm25"]
     assert strangers("hybrid", {"faiss", "bm25"}) == []

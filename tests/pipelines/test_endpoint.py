@@ -21,10 +21,11 @@ from codequarry.schemas.prefixes import CODE_QUERY
 from codequarry.schemas.settings import PathsSettings, ServingSettings, Settings
 from codequarry.schemas.tools import SearchRequest
 from codequarry.serving.engine import Engine
-from tests.endpoint_server import Answer, Drip, Plan, Recorded, Server, endpoint_server, unit, vector_of
+from tests.endpoint_server import Answer, Plan, Recorded, Server, endpoint_server, unit, vector_of
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.corpus import write_shop
 
+CUT: Answer = (200, b"{", {"content-length": "5000", "connection": "close"})
 MODEL = "nomic-ai/CodeRankEmbed"
 
 
@@ -45,9 +46,9 @@ def settings_of(server: Server, made: Settings, store: Path, **options: object) 
 def unreliable(share: float) -> Plan:
     """Fails a share of the requests, each in one of the ways that pass."""
     drawn = random.Random(7)
-    faults = [(429, b"", {"retry-after": "0"}), (500, b"", {}), (200, b'{"data": [{"ind', {}), Drip(0.05, 99)]
+    faults = [(429, b"", {"retry-after": "0"}), (500, b"", {}), (200, b'{"data": [{"ind', {}), CUT]
 
-    def plan(request: Recorded) -> Answer | Drip | None:
+    def plan(request: Recorded) -> Answer | None:
         if drawn.random() >= share:
             return None
         return drawn.choice(faults)
@@ -58,7 +59,7 @@ def unreliable(share: float) -> Plan:
 def test_5000_chunks_survive_a_server_that_fails_one_request_in_twenty(
     server: Server, tmp_path: Path, make_settings: MakeSettings
 ) -> None:
-    settings = settings_of(server, make_settings(), tmp_path / "store", endpoint_batch=8, endpoint_timeout_s=0.3)
+    settings = settings_of(server, make_settings(), tmp_path / "store", endpoint_batch=8)
     texts = [f"chunk {n} " + "x" * (n * 53 % 400) for n in range(5_000)]
     (folder,) = encoder_directories(settings).values()
     server.plan = unreliable(0.05)

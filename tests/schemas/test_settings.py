@@ -59,7 +59,11 @@ def test_paths_start_at_the_file(tmp_path: Path) -> None:
         ("[schedule]\ncron = 'daily'\n", "expected five fields", "codequarry settings"),
         ("[chunking]\nmerge_chars = 1601\n", "merge_chars 1601 must not exceed max_chars 1600", "codequarry settings"),
         ("[schedule]\ntimezone = 'Mars/Olympus'\n", "schedule.timezone: found 'Mars/Olympus'", "codequarry settings"),
-        ("[embedding]\nmodel = 'big'\n", "model 'big' needs an endpoint", "codequarry settings"),
+        (
+            "[embedding]\nmodel = 'big'\n",
+            "model 'big': expected static or minilm, an id",
+            "codequarry settings",
+        ),
         ("[embedding]\nendpoint = 'http://h/v1'\n", "model is what the server there calls", "codequarry settings"),
         ("[embedding]\nendpoint = 'h:80'\n", "embedding.endpoint: found 'h:80'.* http://127", "codequarry settings"),
         ("[serving]\nquery_endpoint_key = 'a b'\n", "query_endpoint_key: found 'a b'", "codequarry settings"),

@@ -16,4 +16,4 @@ def recomputed(explain: dict[str, Any]) -> float:
     share = scoring["file_share"]
     of_file = share * file / scoring["best_file"] if scoring["best_file"] else 0
     of_chunk = (1 - share) * chunk / scoring["best_chunk"] if scoring["best_chunk"] else 0
-    return (of_file + of_chunk) * scoring["repeat"]
+    return (of_file + of_chunk) * scoring["repeat"] * scoring.get("reranked", 1.0)

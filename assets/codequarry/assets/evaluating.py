@@ -16,6 +16,7 @@ from codequarry.pipelines.evaluation.results import Run, difference, summary_of_
 from codequarry.pipelines.workspace import Progress
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings import ServingSettings
+from codequarry.serving.reranker import Reranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ def evaluate_sides(
     pairs: list[tuple[str, str]] = []
     ladder: list[dict[str, str]] = []
     for side in sides:
-        served, version, made = _runs_of_side(side, questions, channels, progress)
+        served, reranks, version, made = _runs_of_side(side, questions, channels, progress)
         bundles[side.label or "evaluated"] = {"version": version, "channels": served}
         if not side.label:
-            ladder = rungs([run.name for run in made], served)
+            ladder = rungs([run.name for run in made], served, reranks=reranks)
             pairs = comparisons([run.name for run in made], ladder)
         else:
             names = {run.name for run in runs}
@@ -102,15 +103,18 @@ def missing_targets(questions: Sequence[Question], side: Side) -> list[str]:
 
 def _runs_of_side(
     side: Side, questions: Sequence[Question], channels: Collection[str], progress: Progress
-) -> tuple[list[str], str, list[Run]]:
-    """Channels that the side serves, its version, and its runs."""
+) -> tuple[list[str], bool, str, list[Run]]:
+    """Channels that the side serves, whether a language model reranks there, its version, and its runs."""
     made: list[Run] = []
     with engine_over(side.root, side.serving, side.version) as engine:
         served = [name for name in engine.bundle.channels if name not in engine.bundle.problems()]
-        names = runs_of(served, channels)
+        engine.reranker = engine.reranker or local_reranker(side.serving)
+        reranks = engine.reranker is not None
+        names = runs_of(served, channels, reranks=reranks)
         if not names:
+            expected = ", ".join(runs_of(served, (), reranks=reranks))
             raise InvalidArgumentError(
-                f"channels: found {', '.join(channels)}, expected some of {', '.join(runs_of(served, ()))}",
+                f"channels: found {', '.join(channels)}, expected some of {expected}",
                 suggestion="leave --channels out to ask in every way the bundle allows",
             )
         asker = Asker(engine)
@@ -124,4 +128,17 @@ def _runs_of_side(
             if not strangers(name, run.channels):
                 made.append(run)
         version = engine.bundle.manifest.version
-    return served, version, made
+    return served, reranks, version, made
+
+
+def local_reranker(serving: ServingSettings) -> Reranker | None:
+    """A language model run in this process, where the settings name one and no server for it.
+
+    Raises MissingExtraError: the extra ``transformers`` is not installed. UnavailableError: there is no such model.
+    """
+    if not serving.reranker_model or serving.reranker_endpoint:
+        return None
+    from codequarry.pipelines.local_chat import local_chat
+
+    budget_s = serving.reranker_budget_ms / 1000
+    return Reranker(local_chat(serving.reranker_model), candidates=serving.reranker_candidates, budget_s=budget_s)

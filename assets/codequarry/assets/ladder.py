@@ -11,6 +11,8 @@ from codequarry.schemas.tools import Channel
 HYBRID: Channel = "hybrid"
 STAGED = "faiss+warp"
 """The run of rung C: hybrid with the other channels off."""
+RERANKED = "hybrid+rerank"
+"""The run of rung E: hybrid, its first results in the order of a language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Rung:
     letter: str
     title: str
     run: str
-    """Name of the run that shows it; "" when none can."""
+    """Name of the run that shows it."""
     needs: tuple[str, ...]
     """Channels that have to be served."""
 
@@ -30,19 +32,23 @@ LADDER = (
     Rung("B", "WARP", "warp", ("warp",)),
     Rung("C", "dense, then WARP", STAGED, ("faiss", "warp")),
     Rung("D", "C and sparse fusion", HYBRID, ()),
-    Rung("E", "D and LLM rerank", "", ()),
+    Rung("E", "D and LLM rerank", RERANKED, ()),
 )
-_NO_RERANKER = "no LLM reranker is part of the search yet"
+_NO_RERANKER = "no language model is configured: set [serving] reranker_endpoint and reranker_model"
 ALONE: tuple[Channel, ...] = ("faiss", "warp", "splade", "bm25", "symbol")
 _CHANNELS: dict[str, Channel] = {name: name for name in ALONE}
 
 
-def runs_of(served: Collection[str], wanted: Collection[str]) -> list[str]:
-    """Names of the runs that a bundle allows, hybrid last. wanted: channels that the caller names; empty for all."""
+def runs_of(served: Collection[str], wanted: Collection[str], *, reranks: bool = False) -> list[str]:
+    """Names of the runs that a bundle allows, the alone ones first.
+
+    wanted: runs that the caller names; empty for all. reranks: whether there is a language model to ask.
+    """
     runs = [name for name in ALONE if name in served]
     if {"faiss", "warp"} <= set(served):
         runs.append(STAGED)
-    return [name for name in (*runs, HYBRID) if not wanted or name in wanted]
+    runs += [HYBRID, *([RERANKED] if reranks else [])]
+    return [name for name in runs if not wanted or name in wanted]
 
 
 def strangers(run: str, channels: Collection[str]) -> list[str]:
@@ -50,17 +56,17 @@ def strangers(run: str, channels: Collection[str]) -> list[str]:
     return sorted(set(channels) - set(STAGED.split("+"))) if run == STAGED else []
 
 
-def rungs(ran: Collection[str], served: Collection[str]) -> list[dict[str, str]]:
+def rungs(ran: Collection[str], served: Collection[str], *, reranks: bool = False) -> list[dict[str, str]]:
     """The ladder as the summary has it: the run that shows each rung and the one before, or why there is none.
 
-    ran: the runs that were made and are what their name says.
+    ran: the runs that were made and are what their name says. reranks: as of `runs_of`.
     """
     found: list[dict[str, str]] = []
     before = ""
     for rung in LADDER:
         missing = [name for name in rung.needs if name not in served]
         reason = ""
-        if not rung.run:
+        if rung.run == RERANKED and not reranks:
             reason = _NO_RERANKER
         elif missing:
             reason = f"the bundle has no channel {' and '.join(missing)}"
@@ -81,6 +87,7 @@ def comparisons(ran: Collection[str], ladder: list[dict[str, str]]) -> list[tupl
 
 def how_to_ask(run: str, serving: ServingSettings) -> tuple[Channel, ServingSettings]:
     """The channel argument and the settings under which a run is asked."""
+    serving = serving.model_copy(update={"reranker_always": run == RERANKED})
     if run != STAGED:
         return _CHANNELS.get(run, HYBRID), serving
     others = {f"weight_{name}": 0.0 for name in ALONE if name not in STAGED.split("+")}

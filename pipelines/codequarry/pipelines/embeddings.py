@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.torch_encoder import TorchDocuments
 from codequarry.pipelines.vector_store import Vector, VectorStore, open_vector_store, text_key
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent
-from codequarry.schemas.encoder import Encoder, EncoderSpec, open_encoder
+from codequarry.schemas.encoder import DocumentEncoder, EncoderSpec, open_encoder
 from codequarry.schemas.layout import embeddings_table, leg_suffix
 from codequarry.schemas.lexical import dense_text
 from codequarry.schemas.settings import Settings
@@ -158,10 +159,14 @@ class _Encoding:
     """The encoder of a run, opened when the first text needs it."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        embedding = settings.embedding
+        embedding, spec = settings.embedding, EncoderSpec.load(folder)
         threads = embedding.threads or os.cpu_count() or 1
-        self._open = partial(open_encoder, folder, threads=threads, endpoint=embedding.made_by)
-        self._encoder: Encoder | None = None
+        self._open: Callable[[], DocumentEncoder] = (
+            partial(TorchDocuments.open, spec, embedding)
+            if spec.documents is not None and embedding.by_transformers
+            else partial(open_encoder, folder, threads=threads, endpoint=embedding.made_by)
+        )
+        self._encoder: DocumentEncoder | None = None
         self.embedded = 0
         """Texts encoded so far."""
 

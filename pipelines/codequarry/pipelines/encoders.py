@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from codequarry.pipelines import minilm, minilm_tokens
+from codequarry.pipelines import minilm, minilm_tokens, model_export, torch_encoder
 from codequarry.pipelines.endpoint_export import export_endpoint
+from codequarry.pipelines.model_export import export_model
 from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
@@ -35,8 +36,8 @@ def encoder_folders(settings: Settings) -> dict[str, Path]:
 
 def base_folder(settings: Settings) -> Path:
     """Where the encoder of the first leg lies, before it is fitted to anything."""
-    if settings.embedding.endpoint:
-        return _endpoint_folder(settings)
+    if settings.embedding.endpoint or settings.embedding.by_transformers:
+        return _model_folder(settings)
     if settings.embedding.model == "static":
         return settings.embedding.folder or SHIPPED
     return _minilm_folder(settings)
@@ -128,7 +129,7 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders, exports = encoder_folders(settings).values(), _exports(settings)
-    if settings.warp.enabled or _minilm_folder(settings) in folders:
+    if settings.warp.enabled or settings.embedding.by_transformers or _minilm_folder(settings) in folders:
         return ("onnx", "onnxruntime")
     given = [folder for folder in folders if folder not in exports]
     return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in given) else ()
@@ -141,15 +142,30 @@ def _exports(settings: Settings) -> dict[Path, Callable[[Path], EncoderSpec]]:
         _minilm_folder(settings): partial(minilm.export_minilm, max_tokens=embedding.max_tokens)
     }
     if embedding.endpoint:
-        found[_endpoint_folder(settings)] = lambda folder: export_endpoint(folder, embedding)
+        found[_model_folder(settings)] = lambda folder: export_endpoint(folder, embedding)
+    elif embedding.by_transformers:
+        found[_model_folder(settings)] = lambda folder: export_model(folder, embedding)
     return found
 
 
-def _endpoint_folder(settings: Settings) -> Path:
-    # Not by the address: a server may move, and the probe tells whether it still runs the same model.
+def _model_folder(settings: Settings) -> Path:
+    """Of a model that the settings name, behind an endpoint or of sentence-transformers."""
     embedding = settings.embedding
-    named = json.dumps([embedding.model, embedding.revision, *embedding.prefixes])
-    return settings.paths.store / "encoders" / f"endpoint-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
+    named: list[object] = [embedding.model, embedding.revision, *embedding.prefixes]
+    if embedding.endpoint:
+        # Not by the address: a server may move, and the probe tells whether it still runs the same model.
+        return _kept(settings, "endpoint", named)
+    weights = sorted(Path(embedding.model).rglob("*.safetensors")) if Path(embedding.model).is_dir() else []
+    # Not by their contents: hundreds of megabytes would be read again by every step of a run.
+    named += [embedding.max_tokens, embedding.device]
+    named += [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
+    named += [file_sha256(Path(str(module.__file__))) for module in (model_export, torch_encoder)]
+    return _kept(settings, "model", named)
+
+
+def _kept(settings: Settings, stem: str, named: list[object]) -> Path:
+    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:12]
+    return settings.paths.store / "encoders" / f"{stem}-{digest}"
 
 
 def _minilm_folder(settings: Settings) -> Path:

@@ -31,7 +31,7 @@ from codequarry.pipelines.shards import Shard, arrays, link_shard, plan_shards, 
 from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
-from codequarry.pipelines.version_manifest import file_entries, source_entry, version_manifest
+from codequarry.pipelines.version_manifest import encoder_entry, file_entries, source_entry, version_manifest
 from codequarry.pipelines.warp_stage import put_warp
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
@@ -192,7 +192,7 @@ def _put_encoder(
     for file in (*spec.sha256, SPEC_FILE):
         if f"{name}/{file}" not in linked:
             shutil.copyfile(source / file, paths.encoder / file)
-    return EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim), frozenset(linked)
+    return encoder_entry(spec), frozenset(linked)
 
 
 def _put_shards(

@@ -50,7 +50,8 @@ def estimate(chunks: int, embedding: EmbeddingSettings) -> str:
     >>> estimate(5_800, EmbeddingSettings())
     'about 52 CPU-seconds for 5,800 chunks at 111 a CPU-second, once, and 41 MB'
     """
-    tokens = min(size for size in CHUNKS_PER_CPU_SECOND if size >= embedding.max_tokens)
+    fitting = (size for size in CHUNKS_PER_CPU_SECOND if size >= embedding.max_tokens)
+    tokens = min(fitting, default=max(CHUNKS_PER_CPU_SECOND))
     rate = CHUNKS_PER_CPU_SECOND[tokens]
     megabytes = (chunks * _VECTOR_BYTES + _MINILM_BYTES) / 1e6
     seconds = max(1, round(chunks / rate))

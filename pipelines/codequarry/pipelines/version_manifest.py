@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
@@ -12,13 +14,16 @@ from codequarry.pipelines.snapshot import read_snapshot
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.workspace import RepositoryWork
 from codequarry.schemas.compatibility import compatibility
+from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
 from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
     Counts,
+    EncoderEntry,
     FileEntry,
     LegEntry,
     Manifest,
+    ModelEntry,
     ShardEntry,
     SourceEntry,
     WarpEntry,
@@ -56,6 +61,23 @@ def source_entry(work: RepositoryWork, chunks: int) -> SourceEntry:
         skipped=snapshot.skipped,
         scip=read_scip_entries(work),
     )
+
+
+def encoder_entry(spec: EncoderSpec) -> EncoderEntry:
+    """An encoder as the manifest describes it."""
+    weights = sorted((name, sha256) for name, sha256 in spec.sha256.items() if name != TOKENIZER_FILE)
+    model = ModelEntry(
+        kind=spec.kind,
+        model=spec.model or "",
+        revision=spec.revision or "",
+        license=spec.license,
+        max_tokens=spec.max_tokens,
+        query_prefix=spec.query_prefix,
+        document_prefix=spec.document_prefix,
+        weights_sha256=hashlib.sha256(json.dumps(weights).encode()).hexdigest(),
+        tokenizer_sha256=spec.sha256.get(TOKENIZER_FILE, ""),
+    )
+    return EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim, model=model)
 
 
 def version_manifest(

@@ -15,6 +15,7 @@ from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, seale
 from codequarry.pipelines.shards import Shard
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.vector_store import text_key
+from codequarry.pipelines.version_manifest import encoder_entry
 from codequarry.pipelines.warp_build import WarpPlan, build_index
 from codequarry.pipelines.warp_tokens import (
     TEXT_COLUMNS,
@@ -27,7 +28,7 @@ from codequarry.pipelines.workspace import Progress, repository_work, silent
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.layout import BundlePaths, BundleRoot
-from codequarry.schemas.manifest import EncoderEntry, FileEntry, Manifest, WarpEntry
+from codequarry.schemas.manifest import FileEntry, Manifest, WarpEntry
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import read_table
 from codequarry.schemas.token_encoder import SCALES_FILE
@@ -122,7 +123,7 @@ def put_warp(
         documents=index.documents,
         tokens=index.tokens,
         centroids=index.centroids,
-        encoder=EncoderEntry(name=spec.name, fingerprint=spec.fingerprint, dim=spec.dim),
+        encoder=encoder_entry(spec),
     )
     return entry, linked
 

@@ -23,7 +23,9 @@ class EmbeddingSettings(BaseModel):
         default="static",
         min_length=1,
         description="static: the shipped encoder, trained on code. minilm: all-MiniLM-L6-v2, int8 on ONNX Runtime, "
-        "with the extra models. With endpoint: what the server there calls its model.",
+        "with the extra models. With endpoint: what the server there calls its model. Otherwise a model of "
+        "sentence-transformers, exported with the extras models and transformers: its id on the hub, such as "
+        "nomic-ai/CodeRankEmbed, or the path of its folder, such as ./models/mine.",
     )
     folder: Path | None = Field(
         default=None,
@@ -38,8 +40,20 @@ class EmbeddingSettings(BaseModel):
         default=None,
         description="Tier standard: the folder of the second encoder, of any kind; minilm when there is none.",
     )
-    max_tokens: int = Field(default=128, ge=16, le=256, description="Tokens of a chunk that minilm reads.")
-    threads: int = Field(default=0, ge=0, description="Threads of minilm while building; 0 = one per core.")
+    max_tokens: int = Field(
+        default=128, ge=16, le=8192, description="Tokens of a chunk that minilm, or a model by its name, reads."
+    )
+    threads: int = Field(default=0, ge=0, description="Threads of an exported model while building; 0 = one per core.")
+    device: str = Field(
+        default="",
+        description="Where torch embeds chunks by a model of sentence-transformers, in half precision on a GPU: cuda, "
+        "cuda:1, mps or cpu. When empty the exported model does, as it does for queries.",
+    )
+    trust_remote_code: bool = Field(
+        default=False,
+        description="Run Python code that comes with a model of sentence-transformers; from the hub only at a revision "
+        "that is a commit.",
+    )
     endpoint: str = Field(
         default="",
         description="Address of an OpenAI-compatible server that makes the vectors, most end in /v1: vLLM, TEI, Ollama "
@@ -75,11 +89,19 @@ class EmbeddingSettings(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if not self.endpoint and self.model not in BUILT_IN:
-            raise ValueError(f"model {self.model!r} needs an endpoint; without one, expected {' or '.join(BUILT_IN)}")
+        if not self.endpoint and self.model not in BUILT_IN and not self.by_transformers:
+            raise ValueError(
+                f"model {self.model!r}: expected {' or '.join(BUILT_IN)}, an id such as nomic-ai/CodeRankEmbed, a path "
+                "such as ./models/mine, or an endpoint besides"
+            )
         if self.endpoint and self.model in BUILT_IN:
             raise ValueError("with an endpoint, model is what the server there calls its model")
         return self
+
+    @property
+    def by_transformers(self) -> bool:
+        """Whether the model is one of sentence-transformers."""
+        return not self.endpoint and ("/" in self.model or self.model.startswith("~"))
 
     @property
     def prefixes(self) -> Prefixes:

@@ -92,6 +92,19 @@ class Adaptation(BaseModel):
         )
 
 
+class Agreement(BaseModel):
+    """How far an export's vectors agree with those of the model it was made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weights: Literal["int8", "float32"]
+    texts: int
+    """Pieces of code that both encoded."""
+    mean: float
+    """Cosine."""
+    least: float
+
+
 class EncoderSpec(BaseModel):
     """``encoder.json``: what an encoder's vectors are and how a text becomes one."""
 
@@ -115,6 +128,10 @@ class EncoderSpec(BaseModel):
     """What it is called where the weights come from, or by the server that runs it."""
     revision: str | None = None
     """Of the weights, as the settings pin it."""
+    documents: str | None = None
+    """What encodes documents, where that is not what encodes queries."""
+    agreement: Agreement | None = None
+    """Of an exported one: what its weights were kept for."""
     adapted: Adaptation | None = None
     """Of an encoder by ``codequarry tune encoder``: why it was kept."""
 
@@ -138,6 +155,8 @@ class EncoderSpec(BaseModel):
         parts += [self.sha256[name] for name in FILES[self.kind]]
         if self.kind == "endpoint":  # of all others the files tell
             parts += [self.model, self.revision]
+        if self.documents is not None:
+            parts.append(self.documents)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @classmethod
@@ -183,6 +202,8 @@ class EncoderSpec(BaseModel):
         document_prefix: str = "",
         model: str | None = None,
         revision: str | None = None,
+        documents: str | None = None,
+        agreement: Agreement | None = None,
         adapted: Adaptation | None = None,
     ) -> Self:
         """Hash the files of an encoder in ``directory`` and write ``encoder.json`` beside them.
@@ -201,16 +222,16 @@ class EncoderSpec(BaseModel):
             sha256={file: file_sha256(directory / file) for file in FILES[kind]},
             model=model,
             revision=revision,
+            documents=documents,
+            agreement=agreement,
             adapted=adapted,
         )
         (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         return spec
 
 
-class Encoder(Protocol):
-    """Turns texts into unit vectors. Safe to share between threads."""
-
-    spec: EncoderSpec
+class DocumentEncoder(Protocol):
+    """Turns documents into unit vectors."""
 
     def encode_documents(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Encode documents, each prefixed with ``document_prefix``.
@@ -221,6 +242,12 @@ class Encoder(Protocol):
         Returns (n, d) float32, unit norm, in input order; independent of threads, order and the other texts.
         """
         ...
+
+
+class Encoder(DocumentEncoder, Protocol):
+    """Turns texts into unit vectors. Safe to share between threads."""
+
+    spec: EncoderSpec
 
     def encode_query(self, text: str) -> np.ndarray:
         """Encode one query, prefixed with ``query_prefix`` unless it is already: (d,) float32, unit norm."""

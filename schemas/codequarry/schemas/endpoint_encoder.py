@@ -14,7 +14,6 @@ is refused, at build and at query time alike.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec
-from codequarry.schemas.endpoints import Endpoint, EndpointOptions, patiently
+from codequarry.schemas.endpoints import Breaker, Endpoint, EndpointOptions, patiently
 from codequarry.schemas.errors import EndpointError, IntegrityError, UnavailableError
 from codequarry.schemas.prefixes import prefixed
 
@@ -31,8 +30,6 @@ from codequarry.schemas.prefixes import prefixed
 PROBE_TEXT = "def close_idle_connections(pool, now):\n    return [one for one in pool if now - one.used > LIMIT]\n"
 AGREEMENT = 0.99
 """Cosine of the probe's vectors then and now: precision and batching of a server change less, another model more."""
-REST_S = 5.0
-"""So long a server that failed is not asked for queries again."""
 _PATH = "/embeddings"
 
 
@@ -48,8 +45,7 @@ class EndpointEncoder:
         self._known = False
         """Whether the server was seen to run the model that the probe is of."""
         self._lock = threading.Lock()
-        self._down: tuple[float, str] | None = None
-        """Until when nobody is asked, and why."""
+        self._breaker = Breaker()
 
     @classmethod
     def open(cls, directory: Path, spec: EncoderSpec, options: EndpointOptions | None) -> Self:
@@ -101,24 +97,21 @@ class EndpointEncoder:
 
     def encode_query(self, text: str) -> np.ndarray:
         """See `Encoder.encode_query`. Raises EndpointError at once while a server that failed is given a rest."""
-        self._refuse_while_down()
+        self._breaker.check()
         try:
             self._recognize()
             return self._batch([prefixed(self.spec.query_prefix, _whole(text))])[0]
         except EndpointError as error:
-            self._down = (time.monotonic() + REST_S, error.message)
+            self._known = False  # what comes back may run another model
+            self._breaker.failed(error)
             raise
-
-    def _refuse_while_down(self) -> None:
-        if self._down is not None and time.monotonic() < self._down[0]:
-            raise EndpointError(self._down[1])
 
     def _recognize(self) -> None:
         """Raises EndpointError: the server runs another model than the one the probe is of."""
         with self._lock:
             if self._known:
                 return
-            self._refuse_while_down()  # found by who had the lock before
+            self._breaker.check()  # whoever had the lock before may have found out
             cosine = float(self._batch([PROBE_TEXT])[0] @ self._probe)
             if cosine < AGREEMENT:
                 raise EndpointError(

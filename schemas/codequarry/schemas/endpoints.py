@@ -32,6 +32,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_LARGE = frozenset({400, 413, 422})
 _EXCERPT_CHARS = 200
+REST_S = 5.0
+"""So long a server that failed is not asked again by who has no time for it."""
 _sleep = time.sleep
 _T = TypeVar("_T")
 
@@ -144,6 +146,23 @@ class Endpoint:
             retry_after_s=float(retry_after) if retry_after.isdecimal() else 0.0,
             too_large=status in _TOO_LARGE,
         )
+
+
+class Breaker:
+    """Remembers that a server failed, so that who cannot wait does not find it out again for a while."""
+
+    def __init__(self) -> None:
+        self._down: tuple[float, str] | None = None
+
+    def check(self) -> None:
+        """Raises EndpointError: it failed a moment ago, and with what."""
+        if self._down is not None and time.monotonic() < self._down[0]:
+            raise EndpointError(self._down[1])
+
+    def failed(self, error: EndpointError) -> None:
+        """Give the server a rest from now on."""
+        # The text alone: the error would keep the frames of the request.
+        self._down = (time.monotonic() + REST_S, error.message)
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import Tier
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Counts up when a reader of the format before could not use a version; see ``docs/BUNDLE.md``."""
 
 
@@ -97,6 +97,20 @@ class SourceEntry(_Record):
         return self.commit + ("+dirty" if self.commit and self.dirty else "")
 
 
+class ModelEntry(_Record):
+    """What an encoder runs."""
+
+    kind: str = Field(description="static, onnx, endpoint or tokens: how it is run.")
+    model: str = Field(description="Name where it comes from, or at its server; empty when it is our own.")
+    revision: str = Field(description="Of the weights, as the settings pinned it; may be empty.")
+    license: str = Field(description="SPDX identifier of the weights' licence, as far as it is known.")
+    max_tokens: int = Field(description="Longer texts are cut; 0 when they are not, or by a server.")
+    query_prefix: str = Field(description="Put in front of a query; never of a chunk.")
+    document_prefix: str = Field(description="Put in front of a chunk.")
+    weights_sha256: str = Field(description="Hash over the sha256 of its weights; of an endpoint, that of its probe.")
+    tokenizer_sha256: str = Field(description="sha256 of its tokenizer; empty when a server has it.")
+
+
 class EncoderEntry(_Record):
     """The dense encoder whose vectors the version holds."""
 
@@ -106,6 +120,7 @@ class EncoderEntry(_Record):
     adaptation: str = Field(
         default="", description="What came of fitting it to the sources; empty when that was not tried, and before 4."
     )
+    model: ModelEntry | None = Field(default=None, description="What it runs; null in formats before 5.")
 
 
 class FaissEntry(_Record):
@@ -243,6 +258,10 @@ def content_digest(
 def to_json(manifest: Manifest) -> bytes:
     """The bytes of ``manifest.json``."""
     raw = manifest.model_dump()
+    if manifest.format_version < 5:
+        legs = [raw, *raw["more_legs"], *([raw["warp"]] if raw["warp"] else [])]
+        for leg in legs:
+            del leg["encoder"]["model"]
     if manifest.format_version < 4:
         del raw["more_legs"], raw["warp"], raw["encoder"]["adaptation"]
     if manifest.format_version < 3:

@@ -28,9 +28,9 @@ from pydantic import (
 )
 
 from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.endpoints import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
+from codequarry.schemas.model_server_settings import ModelServerSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.warp_settings import WarpSettings
 
@@ -207,7 +207,7 @@ class BundleSettings(_Section):
     )
 
 
-class ServingSettings(_Section):
+class ServingSettings(ModelServerSettings):
     """The read-only service."""
 
     host: str = Field(default="127.0.0.1", description="Address the HTTP service binds.")
@@ -260,31 +260,6 @@ class ServingSettings(_Section):
         default=1.0, ge=0, description="Multiplies the profile's weight of late interaction; 0 leaves it out."
     )
     warp_threads: int = Field(default=1, ge=1, le=64, description="Threads of one search by late interaction.")
-    query_endpoint: str = Field(
-        default="",
-        description="Address of the OpenAI-compatible server that encodes queries, of versions whose vectors such a "
-        "server made; when empty nobody is called, and those versions are searched without vectors.",
-    )
-    query_endpoint_key: str = Field(
-        default="CODEQUARRY_QUERY_KEY",
-        pattern=ENV_NAME,
-        description="Environment variable that holds the key for it.",
-    )
-    query_endpoint_timeout_s: float = Field(
-        default=2.0, gt=0, le=60, description="How long a query's vector may take to come back."
-    )
-
-    @field_validator("query_endpoint")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        return checked_url(value) if value else value
-
-    @property
-    def queries_go_to(self) -> EndpointOptions | None:
-        """The server that encodes queries; None when the settings name none."""
-        if not self.query_endpoint:
-            return None
-        return EndpointOptions(self.query_endpoint, self.query_endpoint_key, self.query_endpoint_timeout_s)
 
 
 class Settings(_Section):
@@ -312,6 +287,8 @@ class Settings(_Section):
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "indexes"})
         deciding["embedding"] = self.embedding.model_dump(mode="json", include={"model", "adapt", "max_tokens"})
+        if Path(self.embedding.model).is_absolute():
+            deciding["embedding"]["model"] = Path(self.embedding.model).name
         if self.warp.enabled:
             deciding["warp"] = self.warp.model_dump(mode="json")
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
@@ -434,6 +411,13 @@ def _absolute(base: Path, path: Path) -> Path:
         raise SettingsError(f"{str(path)!r} is not a path: {error}", suggestion="write the path in full") from error
 
 
+def _model_path(embedding: EmbeddingSettings, base: Path) -> str:
+    """The model, in full where it is a path."""
+    if embedding.by_transformers and embedding.model.startswith((".", "/", "~")):
+        return str(_absolute(base, Path(embedding.model)))
+    return embedding.model
+
+
 def _resolved(settings: Settings, base: Path) -> Settings:
     def absolute(path: Path) -> Path:
         return _absolute(base, path)
@@ -451,6 +435,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "telemetry": settings.telemetry.model_copy(update={"folder": absolute(settings.telemetry.folder)}),
             "embedding": settings.embedding.model_copy(
                 update={
+                    "model": _model_path(settings.embedding, base),
                     "folder": settings.embedding.folder and absolute(settings.embedding.folder),
                     "second": settings.embedding.second and absolute(settings.embedding.second),
                 }

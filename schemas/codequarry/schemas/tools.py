@@ -127,7 +127,7 @@ class Evidence(WireModel):
 
 class Scoring(WireModel):
     """How the score was made: chunk and file are sums of value x weight, each times all factors, and the score is
-    (file_share x file / best_file + (1 - file_share) x chunk / best_chunk) x repeat."""
+    (file_share x file / best_file + (1 - file_share) x chunk / best_chunk) x repeat x reranked."""
 
     method: FusionMethod = Field(description="What channels' values follow from: scores or ranks.")
     query_class: QueryClass = Field(description="What the query was taken for.")
@@ -139,6 +139,14 @@ class Scoring(WireModel):
     best_chunk: float = Field(description="The largest sum of any chunk found.")
     best_file: float = Field(description="The largest sum of any file found.")
     repeat: float = Field(description="Below 1 when better chunks of the same file precede.")
+    reranked: float = Field(
+        default=1.0,
+        description="What the score is multiplied by besides, where a language model ordered the first results: the "
+        "first place has the highest score, whoever holds it.",
+    )
+    fused_place: int = Field(
+        default=0, description="1-based place before that; 0 or absent where no language model was asked."
+    )
     late: str = Field(
         default="",
         description="Whether late interaction looked at the first results again, and why; empty where there is none.",

@@ -23,6 +23,7 @@ from codequarry.serving.arguments import clamped
 from codequarry.serving.budgets import shorter_finding, within_budget
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.deadline import Deadline
+from codequarry.serving.reranker import Reranker
 from codequarry.serving.search import search
 
 CODERANK = "CodeRankEmbed"
@@ -31,15 +32,23 @@ _AGREEING_RANK = 3
 
 
 def semantic_search_pro(
-    bundle: Bundle, request: ProRequest, settings: ServingSettings, deadline: Deadline
+    bundle: Bundle,
+    request: ProRequest,
+    settings: ServingSettings,
+    deadline: Deadline,
+    *,
+    reranker: Reranker | None = None,
 ) -> ProAnswer:
-    """Answer a search with chosen stages; raises as `search`."""
+    """Answer a search with chosen stages; raises as `search`. reranker: the one that there is to ask for."""
     started = time.perf_counter()
     limits: list[str] = []
     limit = clamped("limit", request.limit, LIMIT_MIN, LIMIT_MAX, limits)
     weights, notes = _stages(bundle, request)
+    asked_for = reranker if request.use_reranker else None
+    if request.use_reranker and reranker is None:
+        notes.append("no language model is configured to rerank; the order is that of the fusion")
     asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
-    found = search(bundle, asked, settings, deadline, weights=weights)
+    found = search(bundle, asked, settings, deadline, weights=weights, reranker=asked_for)
     findings = [_finding(result, explain=request.explain) for result in found.results]
     limits += [*notes, *found.limits]
     shown = within_budget(findings, request.max_tokens, limits, shorter_finding)
@@ -74,8 +83,6 @@ def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list
         weights["warp"] = 0.0
     elif "warp" not in bundle.channels:
         notes.append("the index holds no WARP vectors; late interaction was left out")
-    if request.use_reranker:
-        notes.append("no language model is configured to rerank; the order is that of the fusion")
     absent = [name for name in request.stage_weights if name not in bundle.channels and name != "warp"]
     notes += [f"the index has no stage {name}; its weight was left out" for name in absent]
     return {name: weight for name, weight in weights.items() if name in bundle.channels}, notes

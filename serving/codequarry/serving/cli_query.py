@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings import Settings, load_settings
 from codequarry.schemas.tools import (
     MAX_TOKENS_DEFAULT,
@@ -54,6 +55,14 @@ def search(
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
     symbol: SymbolOption = None,
+    rerank_model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Let this language model order the first results, at [serving] reranker_endpoint.",
+            show_default="reranker_model of the settings, if reranker_always",
+        ),
+    ] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Show how each score was made.")] = False,
     as_json: JsonOption = False,
     root: RootOption = None,
@@ -65,12 +74,26 @@ def search(
     """
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
-    with open_engine(load_settings(settings_file, bundle_root=root)) as engine:
+    settings = load_settings(settings_file, bundle_root=root)
+    if rerank_model:
+        settings = _reranking(settings, rerank_model)
+    with open_engine(settings) as engine:
         answer = engine.search(request)
     if as_json:
         typer.echo(json.dumps(to_wire(answer), ensure_ascii=False, indent=2))
         return
     _show(answer, explain)
+
+
+def _reranking(settings: Settings, model: str) -> Settings:
+    """The settings with a language model that is always asked. Raises InvalidArgumentError: they name no server."""
+    if not settings.serving.reranker_endpoint:
+        raise InvalidArgumentError(
+            "--rerank-model: the settings name no server that runs it",
+            suggestion="set [serving] reranker_endpoint to the address of an OpenAI-compatible server",
+        )
+    changed = {"reranker_model": model, "reranker_always": True}
+    return settings.model_copy(update={"serving": settings.serving.model_copy(update=changed)})
 
 
 def fetch(
@@ -147,6 +170,8 @@ def _explain(result: SearchResult) -> None:
     if scoring.file_share:
         again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
         typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
+    if scoring.fused_place:
+        typer.echo(f"    place {scoring.fused_place} before the language model's order: x {scoring.reranked:.3f}")
     if scoring.late:
         typer.echo(f"    late interaction {scoring.late}")
     _explain_tokens(result)

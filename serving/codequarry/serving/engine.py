@@ -31,6 +31,7 @@ from codequarry.serving.gate import Gate
 from codequarry.serving.health import health
 from codequarry.serving.index_description import describe_index
 from codequarry.serving.references import find_references
+from codequarry.serving.reranker import reranker_of
 from codequarry.serving.scopes import get_scope, scoped, set_scope
 from codequarry.serving.search import search
 from codequarry.serving.served import Served
@@ -51,6 +52,8 @@ class Engine:
         self.settings = settings
         self.gate = Gate(settings.max_concurrency)
         self.follower: Follower | None = None
+        self.reranker = reranker_of(settings)
+        """A language model that orders first results; None when the settings name none."""
         self.telemetry: Telemetry | None = None
         """Listens to requests when set."""
         self._started = time.monotonic()
@@ -97,7 +100,8 @@ class Engine:
     def admitted_search(self, request: SearchRequest) -> SearchAnswer:
         """Search for a caller that holds a place at the gate."""
         with self._answering("search", request) as bundle:
-            found = search(bundle, scoped(request), self.settings, self._search_deadline())
+            reranker = self.reranker if self.settings.reranker_always else None
+            found = search(bundle, scoped(request), self.settings, self._search_deadline(), reranker=reranker)
         limits = list(found.limits)
         results = within_budget(found.results, request.max_tokens, limits, shorter_result)
         return found.model_copy(update={"results": results, "limits": limits})
@@ -105,7 +109,9 @@ class Engine:
     def admitted_pro(self, request: ProRequest) -> ProAnswer:
         """Search with chosen stages for a caller that holds a place at the gate."""
         with self._answering("semantic_search_pro", request) as bundle:
-            return semantic_search_pro(bundle, scoped(request), self.settings, self._search_deadline())
+            return semantic_search_pro(
+                bundle, scoped(request), self.settings, self._search_deadline(), reranker=self.reranker
+            )
 
     def admitted_fetch(self, request: FetchRequest) -> FetchAnswer:
         """Fetch for a caller that holds a place at the gate."""
@@ -156,6 +162,8 @@ class Engine:
             self.follower.stop()
         if self.telemetry is not None:
             self.telemetry.close()
+        if self.reranker is not None:
+            self.reranker.close()
         self.served.close()
 
     @contextmanager

@@ -5,6 +5,7 @@ chunk   sum over channels of weight * value, and of the chunk's own evidence, ti
 file    sum of weight * value over the evidence that the file is meant, times the same factors
 score   (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j, where j counts the
         better chunks of the same file
+score   times reranked, where a language model was asked: it deals the same scores out in its own order
 ======= ==========================================================================================================
 
 Every number of it is in the `Scored` of a result, and `Scored.recomputed` gives the score again.
@@ -61,6 +62,10 @@ class Scored:
     best_chunk: float
     best_file: float
     repeat: float
+    reranked: float = 1.0
+    """What a language model's order multiplied the score by."""
+    fused_place: int = 0
+    """1-based place before a language model ordered the first results; 0 where none did."""
 
     def recomputed(self) -> float:
         """The score, from the parts."""
@@ -72,7 +77,7 @@ class Scored:
         file = sum(each.value * each.weight for each in self.file.values())
         of_file = self.file_share * file * factor / self.best_file if self.best_file else 0.0
         of_chunk = (1 - self.file_share) * chunk * factor / self.best_chunk if self.best_chunk else 0.0
-        return (of_file + of_chunk) * self.repeat
+        return (of_file + of_chunk) * self.repeat * self.reranked
 
     @property
     def leader(self) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from codequarry.schemas.errors import DeadlineError, UnavailableError
+from codequarry.schemas.errors import DeadlineError, EndpointError, UnavailableError
 from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import (
@@ -41,6 +41,7 @@ from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
 from codequarry.serving.query import Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
+from codequarry.serving.reranker import Reranker, candidate_of, dealt
 from codequarry.serving.trace import saw_candidates, saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.warp_channel import WarpChannel
 
@@ -57,10 +58,12 @@ def search(
     deadline: Deadline,
     *,
     weights: Mapping[str, float] | None = None,
+    reranker: Reranker | None = None,
 ) -> SearchAnswer:
     """Answer a search.
 
     weights: what multiplies the profile's weight of a channel, instead of the settings; 0 leaves it out.
+    reranker: a language model that orders the first results; None for the order of the fusion.
 
     Raises InvalidArgumentError: query or filters cannot be used. DeadlineError: no channel answered in time.
     """
@@ -80,7 +83,7 @@ def search(
         if weights:
             changed = {f"weight_{name}": weight for name, weight in weights.items()}
             settings = settings.model_copy(update=changed)
-        results = _results(bundle, request, query, top_k, allowed, settings, deadline, limits)
+        results = _results(bundle, request, query, top_k, allowed, settings, deadline, limits, reranker)
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
         results=results, queryEcho=query, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
@@ -96,6 +99,7 @@ def _results(
     settings: ServingSettings,
     deadline: Deadline,
     limits: list[str],
+    reranker: Reranker | None,
 ) -> list[SearchResult]:
     query = analyze_query(text)
     weights = _weights(bundle, request.channel, query, settings, limits)
@@ -105,7 +109,8 @@ def _results(
     answers = _ask(bundle, request, query, first, allowed, settings, deadline, limits)
     if not answers:
         return []
-    method, k, limit, late = settings.fusion, settings.rrf_k, top_k + SPARE, ""
+    wanted = top_k if reranker is None else max(top_k, reranker.candidates)
+    method, k, limit, late = settings.fusion, settings.rrf_k, wanted + SPARE, ""
     if hybrid:
         with stage("fusion"):
             again = partial(
@@ -122,8 +127,33 @@ def _results(
             ordered = rank_alone(answers[request.channel], request.channel, method=method, k=k)
     with stage("hydration"):
         best = {one.chunk_id: one for one in ordered[:limit]}
-        rows = standing(list(best), bundle.catalog.rows(list(best)), top_k, limits)
-        return [_result(bundle, answers, best[row.chunk_id], row, query, method, late, request.filters) for row in rows]
+        rows = standing(list(best), bundle.catalog.rows(list(best)), wanted, limits)
+    shown = [(best[row.chunk_id], row) for row in rows]
+    if reranker is not None:
+        shown = _reranked(reranker, query, shown, deadline, limits)
+    with stage("hydration"):
+        return [_result(bundle, answers, one, row, query, method, late, request.filters) for one, row in shown[:top_k]]
+
+
+def _reranked(
+    reranker: Reranker, query: Query, shown: list[tuple[Scored, ChunkRow]], deadline: Deadline, limits: list[str]
+) -> list[tuple[Scored, ChunkRow]]:
+    """Results in the order of a language model; as they are, and why, when it gives none."""
+    first = [candidate_of(row) for _, row in shown[: reranker.candidates]]
+    try:
+        with stage("rerank"):
+            order = reranker.order(query.text, first, deadline)
+    except Exception as error:  # whatever breaks in it must not take the results away
+        why = "it failed, and the server's log says why"
+        if isinstance(error, EndpointError):
+            why = error.message
+        else:
+            logger.exception("reranking failed")
+        saw_degraded("rerank")
+        limits.append(f"the language model did not rerank: {why}; the order is that of the fusion")
+        return shown
+    rows = {row.chunk_id: row for _, row in shown}
+    return [(one, rows[one.chunk_id]) for one in dealt([one for one, _ in shown], order)]
 
 
 def _late(
@@ -284,6 +314,7 @@ def _result(
             best_chunk=scored.best_chunk,
             best_file=scored.best_file,
             repeat=scored.repeat,
+            **({"reranked": scored.reranked, "fused_place": scored.fused_place} if scored.fused_place else {}),
             late=late,
         ),
         scip=row.scip,
@@ -340,6 +371,7 @@ def _reasons(
     ]
     reasons += [f"text:{name}" for name in scored.chunk]
     reasons += ["file:name"] if "name_cover" in scored.file else []
+    reasons += [f"rerank:place {scored.fused_place} before"] if scored.fused_place else []
     given: Mapping[str, bool] = {
         f"filter:lang={row.lang}": bool(filters.lang),
         f"filter:repo={row.repo}": bool(filters.repos),

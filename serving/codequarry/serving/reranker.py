@@ -1,0 +1,102 @@
+"""The first results in the order of a language model, within its budget; any failure leaves them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from codequarry.schemas.endpoints import Breaker, Endpoint, EndpointOptions
+from codequarry.schemas.errors import EndpointError
+from codequarry.schemas.listwise import Candidate, Chat, listwise_order
+from codequarry.schemas.model_server_settings import ModelServerSettings
+from codequarry.serving.catalog import ChunkRow
+from codequarry.serving.deadline import Deadline
+from codequarry.serving.ranking import Scored
+
+_PATH = "/chat/completions"
+_THREADS = 8
+
+
+class Reranker:
+    """Orders candidates by a language model. Safe to share between threads."""
+
+    def __init__(self, chat: Chat, *, candidates: int, budget_s: float) -> None:
+        """candidates: how many of the first results it is shown."""
+        self.candidates = candidates
+        self._chat = chat
+        self._budget_s = budget_s
+        self._breaker = Breaker()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="rerank")
+
+    def order(self, query: str, candidates: Sequence[Candidate], deadline: Deadline) -> list[int]:
+        """A permutation of the candidates' places.
+
+        Raises EndpointError: the model does not answer in time, or not as asked; at once while it is given a rest.
+        """
+        if len(candidates) < 2:
+            return list(range(len(candidates)))
+        self._breaker.check()
+        budget = min(self._budget_s, deadline.at - deadline.clock())
+        try:
+            # A thread of its own: no read of a socket takes part in a budget, and one that hangs delays nobody.
+            asked = self._pool.submit(listwise_order, query, candidates, self._chat)
+            try:
+                return asked.result(timeout=max(budget, 0))
+            except TimeoutError:
+                asked.cancel()
+                raise EndpointError(f"no order within {1000 * self._budget_s:.0f} ms") from None
+        except EndpointError as error:
+            self._breaker.failed(error)
+            raise
+        except ValueError as error:  # a server that answers needs no rest
+            raise EndpointError(str(error)) from error
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def reranker_of(settings: ModelServerSettings) -> Reranker | None:
+    """The reranker of the settings; None when they name no server for one."""
+    options = settings.reranks_by
+    if options is None:
+        return None
+    chat = endpoint_chat(options, settings.reranker_model)
+    return Reranker(chat, candidates=settings.reranker_candidates, budget_s=settings.reranker_budget_ms / 1000)
+
+
+def endpoint_chat(options: EndpointOptions, model: str) -> Chat:
+    """The chat of a model behind an OpenAI-compatible endpoint, at temperature 0."""
+    return partial(_said, Endpoint(options), model)
+
+
+def _said(endpoint: Endpoint, model: str, messages: list[dict[str, str]], max_tokens: int) -> str:
+    payload = {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, "stream": False}
+    answer = endpoint.post(_PATH, payload)
+    try:
+        said: Any = cast("Any", answer)["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        said = None
+    if not isinstance(said, str):
+        raise EndpointError("its answer holds no message")
+    return said
+
+
+def candidate_of(row: ChunkRow) -> Candidate:
+    """What a model sees of a chunk."""
+    return Candidate(row.uri, row.qualified_name or ", ".join(row.symbols), row.text)
+
+
+def dealt(ranked: Sequence[Scored], order: Sequence[int]) -> list[Scored]:
+    """Results in another order, the scores dealt out anew: the first gets the highest one, so that they still descend.
+
+    ranked: best first. order: a permutation of the places of the first of them; the others stay behind.
+    """
+    first = [
+        replace(one, score=to.score, reranked=to.score / one.score, fused_place=at + 1)
+        for to, at, one in ((ranked[place], at, ranked[at]) for place, at in enumerate(order))
+    ]
+    return [*first, *ranked[len(order) :]]
