@@ -103,8 +103,11 @@ class RowIndex:
     near: np.ndarray
 
     @classmethod
-    def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
-        """Of an open catalog, of this format or an older one."""
+    def build(cls, connection: duckdb.DuckDBPyConnection, *, near: bool = True) -> Self:
+        """Of an open catalog, of this format or an older one.
+
+        near: with the forms by which misspelt names are found, which are three quarters of the work.
+        """
         found = connection.execute("DESCRIBE chunks_mat").fetchall()
         held = {row[0] for row in found}
         columns = [name if name in held else f"0 AS {name}" for name in CHUNK.names or ()]
@@ -143,7 +146,7 @@ class RowIndex:
             np.array(rows, np.int32).reshape(len(DEFINITION), -1),
             np.argsort(of, kind="stable").astype(np.int32),
             np.searchsorted(np.sort(of), np.arange(len(ids) + 1)).astype(np.int64),
-            near_forms({name: number[name] for name in dict.fromkeys(definitions["key"])}),
+            near_forms({name: number[name] for name in dict.fromkeys(definitions["key"] if near else ())}),
         )
 
     def write(self, folder: Path) -> None:
