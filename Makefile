@@ -8,7 +8,7 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-faults test-mcp test-models lint bench serve dagster lock clean
+.PHONY: help install demo test test-faults mcp-tools test-mcp test-models lint bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,9 +51,11 @@ $(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
 	@echo "== installing the MCP conformance suite and the Inspector into $(MCP_TOOLS) (once)"
 	@mkdir -p $(MCP_TOOLS)
 	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(MCP_TOOLS) \
-		--no-audit --no-fund --ignore-scripts --silent \
+		--no-audit --no-fund --ignore-scripts --silent --fetch-retries=1 --fetch-timeout=60000 \
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
 	@touch $@
+
+mcp-tools: $(MCP_TOOLS)/.ready  ## Install the MCP suites of others (needs npm's registry)
 
 test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite and the Inspector against the service (needs npm's registry)
 	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites

@@ -82,7 +82,7 @@ def test_tantivy_never_opens_a_folder_of_a_bundle() -> None:
     assert found == {"lexical.py", "bm25_index.py"}
 
 
-def test_the_installed_versions_are_the_locked_ones() -> None:
+def test_row_22_the_installed_versions_are_the_locked_ones() -> None:
     locked: dict[str, str] = {}
     for line in (PROJECT / "requirements-dev.lock").read_text(encoding="utf-8").splitlines():
         match = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)(\s*;.*)?$", line)

@@ -40,7 +40,7 @@ def undetected(paths: BundlePaths, name: str, places: list[int], promised: str |
 
 
 @pytest.mark.parametrize("version", [OLD, OLDEST], ids=["current", "not current"])
-def test_damage_anywhere_in_every_file_is_found(scene: Scene, version: str) -> None:
+def test_row_13_damage_anywhere_in_every_file_is_found(scene: Scene, version: str) -> None:
     """In a version CURRENT does not name nothing but the manifest itself vouches for the manifest."""
     paths, dice = scene.root.version(version), random.Random(1)
     names = list_files(paths.path)

@@ -102,7 +102,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm_directory: Path) -
         ("RLIMIT_AS", [mb << 20 for mb in (0, 1, 4, 12, 24, 48, 96, 192, 1024)]),
     ],
 )
-def test_a_swap_without_resources_keeps_the_old_version_and_recovers(prepared, tmp_path, kind, steps) -> None:
+def test_row_10_a_swap_without_resources_keeps_the_old_version_and_recovers(prepared, tmp_path, kind, steps) -> None:
     root, currents = shutil.copytree(prepared[0], tmp_path / "root"), prepared[1]
     flip(root, currents[0])
     done = subprocess.run(

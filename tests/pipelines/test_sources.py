@@ -51,7 +51,7 @@ def test_an_ignored_folder_that_is_named_is_taken_as_it_lies(tmp_path: Path) -> 
     assert list_source(source_of(tmp_path / "env")).paths == (b"lib.py",)
 
 
-def test_hooks_fsmonitor_and_filters_of_a_repository_never_run(tmp_path: Path) -> None:
+def test_row_21_hooks_fsmonitor_and_filters_of_a_repository_never_run(tmp_path: Path) -> None:
     """CVE-2025-68144 and kin: a repository's configuration is somebody else's program."""
     repo = tmp_path / "repo"
     commit(repo, {"a.py": "a", ".gitattributes": "*.py filter=evil diff=evil\n"})

@@ -115,7 +115,7 @@ def test_a_legacy_call_needs_no_session(port: int) -> None:
     ],
 )
 @pytest.mark.parametrize("modern", [True, False])
-def test_foreign_hosts_and_origins_are_turned_away(port: int, headers, status, modern) -> None:
+def test_row_17_foreign_hosts_and_origins_are_turned_away(port: int, headers, status, modern) -> None:
     found, _ = post(port, modern_call() if modern else CALL, {**(MODERN if modern else HEADERS), **headers})
     assert found == status
 

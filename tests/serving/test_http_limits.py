@@ -107,7 +107,7 @@ def test_garbage_is_judged_by_the_protocol_also_under_load(port: int, blocked, b
     assert b"Traceback" not in answer
 
 
-def test_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkeypatch) -> None:
+def test_row_09_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkeypatch) -> None:
     """Fifty calls at once, of which two run: nobody waits in line for a refusal."""
     engine = Engine(lexical_engine.bundle, ServingSettings(max_concurrency=2))
     release = threading.Event()
@@ -140,7 +140,7 @@ def test_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkeypatch) 
     assert sorted(seconds)[len(seconds) // 2] < 5
 
 
-def test_headers_that_never_end_are_given_up(port: int) -> None:
+def test_row_08_headers_that_never_end_are_given_up(port: int) -> None:
     with raw(port, b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ") as connection:
         assert answered(connection).startswith(b"HTTP/1.1 408")
 
@@ -175,7 +175,7 @@ def test_one_that_holds_connections_open_locks_nobody_out(port: int) -> None:
             connection.close()
 
 
-def test_a_call_left_behind_stops_at_its_next_check(engine, port: int, monkeypatch) -> None:
+def test_row_11_a_call_left_behind_stops_at_its_next_check(engine, port: int, monkeypatch) -> None:
     checked, stopped = threading.Event(), threading.Event()
 
     def endless(_: Any) -> Any:

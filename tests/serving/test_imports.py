@@ -56,7 +56,7 @@ def test_a_command_loads_nothing_heavy_before_it_needs_it(module: str, heavy: st
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
+def test_row_12_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
     """A bundle is untrusted input and stdout belongs to the transport."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
     imported = {

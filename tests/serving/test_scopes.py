@@ -126,7 +126,7 @@ def test_what_is_no_scope_id_is_refused(server, era, raw) -> None:
         failed(call(server, era, "search", {"query": "open", "scope_id": raw}), "INVALID_ARGUMENT")
 
 
-def test_every_changed_character_is_refused() -> None:
+def test_row_19_every_changed_character_is_refused() -> None:
     """Row 19 of SECURITY: each character by itself, also where base64 would decode to the same bytes."""
     scope_id = Scope.of(SetScopeRequest(languages=["go"], include=["src/**"])).id()
     for place, character in enumerate(scope_id):

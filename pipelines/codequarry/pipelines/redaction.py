@@ -113,9 +113,12 @@ def _name(path: str) -> str:
 
 def _without(content: bytes, spans: Sequence[Span]) -> Redacted:
     redacted = bytearray(content)
-    for start, end, _ in spans:
+    secrets: list[Secret] = []
+    line = counted = 0
+    for start, end, kind in spans:
         redacted[start:end] = _masked(content[start:end])
-    secrets = (Secret(content.count(b"\n", 0, start), kind) for start, _, kind in spans)
+        line, counted = line + content.count(b"\n", counted, start), start
+        secrets.append(Secret(line, kind))
     return Redacted(bytes(redacted), tuple(secrets))
 
 

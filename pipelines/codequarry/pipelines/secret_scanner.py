@@ -21,7 +21,8 @@ ALLOWED = "codequarry:allow-secret"
 _RULE_CACHE_VARIABLE = "KF_RULE_CACHE_DIR"
 _MIN_ENTROPY = 3.0
 """Bits per character; `user:password` in an example has less, and so has a key of XXXX."""
-_MIN_REPEATED_BYTES = 8
+_MIN_REPEATED_BYTES, _MAX_REPEATED = 8, 100
+"""Values that are looked for elsewhere in their file: no shorter ones, and not more of them."""
 _UNSURE = frozenset({"curl-auth-user"})
 """Rules whose findings were wrong more often than right."""
 _PARTS = frozenset(
@@ -58,12 +59,13 @@ def find_secrets(name: str, content: bytes, rules: Path) -> list[Span]:
     for span in spans:
         if not kept or span.end > kept[-1].end:
             kept.append(span)
-    return [Span(span.start - 1, span.end - 1, span.kind) for span in kept]
+    return [Span(max(span.start - 1, 0), span.end - 1, span.kind) for span in kept]
 
 
 def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
     from kingfisher_sdk import ScanInput
 
+    values: dict[bytes, str] = {}
     for finding in _scanner(rules).scan_input(ScanInput(data=text, path=name)):
         kind = kind_of(finding.rule_id)
         start, end = finding.location["start_offset"], finding.location["end_offset"]
@@ -73,8 +75,10 @@ def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
         if b"EXAMPLE" in secret or _WORDS.fullmatch(secret) or _is_digest(text, start, end):
             continue
         yield Span(start, end, kind)
-        if len(secret) >= _MIN_REPEATED_BYTES:
-            yield from (Span(found.start(), found.end(), kind) for found in re.finditer(re.escape(secret), text))
+        if len(secret) >= _MIN_REPEATED_BYTES and len(values) < _MAX_REPEATED:
+            values[secret] = kind
+    for secret, kind in values.items():
+        yield from (Span(found.start(), found.end(), kind) for found in re.finditer(re.escape(secret), text))
 
 
 def _is_digest(text: bytes, start: int, end: int) -> bool:

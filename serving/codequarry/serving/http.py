@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 PATHS: dict[str, str] = {"full": "/mcp", "chatgpt": "/chatgpt/mcp"}
 """Where each profile is served."""
+_SWITCH_S = 0.0005
+"""How long a search may hold the interpreter while the event loop wants it: BUSY and health wait for that, once for each search that runs."""
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
 MAX_BODY_BYTES = 1 << 20
@@ -83,6 +86,7 @@ def serve_http(service: Service, settings: ServingSettings, announce: Callable[[
     listener = listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    sys.setswitchinterval(_SWITCH_S)
     config = uvicorn_config(service, settings)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(uvicorn.Server(config).serve(sockets=[listener]))
