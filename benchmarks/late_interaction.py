@@ -1,8 +1,9 @@
 """Late interaction on one core: recall against exact MaxSim, time, memory, growth; beside maxsim-cpu where installed.
 
-``python -m benchmarks.late_interaction`` measures on chunks of installed packages, ``… million`` a synthetic index of a
-million chunks (25 GB of disk), ``… others`` compares with xtr-warp-rs and fast-plaid (`late_interaction_others`). Times
-are CPU milliseconds of the process, which keeps to one core; so does all it is compared with.
+``python -m benchmarks.late_interaction`` measures on chunks of installed packages, ``… growth`` on parts of them,
+``… million`` on a synthetic index of a million chunks (40 GB of disk), ``… others`` compares with xtr-warp-rs and
+fast-plaid (`late_interaction_others`). Times are CPU milliseconds of the process, which keeps to one core; so does all
+it is compared with.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from benchmarks.corpus import HOME
 from benchmarks.late_interaction_corpus import TokenCorpus, load
+from benchmarks.late_interaction_growth import CHART, HEAD, chart, measured, row, synthetic
 from benchmarks.late_interaction_others import Way, compare
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from codequarry.pipelines.warp_build import WarpPlan, build_index
@@ -37,7 +39,6 @@ _DEEP = 100
 
 def run() -> None:
     """Measure and print."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from codequarry.serving import warp_kernels
 
     corpus = load()
@@ -62,7 +63,7 @@ def run() -> None:
             if profile == "standard":
                 figures += _others(corpus, searcher, exact)
     print_figures("Late interaction, one core", figures)
-    _growth(corpus, warp_kernels)
+    growth(corpus)
 
 
 def _searches(searcher: Searcher, queries: list[np.ndarray], exact: Ranked, profile: str, kind: str) -> list[Figure]:
@@ -231,7 +232,6 @@ def _others(corpus: TokenCorpus, searcher: Searcher, exact: Ranked) -> list[Figu
 
 def others(documents: int = 5_000) -> None:
     """Compare with other libraries on a part of the corpus: they take minutes for it."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     from codequarry.serving import warp_kernels
 
     part = load().first(documents)
@@ -263,78 +263,24 @@ def others(documents: int = 5_000) -> None:
     print_figures(title, [said, *against])
 
 
-def _growth(corpus: TokenCorpus, kernels: object) -> None:
-    """Time, size and memory against the number of chunks."""
-    print("\n| chunks | tokens | build CPU s | bytes a token | open ms | wide p50 | WARP nprobe 32 p50 | wide R@10 |")
-    print("|---|---|---|---|---|---|---|---|")
-    for documents in (1_000, 3_000, 10_000):
+def growth(corpus: TokenCorpus) -> None:
+    """Time, size and memory against the number of chunks, as a table and as a chart in the documentation."""
+    print(f"\n{HEAD}")
+    found: list[dict[str, Any]] = []
+    for documents in (1_000, 3_000, 10_000, len(corpus.chunk_ids)):
         part = corpus.first(documents)
-        exact, _ = _brute_force(part, part.queries)
-        with _built(part, "standard") as (folder, spec, seconds):
-            started = time.perf_counter()
-            searcher = Searcher(WarpIndex.open(folder, part.encoder.scales), kernels)  # pyright: ignore[reportArgumentType]
-            opened = 1000 * (time.perf_counter() - started)
-            size = sum(file.stat().st_size for file in folder.iterdir()) / spec.tokens
-            found, wide = _timed(
-                lambda query, ask=searcher: ask.wide(ask.prepare(query), _DEEP).documents, part.queries
-            )
-            _, warp = _timed(lambda query, ask=searcher: ask.warp(ask.prepare(query), _DEEP).documents, part.queries)
-            print(
-                f"| {spec.documents:,} | {spec.tokens:,} | {seconds:.1f} | {size:.0f} | {opened:.1f} | "
-                f"{percentile(wide, 0.5):.1f} | {percentile(warp, 0.5):.1f} | {_recall(found, exact, 10):.3f} |",
-                flush=True,
-            )
-
-
-def million(documents: int = 1_000_000) -> None:
-    """Build and search a synthetic index of a million chunks, in the compact profile."""
-    from codequarry.serving import warp_kernels
-
-    dim = 128
-    scales = np.full(dim, 0.45 / 127, np.float32)
-    folder = Path(tempfile.mkdtemp(prefix="warp-million-", dir=HOME))
-    try:
-        started = time.process_time()
-        spec = build_index(folder, _synthetic(documents, dim, scales), WarpPlan(scales, "0" * 64, profile="compact"))
-        seconds = time.process_time() - started
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        began = time.perf_counter()
-        searcher = Searcher(WarpIndex.open(folder, scales), warp_kernels)
-        opened = 1000 * (time.perf_counter() - began)
-        queries = [next(_synthetic(1, dim, scales, seed))[1][:16] * scales for seed in range(50)]
-        _, times = _timed(lambda query: searcher.wide(searcher.prepare(query), _DEEP).documents, queries)
-        print_figures(
-            f"A synthetic index of {spec.documents:,} chunks, {spec.tokens:,} tokens, compact",
-            [
-                Figure("build", f"{seconds / 3600:.2f} CPU h, peak {peak:,.0f} MB with mapped files"),
-                Figure("size", f"{size / 1e9:.1f} GB, {size / spec.tokens:.1f} B a token, {spec.centroids:,} clusters"),
-                Figure("open", f"{opened:.0f} ms"),
-                Figure(
-                    "wide, 16 query tokens: p50 / p95",
-                    f"{percentile(times, 0.5):.0f} / {percentile(times, 0.95):.0f} ms",
-                ),
-            ],
-        )
-    finally:
-        shutil.rmtree(folder)
-
-
-def _synthetic(documents: int, dim: int, scales: np.ndarray, seed: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-    """Chunks of 100 to 300 tokens around 50,000 directions, common ones more often."""
-    directions = np.random.default_rng(1).standard_normal((50_000, dim)).astype(np.float32)
-    random = np.random.default_rng(seed + 2)
-    for number in range(documents):
-        size = int(random.integers(100, 301))
-        topics = (50_000 * random.random(size) ** 3).astype(np.int64)
-        vectors = directions[topics] + 0.7 * random.standard_normal((size, dim), dtype=np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        yield number + 1, np.clip(np.rint(vectors / scales), -127, 127).astype(np.int8)
+        chunks = ((int(one), part.codes(place)) for place, one in enumerate(part.chunk_ids.tolist()))
+        found.append(measured(chunks, part.encoder.scales, part.queries, "standard"))
+        print(row(found[-1]), flush=True)
+    CHART.write_text(chart(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if "million" in sys.argv:
-        million(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+        synthetic(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+    elif "growth" in sys.argv:
+        growth(load())
     elif "others" in sys.argv:
         others()
     else:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -289,3 +292,23 @@ def test_no_request_compiles(index: WarpIndex) -> None:
     assert {each.__name__: len(each.overloads) for each in kernels} == before
     with pytest.raises(TypeError, match="No matching definition"):
         warp_kernels.products(np.zeros((3, DIM), np.float64), query.codes.lanes, np.zeros((3, 32), np.int32))
+
+
+@pytest.mark.slow
+def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
+    program = (
+        "from codequarry.serving import warp_kernels\n"
+        "stats = [each.stats for each in vars(warp_kernels).values() if hasattr(each, 'stats') and each.overloads]\n"
+        "print(sum(sum(one.cache_hits.values()) for one in stats))\n"
+        "print(sum(sum(one.cache_misses.values()) for one in stats))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+
+    def from_cache_and_compiled() -> list[int]:
+        command = [sys.executable, "-c", program]
+        return [int(word) for word in subprocess.check_output(command, env=environment, text=True).split()]
+
+    hits, misses = from_cache_and_compiled()
+    assert hits == 0
+    assert misses > 5
+    assert from_cache_and_compiled() == [misses, 0]
