@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 PATHS: dict[str, str] = {"full": "/mcp", "chatgpt": "/chatgpt/mcp"}
 """Where each profile is served."""
 _SWITCH_S = 0.0005
-<<<<<<< HEAD
-"""How long a search may hold the interpreter while the event loop wants it: BUSY and health wait for that, once for
-each search that runs."""
-=======
 """So long may a search keep the interpreter while the event loop wants it; BUSY and health wait for each that runs."""
->>>>>>> service
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
 MAX_BODY_BYTES = 1 << 20
