@@ -25,7 +25,7 @@ from codequarry.schemas.settings import Settings
 
 if TYPE_CHECKING:
     import duckdb
-    from great_expectations.data_context import EphemeralDataContext
+    from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
 
 _DATA = "codequarry"
 _SITE = "codequarry"
@@ -66,7 +66,7 @@ def _run(context: EphemeralDataContext, connection: duckdb.DuckDBPyConnection, s
         data=asset.add_batch_definition_whole_dataframe(suite.table),
         suite=context.suites.add(_gx_suite(suite)),
     )
-    result = context.validation_definitions.add(definition).run(
+    result: Any = context.validation_definitions.add(definition).run(
         batch_parameters={"dataframe": frame},
         result_format={
             "result_format": "SUMMARY",
@@ -83,15 +83,10 @@ def _gx_suite(suite: Suite) -> Any:
     import great_expectations as gx
     from great_expectations.expectations.registry import get_expectation_impl
 
-    made = [
-        get_expectation_impl(each.type)(
-            **each.arguments,
-            **({"mostly": each.mostly} if each.mostly < 1 else {}),
-            meta={"gate": each.name},
-            notes=each.name,
-        )
-        for each in suite.expectations
-    ]
+    made: list[Any] = []
+    for each in suite.expectations:
+        arguments = {**each.arguments, **({"mostly": each.mostly} if each.mostly < 1 else {})}
+        made.append(get_expectation_impl(each.type)(**arguments, meta={"gate": each.name}, notes=each.name))
     return gx.ExpectationSuite(name=suite.table, expectations=made)
 
 
@@ -159,7 +154,7 @@ def build_docs(documents: Path, site: Path) -> Path:
 
         for file in files:
             loaded = expectationSuiteValidationResultSchema.load(json.loads(file.read_text(encoding="utf-8")))
-            result = ExpectationSuiteValidationResult(**loaded) if isinstance(loaded, dict) else loaded
+            result: Any = ExpectationSuiteValidationResult(**loaded) if isinstance(loaded, dict) else loaded
             run = RunIdentifier(run_name=result.meta["run_id"]["run_name"], run_time=result.meta["run_id"]["run_time"])
             key = ValidationResultIdentifier(
                 expectation_suite_identifier=ExpectationSuiteIdentifier(name=file.stem),
@@ -189,12 +184,18 @@ def _context() -> EphemeralDataContext:
         import great_expectations as gx
     except ModuleNotFoundError as error:
         raise missing_extra("the expectation suites", "build", missing=error.name) from None
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    context.delete_data_docs_site("local_site")
-    return context
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=ProgressBarsConfig(globally=False),
+        analytics_enabled=False,
+    )
+    return gx.get_context(mode="ephemeral", project_config=config)
 
 
 @contextmanager
