@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,16 +83,10 @@ def _gx_suite(suite: Suite) -> Any:
     import great_expectations as gx
     from great_expectations.expectations.registry import get_expectation_impl
 
-    known: Callable[[str], Any] = get_expectation_impl
-    made = [
-        known(each.type)(
-            **each.arguments,
-            **({"mostly": each.mostly} if each.mostly < 1 else {}),
-            meta={"gate": each.name},
-            notes=each.name,
-        )
-        for each in suite.expectations
-    ]
+    made: list[Any] = []
+    for each in suite.expectations:
+        arguments = {**each.arguments, **({"mostly": each.mostly} if each.mostly < 1 else {})}
+        made.append(get_expectation_impl(each.type)(**arguments, meta={"gate": each.name}, notes=each.name))
     return gx.ExpectationSuite(name=suite.table, expectations=made)
 
 
@@ -190,12 +184,18 @@ def _context() -> EphemeralDataContext:
         import great_expectations as gx
     except ModuleNotFoundError as error:
         raise missing_extra("the expectation suites", "build", missing=error.name) from None
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    context.delete_data_docs_site("local_site")
-    return context
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        progress_bars=ProgressBarsConfig(globally=False),
+        analytics_enabled=False,
+    )
+    return gx.get_context(mode="ephemeral", project_config=config)
 
 
 @contextmanager
