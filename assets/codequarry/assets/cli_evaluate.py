@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from codequarry.pipelines.evaluation.records import Question
 
 _OUT = Path(".codequarry/evaluation")
-_RUNS = ("faiss", "warp", "splade", "bm25", "symbol", "faiss+warp", "hybrid")
+_RUNS = ("faiss", "faiss2", "warp", "splade", "bm25", "symbol", "faiss+warp", "hybrid")
 
 
 def register(app: typer.Typer) -> None:

@@ -33,7 +33,7 @@ LADDER = (
     Rung("E", "D and LLM rerank", "", ()),
 )
 _NO_RERANKER = "no LLM reranker is part of the search yet"
-ALONE: tuple[Channel, ...] = ("faiss", "warp", "splade", "bm25", "symbol")
+ALONE: tuple[Channel, ...] = ("faiss", "faiss2", "warp", "splade", "bm25", "symbol")
 _CHANNELS: dict[str, Channel] = {name: name for name in ALONE}
 
 
