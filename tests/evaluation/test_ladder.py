@@ -12,6 +12,8 @@ WITH_WARP = ("faiss", "warp", "bm25")
 def test_runs_follow_the_channels_that_are_served() -> None:
     assert runs_of(DEFAULT, ()) == ["faiss", "bm25", "symbol", "hybrid"]
     assert runs_of(WITH_WARP, ()) == ["faiss", "warp", "bm25", STAGED, "hybrid"]
+    full = ("faiss", "faiss2", "bm25", "symbol", "warp", "splade")
+    assert runs_of(full, ()) == ["faiss", "faiss2", "warp", "splade", "bm25", "symbol", STAGED, "hybrid"]
     assert runs_of(DEFAULT, ("hybrid", "bm25")) == ["bm25", "hybrid"]
     assert runs_of(DEFAULT, ("warp",)) == []
 
@@ -42,7 +44,7 @@ def test_each_rung_is_compared_with_the_one_before_that_could_run() -> None:
 def test_the_staged_rung_leaves_the_other_channels_out_or_is_not_shown() -> None:
     channel, serving = how_to_ask(STAGED, ServingSettings())
     assert channel == "hybrid"
-    assert (serving.weight_bm25, serving.weight_symbol) == (0.0, 0.0)
+    assert (serving.weight_bm25, serving.weight_symbol, serving.weight_faiss2, serving.weight_splade) == (0.0,) * 4
     assert serving.weight_faiss == ServingSettings().weight_faiss
     assert how_to_ask("bm25", serving) == ("bm25", serving)
     assert how_to_ask(RERANKED, serving) == ("hybrid", serving.model_copy(update={"reranker_always": True}))
