@@ -42,7 +42,7 @@ _STAGED_CHANNELS = (*DENSE_LEGS, "warp")
 
 def runs_of(served: Collection[str], wanted: Collection[str]) -> list[str]:
     """Names of the runs that a bundle allows, hybrid last. wanted: channels that the caller names; empty for all."""
-    runs = [name for name in ALONE if name in served]
+    runs: list[str] = [name for name in ALONE if name in served]
     runs += [rung.run for rung in LADDER if rung.run in (STAGED, RERANKED) and set(rung.needs) <= set(served)]
     return [name for name in (*runs, HYBRID) if not wanted or name in wanted]
 
