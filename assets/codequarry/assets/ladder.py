@@ -46,7 +46,7 @@ def runs_of(served: Collection[str], wanted: Collection[str], *, reranks: bool =
 
     wanted: runs that the caller names; empty for all. reranks: whether there is a language model to ask.
     """
-    runs = [name for name in ALONE if name in served]
+    runs: list[str] = [name for name in ALONE if name in served]
     if {"faiss", "warp"} <= set(served):
         runs.append(STAGED)
     runs += [HYBRID, *([RERANKED] if reranks else [])]
