@@ -23,7 +23,7 @@ from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
 from codequarry.pipelines.warp_stage import token_encoding
 from codequarry.pipelines.warp_tokens import TEXT_COLUMNS as TOKEN_COLUMNS
-from codequarry.pipelines.warp_tokens import chunk_text, token_file
+from codequarry.pipelines.warp_tokens import chunk_text
 from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url
@@ -60,8 +60,7 @@ def clean_store(
         own[syntax_file(store, settings.chunking)] = _live_blobs
         in_use = set(encoder_folders(settings).values())
         if settings.warp.enabled:
-            tokens = token_encoding(settings)
-            own[token_file(store, tokens.fingerprint, tokens.punctuation)] = _live_token_texts
+            own[token_encoding(settings).file(store)] = _live_token_texts
             in_use.add(token_encoder_folder(settings))
         adapted = read_adapted(settings)
         fitted = {Path(adapted.result)} if adapted is not None else set[Path]()
