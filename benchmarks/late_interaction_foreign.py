@@ -24,7 +24,7 @@ XTR_TARGETS = (2.5, 8.0)
 
 def main(folder: Path) -> None:
     """Measure each library, one after the other; one that fails says how."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     torch.set_num_threads(1)
     vectors, offsets = np.load(folder / "vectors.npy", mmap_mode="r"), np.load(folder / "offsets.npy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,9 @@ from codequarry.pipelines.warp_build import WarpPlan, build_index, residuals_of
 from codequarry.pipelines.warp_clusters import Clusters, train
 from codequarry.pipelines.warp_codec import fit_levels, levels_of
 from codequarry.pipelines.warp_files import ArrayWriter
-from codequarry.pipelines.warp_tokens import TokenEncoding, encode_missing, open_token_store, token_file
+from codequarry.pipelines.warp_tokens import TokenEncoding, encode_missing, open_token_store
 from codequarry.schemas.encoder import EncoderSpec
-from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.warp_layout import WarpSpec, map_arrays, unpack
 from tests.serving.warp_corpus import DIM, SCALES, built, codes_of, random_documents
 
@@ -210,4 +211,35 @@ def test_a_damaged_entry_is_encoded_again(tmp_path: Path, encoding: TokenEncodin
 
 
 def test_other_tokens_are_other_entries(tmp_path: Path, encoding: TokenEncoding) -> None:
-    assert token_file(tmp_path, "a", True) != token_file(tmp_path, "a", False) != token_file(tmp_path, "b", False)
+    kinds = [
+        TokenEncoding(tmp_path, name, 8, punctuation=punctuation, threads=1, device=device)
+        for name in "ab"
+        for punctuation in (True, False)
+        for device in ("cpu", "cuda")
+    ]
+    assert len({kind.file(tmp_path) for kind in kinds}) == len(kinds)
+
+
+def test_a_device_is_a_provider_and_one_that_is_not_there_is_said(
+    encoding: TokenEncoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(UnavailableError, match="no CUDAExecutionProvider for device cuda, only CPUExecutionProvider"):
+        replace(encoding, device="cuda").open()
+    asked: list[list[str]] = []
+    opened = onnxruntime.InferenceSession
+
+    def session(path: str, options: object, providers: list[str]) -> object:
+        asked.append(providers)
+        return opened(path, options, providers=["CPUExecutionProvider"])
+
+    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    texts = ["def load(path):\n    return path"]
+    (there,) = replace(encoding, device="cuda").open().encode_documents(texts)
+    (here,) = encoding.open().encode_documents(texts)
+    assert asked == [both, ["CPUExecutionProvider"]]
+    assert there.tobytes() == here.tobytes()

@@ -26,7 +26,7 @@ from codequarry.pipelines.syntax_store import syntax_file
 from codequarry.pipelines.vector_store import text_key, vector_file
 from codequarry.pipelines.warp_stage import token_encoding
 from codequarry.pipelines.warp_tokens import TEXT_COLUMNS as TOKEN_COLUMNS
-from codequarry.pipelines.warp_tokens import chunk_text, token_file
+from codequarry.pipelines.warp_tokens import chunk_text
 from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url
@@ -64,8 +64,7 @@ def clean_store(
         own[scans_file(store)] = _live_scans
         in_use = set(encoder_folders(settings).values())
         if settings.late_interaction:
-            tokens = token_encoding(settings)
-            own[token_file(store, tokens.fingerprint, tokens.punctuation)] = _live_token_texts
+            own[token_encoding(settings).file(store)] = _live_token_texts
             in_use.add(token_encoder_folder(settings))
         if settings.learned_sparse:
             folder = sparse_folder(settings)

@@ -73,7 +73,9 @@ def token_encoding(settings: Settings) -> TokenEncoding:
     """The token encoder of the settings; raises as `token_encoder_directory`."""
     folder = token_encoder_directory(settings)
     spec = EncoderSpec.load(folder)
-    return TokenEncoding(folder, spec.fingerprint, spec.dim, settings.warp.punctuation, settings.embedding.threads)
+    return TokenEncoding(
+        folder, spec.fingerprint, spec.dim, settings.warp.punctuation, settings.embedding.threads, settings.warp.device
+    )
 
 
 def put_warp(
@@ -133,7 +135,9 @@ def put_warp(
 
 
 def _tokens_key(part: Part, encoding: TokenEncoding) -> str:
-    return hashed([part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation])
+    return hashed(
+        [part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation, encoding.device]
+    )
 
 
 def _put_encoder(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from codequarry.pipelines.content_store import ContentStore, open_content_store
 from codequarry.pipelines.vector_store import text_key
 from codequarry.pipelines.workspace import Progress, silent
+from codequarry.schemas.onnx_encoder import Device
 from codequarry.schemas.token_encoder import TokenEncoder, token_text
 
 _SAVE_EVERY = 256
@@ -35,16 +36,17 @@ class TokenEncoding:
     punctuation: bool
     threads: int
     """0: one for each core."""
+    device: Device = "cpu"
 
     def open(self) -> TokenEncoder:
         """The encoder; raises as `TokenEncoder.open`."""
         threads = self.threads or os.cpu_count() or 1
-        return TokenEncoder.open(self.folder, threads=threads, punctuation=self.punctuation)
+        return TokenEncoder.open(self.folder, threads=threads, punctuation=self.punctuation, device=self.device)
 
-
-def token_file(store: Path, fingerprint: str, punctuation: bool) -> Path:
-    """The file of an encoder's codes below the store."""
-    return store / "tokens" / f"{fingerprint}{'-punctuation' if punctuation else ''}.sqlite"
+    def file(self, store: Path) -> Path:
+        """The file of its codes below the store; devices round differently, and do not share one."""
+        kind = f"{'-punctuation' if self.punctuation else ''}{'' if self.device == 'cpu' else f'-{self.device}'}"
+        return store / "tokens" / f"{self.fingerprint}{kind}.sqlite"
 
 
 def chunk_text(row: dict[str, str]) -> str:
@@ -73,7 +75,7 @@ class TokenStore:
 @contextmanager
 def open_token_store(store: Path, encoding: TokenEncoding) -> Iterator[TokenStore]:
     """Open the codes of an encoder; raises as `open_content_store`."""
-    with open_content_store(token_file(store, encoding.fingerprint, encoding.punctuation)) as opened:
+    with open_content_store(encoding.file(store)) as opened:
         yield TokenStore(opened, encoding.dim)
 
 

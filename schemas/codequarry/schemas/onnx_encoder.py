@@ -22,12 +22,12 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.prefixes import prefixed
 
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 MODEL_FILE, WEIGHTS_FILE, _ = FILES["onnx"]
 _SLAB = 16
+Device = Literal["cpu", "cuda"]
+_PROVIDERS: dict[Device, tuple[str, ...]] = {
+    "cpu": ("CPUExecutionProvider",),
+    "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider"),
+}
 
 
 class OnnxEncoder:
@@ -107,11 +112,13 @@ def on_threads(
         pool.shutdown(cancel_futures=True)
 
 
-def open_session(path: Path, shape: tuple[int | None, ...]) -> onnxruntime.InferenceSession:
+def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cpu") -> onnxruntime.InferenceSession:
     """A session of one thread.
 
-    shape: of the one output behind the batch of one; None for any length. Raises IntegrityError: the graph has others.
-    MissingExtraError: ONNX Runtime is not installed.
+    shape: of the one output behind the batch of one; None for any length. device: what a GPU cannot do, the CPU does.
+
+    Raises IntegrityError: the graph has others. MissingExtraError: ONNX Runtime is not installed. UnavailableError: it
+    has nothing for the device.
     """
     # ONNX Runtime otherwise keeps a device id in the home folder and reports to its makers; read when it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -120,13 +127,19 @@ def open_session(path: Path, shape: tuple[int | None, ...]) -> onnxruntime.Infer
     except ModuleNotFoundError as error:
         raise missing_extra("an encoder that is an ONNX graph", "models", missing=error.name) from None
 
+    wanted = _PROVIDERS[device]
+    if wanted[0] not in (offered := onnxruntime.get_available_providers()):
+        raise UnavailableError(
+            f"ONNX Runtime has no {wanted[0]} for device {device}, only {', '.join(offered)}",
+            suggestion="install onnxruntime-gpu in its place, or choose the device cpu",
+        )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     # Plans memory per input shape and keeps every plan; here each token count is a shape of its own.
     options.enable_mem_pattern = False
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(path), options, providers=list(wanted))
     except Exception as error:  # ONNX Runtime's exceptions share no base class of their own
         raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=REMEDY) from error
     inputs = [node.name for node in session.get_inputs()]

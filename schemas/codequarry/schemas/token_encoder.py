@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.encoder import FILES, REMEDY, EncoderSpec, open_tokenizer
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
-from codequarry.schemas.onnx_encoder import on_threads, open_session
+from codequarry.schemas.onnx_encoder import Device, on_threads, open_session
 from codequarry.schemas.warp_layout import MAX_QUERY_TOKENS
 
 if TYPE_CHECKING:
@@ -83,13 +83,12 @@ class TokenEncoder:
         self._worded = _worded(tokenizer)
 
     @classmethod
-    def open(cls, directory: Path, *, threads: int = 1, punctuation: bool = False) -> Self:
+    def open(cls, directory: Path, *, threads: int = 1, punctuation: bool = False, device: Device = "cpu") -> Self:
         """Open an encoder directory, checking its files against their digests.
 
         threads: documents encoded at the same time. punctuation: whether tokens without a letter or digit get vectors.
 
-        Raises IntegrityError: a file is missing, damaged or not what the description says. MissingExtraError: ONNX
-        Runtime is not installed.
+        Raises IntegrityError: a file is missing, damaged or not what the description says. Raises as `open_session`.
         """
         if threads < 1:
             raise InvalidArgumentError(f"threads: {threads}, expected at least 1", suggestion="leave it out for one")
@@ -98,7 +97,7 @@ class TokenEncoder:
             raise IntegrityError(f"{directory}: an encoder of kind {spec.kind}, expected tokens", suggestion=REMEDY)
         spec.verify(directory)
         scales = _scales(directory / SCALES_FILE, spec.dim)
-        session = open_session(directory / MODEL_FILE, (None, spec.dim))
+        session = open_session(directory / MODEL_FILE, (None, spec.dim), device)
         tokenizer = open_tokenizer(directory, spec)
         return cls(spec, session, tokenizer, scales, threads=threads, punctuation=punctuation)
 

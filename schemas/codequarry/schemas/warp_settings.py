@@ -23,6 +23,10 @@ class WarpSettings(BaseModel):
     )
     max_tokens: int = Field(default=512, ge=16, le=512, description="Tokens of a chunk that are read.")
     memory_mb: int = Field(default=1024, ge=16, description="Memory for sample and postings of a build, in MiB.")
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu",
+        description="Where tokens of chunks are encoded; cuda needs onnxruntime-gpu. Queries are read on the CPU.",
+    )
     measure: bool = Field(
         default=True,
         description="Ask questions mined from a sample of the repositories with it and without, before a version is "
