@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,9 @@ import pytest
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("codequarry", deadline=None)
 hypothesis.settings.load_profile("codequarry")
+
+# Asking every version that some test builds would take as long as building it; tests of the gate ask.
+os.environ["CODEQUARRY__RETRIEVAL__ENABLED"] = "false"
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from codequarry.assets.stages import bundle_asset, once
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress
 from codequarry.schemas.integrity import read_manifest
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.settings import Settings
 
 _EVERY_REPOSITORY = tuple(
@@ -43,11 +43,16 @@ def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.M
 
 
 def _verify(settings: Settings, progress: Progress) -> Mapping[str, Any]:
+    from codequarry.assets.verdict import read_verdict, verdict_names
     from codequarry.pipelines.verification import verify_staged
 
     verification = verify_staged(settings, progress)
     checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verification.checks]
+    root, verdict = BundleRoot(settings.bundle.root), {}
+    if verification.version in verdict_names(root):
+        verdict = {"verdict": dg.MetadataValue.md(read_verdict(root, verification.version))}
     return {
+        **verdict,
         "checks_passed": len(checks),
         "checks": markdown_table(checks, ("check", "found", "expected")),
         **bundle_metadata(read_manifest(BundlePaths(verification.path))),

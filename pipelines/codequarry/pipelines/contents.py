@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from codequarry.schemas.checks import Check, check_version
 from codequarry.schemas.errors import PublishError
 from codequarry.schemas.layout import BundlePaths
@@ -15,14 +17,19 @@ def check_contents(paths: BundlePaths, manifest: Manifest, settings: Settings) -
     Raises PublishError: checks failed; its message names each. IntegrityError: a table or an index cannot be read.
     """
     checks = (*check_version(paths, manifest), *_plausible(manifest, settings))
+    require_passed(manifest.version, checks)
+    return checks
+
+
+def require_passed(version: str, checks: Sequence[Check]) -> None:
+    """Raises PublishError: checks failed; its message names each."""
     failed = [check for check in checks if not check.passed]
     if failed:
         reasons = "; ".join(f"{check.name}: {check.found}, expected {check.expected}" for check in failed)
         raise PublishError(
-            f"the staged version {manifest.version} is not fit to publish: {reasons}",
+            f"the staged version {version} is not fit to publish: {reasons}",
             suggestion="CURRENT is unchanged; fix the cause or change [checks], then run again",
         )
-    return checks
 
 
 def _plausible(manifest: Manifest, settings: Settings) -> list[Check]:

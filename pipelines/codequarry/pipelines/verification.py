@@ -6,7 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.contents import check_contents
+from codequarry.pipelines.contents import check_contents, require_passed
+from codequarry.pipelines.gates import gate_checks
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
@@ -42,7 +43,7 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     progress("verifying", 0, 1)
     with using(paths.path):
         try:
-            result = _verified(paths, settings)
+            result = _verified(paths, settings, progress)
         except CodequarryError:
             shutil.rmtree(paths.path, ignore_errors=True)
             staged_pointer(settings).unlink()
@@ -52,8 +53,11 @@ def verify_staged(settings: Settings, progress: Progress = silent) -> Verificati
     return result
 
 
-def _verified(paths: BundlePaths, settings: Settings) -> Verification:
+def _verified(paths: BundlePaths, settings: Settings, progress: Progress) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     files = Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256")
-    return Verification(manifest.version, paths.path, (files, *check_contents(paths, manifest, settings)))
+    checks = (files, *check_contents(paths, manifest, settings))
+    gates = gate_checks(paths, settings, progress)  # only what is whole is asked
+    require_passed(manifest.version, gates)
+    return Verification(manifest.version, paths.path, (*checks, *gates))

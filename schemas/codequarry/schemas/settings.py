@@ -30,6 +30,7 @@ from pydantic import (
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.index_settings import IndexesSettings
+from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.warp_settings import WarpSettings
 
@@ -293,6 +294,7 @@ class Settings(_Section):
     ranking: RankingSettings = RankingSettings()
     warp: WarpSettings = WarpSettings()
     checks: ChecksSettings = ChecksSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     bundle: BundleSettings = BundleSettings()
     serving: ServingSettings = ServingSettings()

@@ -23,6 +23,7 @@ from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress, hide_home, repository_work, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
 
 QUESTIONS = 100
@@ -98,9 +99,10 @@ def index_folder(name: str, folder: Path, settings: Settings, home: Path, progre
 
 
 def _below(settings: Settings, work: Path, root: Path) -> Settings:
-    """The settings with work and bundles of their own, and the same store."""
+    """The settings with work and bundles of their own, and the same store; nobody but us is served these bundles."""
     paths = PathsSettings(store=settings.paths.store, work=work)
-    return settings.model_copy(update={"paths": paths, "bundle": BundleSettings(root=root, keep_versions=2)})
+    own = {"paths": paths, "bundle": BundleSettings(root=root, keep_versions=2)}
+    return settings.model_copy(update={**own, "retrieval": RetrievalSettings(enabled=False)})
 
 
 def _copy(repository: Mined, folder: Path, blanks: Blanks, progress: Progress) -> Path:
