@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("codequarry", deadline=None)
 hypothesis.settings.load_profile("codequarry")
+
+# Asking every version that some test builds would take as long as building it; tests of the gate ask.
+os.environ["CODEQUARRY__RETRIEVAL__ENABLED"] = "false"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,7 +27,7 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
     """``make_settings(repository, …, home=…, section={…})``: settings over folders, everything else below ``home``."""
 
     def make(*repositories: Path, home: Path = tmp_path / "home", **sections: dict[str, object]) -> Settings:
-        settings = Settings.model_validate(sections)
+        settings = Settings.model_validate({"retrieval": {"enabled": False}, **sections})
         listed = tuple(RepositorySettings(path=path) for path in repositories)
         return settings.model_copy(
             update={

@@ -60,13 +60,18 @@ def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.M
 
 
 def _verify(settings: Settings, progress: Progress, reason: str | None) -> Mapping[str, Any]:
+    from codequarry.assets.verdict import read_verdict, verdict_names
     from codequarry.pipelines.acceptance import checked_reason
     from codequarry.pipelines.verification import verify_staged
 
     verification = verify_staged(settings, progress, accept=checked_reason(reason))
     checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verification.checks]
     accepted = [each.model_dump() for each in verification.accepted]
+    root, verdict = BundleRoot(settings.bundle.root), {}
+    if verification.version in verdict_names(root):
+        verdict = {"verdict": dg.MetadataValue.md(read_verdict(root, verification.version))}
     return {
+        **verdict,
         "checks_passed": len(checks) - len(accepted),
         "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS),
         "checks": markdown_table(checks, ("check", "found", "expected")),

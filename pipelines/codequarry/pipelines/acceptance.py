@@ -25,7 +25,7 @@ def judge(version: str, checks: Sequence[Check], reason: str = "") -> tuple[Acce
                      for each in failed)  # fmt: skip
     remedy = "fix the cause or change [checks], then run again"
     if all(check.regression for check in stopped):
-        remedy = "fix the cause, change [drift], or say why this is well with --accept-regression REASON"
+        remedy = "fix the cause, change [drift] or [retrieval], or say why this is well with --accept-regression REASON"
     raise PublishError(
         f"the staged version {version} is not fit to publish: {'; '.join(map(said, stopped))}",
         suggestion=f"CURRENT is unchanged; {remedy}",

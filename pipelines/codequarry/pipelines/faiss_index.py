@@ -1,7 +1,7 @@
 """The dense index: FAISS behind IndexIDMap2, so that the ids it returns are chunk ids.
 
 An exact index is divided like the tables, because a row of it depends on no other. What is trained or linked depends on
-all vectors: an approximate index is one file.
+all vectors: an approximate index belongs to no shard, see `faiss_stage`.
 """
 
 from __future__ import annotations

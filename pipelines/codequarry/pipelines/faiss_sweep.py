@@ -21,6 +21,8 @@ _BLOCK = 65_536
 _MOST_POINTS = 48
 _SATURATED = 0.9995
 """Where recall is this good already, greater values of the parameters are not measured."""
+_WIDER = (1024.0, 2048.0)
+"""Widths of a graph's search beyond those FAISS lists: texts are asked for by vectors unlike theirs."""
 _SAME = 1e-5
 """Cosines this near are equal: of chunks with the same vector any may be the tenth."""
 
@@ -90,6 +92,8 @@ def parameter_ranges(index: faiss.Index) -> dict[str, tuple[float, ...]]:
         values = np.unique(faiss.vector_to_array(one.values)).tolist()
         if one.name == "nprobe":
             values = [*values, float(faiss.extract_index_ivf(index).nlist)]
+        elif one.name == "efSearch":
+            values = [*values, *_WIDER]
         found[one.name] = tuple(values)
     return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from codequarry.pipelines.acceptance import judge
 from codequarry.pipelines.contents import content_checks
 from codequarry.pipelines.drift import drift_checks
+from codequarry.pipelines.gates import gate_checks
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
@@ -49,7 +50,7 @@ def verify_staged(settings: Settings, progress: Progress = silent, *, accept: st
     progress("verifying", 0, 1)
     with using(paths.path):
         try:
-            result = _verified(paths, settings, accept)
+            result = _verified(paths, settings, accept, progress)
         except CodequarryError:
             shutil.rmtree(paths.path, ignore_errors=True)
             staged_pointer(settings).unlink()
@@ -59,7 +60,7 @@ def verify_staged(settings: Settings, progress: Progress = silent, *, accept: st
     return result
 
 
-def _verified(paths: BundlePaths, settings: Settings, accept: str) -> Verification:
+def _verified(paths: BundlePaths, settings: Settings, accept: str, progress: Progress) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     checks = (
@@ -68,6 +69,8 @@ def _verified(paths: BundlePaths, settings: Settings, accept: str) -> Verificati
         *drift_checks(BundleRoot(settings.bundle.root), paths, manifest, settings),
     )
     accepted = judge(manifest.version, checks, accept)
+    asked = gate_checks(paths, settings, progress)  # only what is whole is asked
+    accepted += judge(manifest.version, asked, accept)
     if accepted:
         paths.manifest.write_bytes(to_json(manifest.model_copy(update={"accepted": accepted})))
-    return Verification(manifest.version, paths.path, checks, accepted)
+    return Verification(manifest.version, paths.path, (*checks, *asked), accepted)

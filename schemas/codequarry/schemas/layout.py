@@ -7,6 +7,7 @@
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
     <root>/versions/.staging-import-<...>/  one that the process which writes it publishes, or nobody
     <root>/versions/.removed-<version>/   a version being removed; never opened by readers
+    <root>/verdicts/<version>/            what the retrieval gate found of a version, published or stopped
     <root>/.publishing                    as CURRENT: the version whose publish has begun and not ended
     <root>/.publish.lock                  held by the one publisher
 """
@@ -98,6 +99,11 @@ class BundleRoot:
     @property
     def versions(self) -> Path:
         return self.path / "versions"
+
+    @property
+    def verdicts(self) -> Path:
+        """What the retrieval gate found, by version."""
+        return self.path / "verdicts"
 
     @property
     def publishing(self) -> Path:

@@ -33,6 +33,7 @@ from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url, without_credentials
 from codequarry.schemas.index_settings import IndexesSettings
 from codequarry.schemas.model_server_settings import ModelServerSettings
+from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.secret_settings import SecretsSettings
 from codequarry.schemas.service_settings import AuthSettings, TelemetrySettings
 from codequarry.schemas.splade_settings import SpladeSettings
@@ -260,6 +261,7 @@ class Settings(_Section):
     splade: SpladeSettings = SpladeSettings()
     checks: ChecksSettings = ChecksSettings()
     drift: DriftSettings = DriftSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
     schedule: ScheduleSettings = ScheduleSettings()
     automation: AutomationSettings = AutomationSettings()
     notify: NotifySettings = NotifySettings()

@@ -64,7 +64,6 @@ class FaissChannel:
 
         self.name = name
         self.source = source
-        self._tuning = tuning
         # Searched without its id map, so that filters are bitmaps over rows for every kind of index; the map owns it.
         self._mapped = list(shards)
         self._shards = [faiss.downcast_index(shard.index) for shard in shards]
@@ -80,6 +79,8 @@ class FaissChannel:
         self._gpu = GpuCopy.of(self._shards) if gpu else None
         self._notes = (DISABLED,) if gpu and self._gpu is None else ()
         self._together = None if exact else _together(self._shards)
+        self.bounds: Bounds = bounds_of(self._shards[0], tuning)
+        """Within which a query may set the parameters that this index has."""
 
     @classmethod
     def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder, *, gpu: bool = False) -> Self:
@@ -136,11 +137,6 @@ class FaissChannel:
                     scores = self._vectors[rows] @ vector
             found = ranked(self._chunk_ids[rows], scores, limit)
         return replace(found, vector=vector, notes=(*self._notes, *clamps(effort, self.bounds)))
-
-    @property
-    def bounds(self) -> Bounds:
-        """Within which a query may set the parameters that this index has."""
-        return bounds_of(self._shards[0], self._tuning)
 
     def problem(self) -> str | None:
         """Why the encoder could not be opened, once that is known."""

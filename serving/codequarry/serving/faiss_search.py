@@ -13,7 +13,7 @@ from codequarry.schemas.faiss_tuning import FaissTuning
 if TYPE_CHECKING:
     import faiss
 
-_WIDEST = 512
+_WIDEST = 2048
 """Of a search in a graph, where no tuning says how wide was measured."""
 
 Bounds = Mapping[str, tuple[int, int]]

@@ -13,6 +13,7 @@ from codequarry.pipelines.static_export import export_static
 from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.index_settings import IndexesSettings
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.settings import (
     BundleSettings,
     ChunkingSettings,
@@ -85,6 +86,7 @@ def build_golden(pack: GoldenPack, folder: Path, factory: str) -> BundlePaths:
         scip=ScipSettings(enabled=False),
         embedding=EmbeddingSettings(folder=folder / "encoder"),
         indexes=IndexesSettings(faiss_factory=factory),
+        retrieval=RetrievalSettings(enabled=False),
         bundle=BundleSettings(root=folder / "bundles"),
     )
     return BundlePaths(index_repositories(settings).path)

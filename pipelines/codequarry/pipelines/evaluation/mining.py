@@ -26,6 +26,7 @@ from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress, hide_home, repository_work, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
 
 QUESTIONS = 100
@@ -113,11 +114,17 @@ def index_folder(name: str, folder: Path, settings: Settings, home: Path, progre
 
 
 def _below(settings: Settings, work: Path, root: Path) -> Settings:
-    """The settings with work and bundles of their own, and the same store; what is measured measures nothing itself."""
-    paths = PathsSettings(store=settings.paths.store, work=work)
-    warp = settings.warp.model_copy(update={"measure": False})
-    bundle = BundleSettings(root=root, keep_versions=2)
-    return settings.model_copy(update={"paths": paths, "bundle": bundle, "warp": warp})
+    """The settings with work and bundles of their own, and the same store.
+
+    What is measured measures nothing itself, and nobody but us is served these bundles.
+    """
+    own = {
+        "paths": PathsSettings(store=settings.paths.store, work=work),
+        "bundle": BundleSettings(root=root, keep_versions=2),
+        "warp": settings.warp.model_copy(update={"measure": False}),
+        "retrieval": RetrievalSettings(enabled=False),
+    }
+    return settings.model_copy(update=own)
 
 
 def _sample(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from codequarry.pipelines.evaluation.records import Question, Target
 from codequarry.pipelines.evaluation.sampling import Place, spread
-from codequarry.pipelines.evaluation.source_tables import Mined, Node
+from codequarry.pipelines.evaluation.source_tables import Mined
 from codequarry.pipelines.path_classes import SOURCE, path_class
 from codequarry.schemas.analyzer import identifier_parts
 
@@ -71,13 +71,17 @@ def _identifiers(repositories: Sequence[Mined], count: int, seed: int) -> list[_
         _placed(_Said(repository, node.path, node.name_start_line, node.name))
         for repository in repositories
         for node in repository.nodes
-        if repository.is_source(node.path) and named[node.name] == 1 and _is_telling(node)
+        if repository.is_source(node.path) and named[node.name] == 1 and is_telling_name(node.name)
     ]
     return list(islice(spread(found, seed), count))
 
 
-def _is_telling(node: Node) -> bool:
-    name = node.name
+def is_telling_name(name: str) -> bool:
+    """Whether a name has more than one word, so that it means something outside of its file.
+
+    >>> is_telling_name("parse_price"), is_telling_name("parse"), is_telling_name("a_b")
+    (True, False, False)
+    """
     return len(name) >= _MIN_NAME and _NAME.fullmatch(name) is not None and len(identifier_parts(name)) > 1
 
 

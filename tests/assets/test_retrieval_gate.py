@@ -1,0 +1,170 @@
+"""A staged version is asked before it is published: what is worse is named, CURRENT stays, the verdict tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from codequarry.assets.ann_recall import ann_recall
+from codequarry.assets.gate_questions import gate_questions
+from codequarry.assets.retrieval_gate import _ratio, _regressions
+from codequarry.assets.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
+from codequarry.pipelines.build import index_repositories
+from codequarry.pipelines.evaluation.records import Hit, Question, Target
+from codequarry.pipelines.evaluation.results import Run, difference, summary_of_run
+from codequarry.schemas.checks import Check
+from codequarry.schemas.errors import PublishError
+from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.retrieval_settings import RetrievalSettings
+from codequarry.schemas.settings import RepositorySettings, Settings
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.cli import build_app
+from codequarry.serving.dense import FaissChannel
+from tests.pipelines.repositories import commit
+from tests.pipelines.test_faiss_ladder import LISTS, functions, write_app
+
+
+def settings_of(tmp_path: Path, **sections: dict[str, object]) -> Settings:
+    return Settings.model_validate(
+        {
+            "paths": {"store": tmp_path / "store", "work": tmp_path / "work"},
+            "bundle": {"root": tmp_path / "bundles"},
+            "sources": {"repositories": [RepositorySettings(path=tmp_path / "app")]},
+            "chunking": {"merge_chars": 1},
+            "scip": {"enabled": False},
+            "retrieval": {"golden": False},
+            **sections,
+        }
+    )
+
+
+def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path) -> None:
+    write_app(tmp_path, 20)
+    made = settings_of(tmp_path)
+    first = index_repositories(made)
+    root = BundleRoot(made.bundle.root)
+    assert "| recall@10 of faiss against exact search | passed | 1.000" in read_verdict(root)
+    assert "Answers against" not in read_verdict(root)
+    commit(tmp_path / "app", {"pkg0/new.py": functions(77)})
+    second = index_repositories(made)
+    assert root.read_current().version == second.manifest.version
+    page = read_verdict(root)
+    assert page.startswith(f"# {second.manifest.version}: passed")
+    assert f"## Answers against {first.manifest.version}" in page
+    assert "| NDCG@10 of python against CURRENT | passed | +0." in page.replace("\\", "")
+    assert {file.name for file in (root.verdicts / second.manifest.version).iterdir()} == {
+        "verdict.md", "verdict.json", "ndcg_10.svg", "recall_4k.svg", "latency.svg",
+    }  # fmt: skip
+    asked = gate_questions(BundlePaths(second.path), BundlePaths(first.path), 40)
+    assert len(asked) == 40
+    assert {question.kind for question in asked} == {"python"}
+    assert not any(target.path == "pkg0/new.py" for question in asked for target in question.targets)
+
+    told = CliRunner().invoke(build_app(), ["verdict", "--root", str(root.path)])
+    assert (told.exit_code, told.stdout.strip()) == (0, page.strip())
+    named = CliRunner().invoke(build_app(), ["verdict", first.manifest.version, "--json", "--root", str(root.path)])
+    assert '"passed": true' in named.stdout
+
+
+def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path) -> None:
+    write_app(tmp_path, 30)
+    index_repositories(made := settings_of(tmp_path))
+    root = BundleRoot(made.bundle.root)
+    before = root.read_current()
+    # An operating point that may be any is the cheapest one: a single list.
+    with pytest.raises(PublishError, match=r"recall@10 of faiss against exact search: 0\.\d+ \(IVF.*at least 0\.95"):
+        index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}))
+    assert root.read_current() == before
+    stopped = verdict_names(root)[-1]
+    assert stopped not in root.version_names()
+    page = read_verdict(root)
+    assert "stopped by 1 of" in page
+    assert "## Operating points of faiss" in page
+    allowed = {"golden": False, "min_ann_recall": 0.0}
+    index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
+    assert root.read_current() != before
+
+
+def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path) -> None:
+    write_app(tmp_path, 10)
+    made = settings_of(tmp_path, retrieval={"enabled": False})
+    report = index_repositories(made)
+    assert not BundleRoot(made.bundle.root).verdicts.exists()
+    paths = BundlePaths(report.path)
+    queries = ["merge the session before its window", "parse a price"]
+
+    def recall() -> float:
+        bundle = Bundle.open_paths(paths, BundleRoot(made.bundle.root).read_current())
+        channel = bundle.channels["faiss"]
+        assert isinstance(channel, FaissChannel)
+        found, _ = ann_recall(channel, paths, report.manifest.encoder.dim, queries)
+        bundle.close()
+        return found
+
+    assert recall() == 1.0
+    file = paths.faiss_indexes()[0]
+    index = faiss.read_index(str(file))
+    ids = faiss.vector_to_array(index.id_map)
+    faiss.copy_array_to_vector(np.roll(ids, len(ids) // 2), index.id_map)
+    file.unlink()
+    faiss.write_index(index, str(file))
+    assert recall() < 0.6
+
+
+def compared(found: int, questions: int = 20, milliseconds: float = 20.0) -> Comparison:
+    """Of CURRENT, which answers everything, and a version that answers the first ``found`` of each language."""
+    asked = [
+        Question(f"{kind}{n}", kind, f"ask {kind} {n}", (Target("a.py", "app", n, n),))
+        for kind in ("go", "python") for n in range(questions)
+    ]  # fmt: skip
+    right = [(Hit("app", "a.py", n, n, 100, str(n)),) for _ in range(2) for n in range(questions)]
+    own = [hits if n % questions < found else () for n, hits in enumerate(right)]
+    runs = [
+        Run("staged", tuple(own), (milliseconds,) * len(asked), {}, frozenset()),
+        Run("CURRENT", tuple(right), (10.0,) * len(asked), {}, frozenset()),
+    ]
+    summaries = {run.name: summary_of_run(asked, run) for run in runs}
+    return Comparison("new", "old", tuple(asked), *runs, summaries, tuple(difference(asked, *runs)), (20.0, 10.0))
+
+
+def test_lost_answers_are_named_by_language_and_may_be_accepted() -> None:
+    limits = RetrievalSettings()
+    worse = _regressions(compared(found=14), limits)
+    failed = [check for check in worse if not check.passed]
+    assert {check.name for check in failed} == {
+        f"{metric} of {kind} against CURRENT"
+        for metric in ("NDCG@10", "R@4k")
+        for kind in ("all languages", "go", "python")
+    }
+    assert all(check.regression for check in worse)
+    assert failed[0].examples[0].startswith("'ask go 1")
+    page = markdown(Verdict("new", tuple(worse), compared(found=14), {}))
+    assert page.startswith("# new: stopped by 6 of 8 checks")
+
+
+def test_what_chance_explains_or_is_small_passes() -> None:
+    limits = RetrievalSettings()
+    for found in (20, 19):
+        assert all(check.passed for check in _regressions(compared(found), limits))
+    lenient = limits.model_copy(update={"max_drop": 0.5})
+    assert all(check.passed for check in _regressions(compared(found=14), lenient))
+    few = _regressions(compared(found=0, questions=4), limits)
+    assert {check.name for check in few if not check.passed} == {"NDCG@10 of all languages against CURRENT",
+                                                                "R@4k of all languages against CURRENT"}  # fmt: skip
+
+
+def test_what_takes_longer_is_a_ratio_and_noise_is_none() -> None:
+    assert not _ratio("time", 90.0, 20.0, 4.0).passed
+    assert _ratio("time", 79.0, 20.0, 4.0).passed
+    assert _ratio("time", 4.9, 0.1, 4.0).passed
+    slow = _regressions(compared(found=20, milliseconds=50.0), RetrievalSettings())
+    assert [check.name for check in slow if not check.passed] == ["time of a search against CURRENT"]
+
+
+def test_the_page_says_examples_as_text() -> None:
+    check = Check("recall", False, "0.1", "1", ("'[x](http://example.invalid)' 0.0",))
+    assert "\\[x\\](http" in markdown(Verdict("new", (check,), None, {}))
