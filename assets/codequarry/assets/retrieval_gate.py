@@ -76,7 +76,7 @@ def _opened(paths: BundlePaths, settings: Settings) -> tuple[Engine, float]:
         times.append(1000 * (time.perf_counter() - started))
         bundle.close()
     started = time.perf_counter()
-    bundle = Bundle.open_paths(paths, current, warp_threads=settings.serving.warp_threads)
+    bundle = Bundle.open_paths(paths, current, settings.serving)
     times.append(1000 * (time.perf_counter() - started))
     return Engine(bundle, settings.serving), min(times)
 

@@ -91,28 +91,25 @@ class Bundle:
 
         after_block: given to read every file and compare its sha256 first; see `integrity.file_sha256`.
         """
-        settings = settings or ServingSettings()
         paths = root.version(current.version)
         if paths.path.is_symlink():
             raise IntegrityError(
                 f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
             )
-        return cls.open_paths(
-            paths, current, channels=channels, warp_threads=warp_threads, faiss_gpu=faiss_gpu, after_block=after_block
-        )
+        return cls.open_paths(paths, current, settings, channels=channels, after_block=after_block)
 
     @classmethod
     def open_paths(
         cls,
         paths: BundlePaths,
         current: Current,
+        settings: ServingSettings | None = None,
         *,
         channels: Iterable[str] = SERVED_CHANNELS,
-        warp_threads: int = 1,
-        faiss_gpu: bool = False,
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """As `open_version`, of a version wherever it lies: one that is staged is opened as it will be served."""
+        settings = settings or ServingSettings()
         try:
             with ExitStack() as undo:
                 hold = undo.enter_context(hold_version(paths))
