@@ -15,7 +15,7 @@ class RetrievalSettings(BaseModel):
         default=True, description="Check the golden oracle pack too, once for each version of the tools."
     )
     questions: int = Field(
-        default=48, ge=1, le=2_000, description="Questions mined from files that are in both versions."
+        default=32, ge=1, le=2_000, description="Questions mined from files that are in both versions."
     )
     min_questions: int = Field(
         default=8, ge=1, description="Languages with fewer questions are not judged by themselves."
