@@ -44,7 +44,7 @@ def test_each_rung_is_compared_with_the_one_before_that_could_run() -> None:
 def test_the_staged_rung_leaves_the_other_channels_out_or_is_not_shown() -> None:
     channel, serving = how_to_ask(STAGED, ServingSettings())
     assert channel == "hybrid"
-    assert (serving.weight_bm25, serving.weight_symbol, serving.weight_faiss2, serving.weight_splade) == (0.0,) * 4
+    assert (serving.weight_bm25, serving.weight_symbol, serving.weight_splade) == (0.0,) * 3
     assert serving.weight_faiss == ServingSettings().weight_faiss
     assert how_to_ask("bm25", serving) == ("bm25", serving)
     assert how_to_ask(RERANKED, serving) == ("hybrid", serving.model_copy(update={"reranker_always": True}))
