@@ -70,6 +70,26 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert '"passed": true' in named.stdout
 
 
+def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path: Path) -> None:
+    write_app(tmp_path, 20)
+    made = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.15})
+    files = index_repositories(made).manifest.counts.files
+    root = BundleRoot(made.bundle.root)
+    asked = [len(verdict_names(root))]
+    changed = 0
+    while len(asked) < 8:
+        commit(tmp_path / "app", {"pkg0/new.py": functions(100 + changed)})
+        changed += 1
+        files = index_repositories(made).manifest.counts.files
+        asked.append(len(verdict_names(root)))
+    quiet = int(0.15 * files)
+    assert 1 <= quiet < 7
+    assert asked[: quiet + 2] == [1] * (quiet + 1) + [2]
+    other = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.9}, chunking={"merge_chars": 50})
+    index_repositories(other)
+    assert len(verdict_names(root)) == asked[-1] + 1, "another chunking is asked, whatever changed"
+
+
 def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path) -> None:
     write_app(tmp_path, 30)
     index_repositories(made := settings_of(tmp_path))

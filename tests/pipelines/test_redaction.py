@@ -16,8 +16,6 @@ from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings import PathsSettings, Settings
 from tests.pipelines.canaries import AWS, GITHUB, IN_BASE64, KEY_LINES, LINES, PASSWORD, PRIVATE_KEY
 
-RULES = Path("rules")
-
 
 def settings(folder: Path, **secrets: object) -> Settings:
     return Settings.model_validate({"secrets": secrets}).model_copy(update={"paths": PathsSettings(store=folder)})
@@ -132,10 +130,10 @@ def test_the_store_holds_no_secret(tmp_path: Path) -> None:
 def test_bytes_and_lines_keep_their_places(pieces: list[bytes]) -> None:
     data = b"\n".join(pieces)
     masked = bytearray(data)
-    for start, end, _ in find_secrets("a.py", data, RULES):
+    for start, end, _ in find_secrets("a.py", data):
         masked[start:end] = redaction._masked(data[start:end])  # pyright: ignore[reportPrivateUsage]
     assert len(masked) == len(data)
     assert [at for at, byte in enumerate(masked) if byte == 10] == [at for at, byte in enumerate(data) if byte == 10]
     assert all(new in (old, 42) for new, old in zip(masked, data, strict=True))
-    for start, end, _ in find_secrets("a.py", bytes(masked), RULES):
+    for start, end, _ in find_secrets("a.py", bytes(masked)):
         assert b"*" in masked[start:end]

@@ -37,15 +37,13 @@ _NOISE_MS = 5.0
 _EXAMPLES = 3
 
 
-def retrieval_checks(paths: BundlePaths, settings: Settings, progress: Progress) -> tuple[Check, ...]:
+def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tuple[Check, ...]:
     """Every check of a staged version's answers; those that compare with CURRENT may be accepted by a reason.
 
     paths: of the staged version, whose files are those of its manifest. Writes the verdict page below the bundle root.
 
     Raises as `Bundle.open_paths` does: the reader cannot open the staged version.
     """
-    if not settings.retrieval.enabled:
-        return ()
     progress("asking", 0, 3)
     manifest, root = read_manifest(paths), BundleRoot(settings.bundle.root)
     held = current_manifest(root)

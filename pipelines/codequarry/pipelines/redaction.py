@@ -50,7 +50,6 @@ class Redactor:
 
     def __init__(self, settings: Settings, store: ContentStore | None) -> None:
         self._allowed: pathspec.GitIgnoreSpec = settings_patterns(settings.secrets.allow, "[secrets] allow")
-        self._rules = scans_folder(settings.paths.store) / "rules"
         self._store = store
 
     def redact(self, files: Sequence[tuple[str, bytes]]) -> list[Redacted]:
@@ -63,7 +62,7 @@ class Redactor:
         made: list[Redacted] = []
         for (path, content), key in zip(files, keys, strict=True):
             if (answer := known.get(key) or new.get(key)) is None:
-                spans = find_secrets(_name(path), content, self._rules)
+                spans = find_secrets(_name(path), content)
                 answer = new[key] = json.dumps(spans).encode()
             allowed = answer == b"[]" or self._allowed.match_file(path)
             spans = [] if allowed else [Span(*span) for span in json.loads(answer)]
@@ -77,7 +76,7 @@ class Redactor:
         if self._store is None:
             return text
         content = text.encode("utf-8", "surrogatepass")
-        spans = find_secrets("", content, self._rules)
+        spans = find_secrets("", content)
         return _without(content, spans).content.decode("utf-8", "surrogatepass") if spans else text
 
 
@@ -92,7 +91,7 @@ def open_redactor(settings: Settings) -> Iterator[Redactor]:
 
 
 def scans_folder(store: Path) -> Path:
-    """Where the store keeps what was found, and the compiled rules."""
+    """Where the store keeps what was found."""
     return store / "secrets"
 
 

@@ -1,15 +1,14 @@
 """Where secrets stand in a file: Kingfisher's rules for known formats, less what is an example.
 
-It runs in this process and asks nobody; the only thing it writes is its compiled rules. See docs/adr/0017-secrets.md.
+It runs in this process and asks nobody; the only thing it writes is its compiled rules, once for each user, below their
+cache folder or where KF_RULE_CACHE_DIR says. See docs/adr/0017-secrets.md.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 LIBRARY = "kingfisher-secret-scanner"
 ALLOWED = "codequarry:allow-secret"
 """Written beside a secret, it says that there is none."""
-_RULE_CACHE_VARIABLE = "KF_RULE_CACHE_DIR"
 _MIN_ENTROPY = 3.0
 """Bits per character; `user:password` in an example has less, and so has a key of XXXX."""
 _MIN_REPEATED_BYTES, _MAX_REPEATED = 8, 100
@@ -46,15 +44,14 @@ class Span(NamedTuple):
     """Name of the rule, as ``github-pat``."""
 
 
-def find_secrets(name: str, content: bytes, rules: Path) -> list[Span]:
+def find_secrets(name: str, content: bytes) -> list[Span]:
     """The secrets of a file in order of place, none inside of another.
 
     name: of the file, without folders; a few rules look at files of certain names alone.
-    rules: folder in which the compiled rules are kept.
     """
     # A byte order mark or a NUL would let the scanner read the file in another encoding, and hide what stands there.
     text = b"\n" + content.replace(b"\0", b" ")
-    spans = sorted(set(_found(name, text, rules)), key=lambda span: (span.start, -span.end))
+    spans = sorted(set(_found(name, text)), key=lambda span: (span.start, -span.end))
     kept: list[Span] = []
     for span in spans:
         if not kept or span.end > kept[-1].end:
@@ -62,11 +59,11 @@ def find_secrets(name: str, content: bytes, rules: Path) -> list[Span]:
     return [Span(max(span.start - 1, 0), span.end - 1, span.kind) for span in kept]
 
 
-def _found(name: str, text: bytes, rules: Path) -> Iterator[Span]:
+def _found(name: str, text: bytes) -> Iterator[Span]:
     from kingfisher_sdk import ScanInput
 
     values: dict[bytes, str] = {}
-    for finding in _scanner(rules).scan_input(ScanInput(data=text, path=name)):
+    for finding in _scanner().scan_input(ScanInput(data=text, path=name)):
         kind = kind_of(finding.rule_id)
         start, end = finding.location["start_offset"], finding.location["end_offset"]
         secret = text[start:end]
@@ -99,9 +96,8 @@ def kind_of(rule: str) -> str:
     return found[1] if found else "secret"
 
 
-@lru_cache(maxsize=2)
-def _scanner(rules: Path) -> Scanner:
+@cache
+def _scanner() -> Scanner:
     from kingfisher_sdk import DetectionPolicy, Rules, Scanner
 
-    folder = None if _RULE_CACHE_VARIABLE in os.environ else rules
-    return Scanner(Rules(cache_dir=folder), policy=DetectionPolicy(ignore_comments=(ALLOWED,)))
+    return Scanner(Rules(), policy=DetectionPolicy(ignore_comments=(ALLOWED,)))

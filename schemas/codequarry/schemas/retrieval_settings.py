@@ -14,6 +14,13 @@ class RetrievalSettings(BaseModel):
     golden: bool = Field(
         default=True, description="Check the golden oracle pack too, once for each version of the tools."
     )
+    min_changed_share: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="A version made by the means of CURRENT is not asked while at most this share of its files changed "
+        "since one was; 0 = it always is.",
+    )
     questions: int = Field(
         default=32, ge=1, le=2_000, description="Questions mined from files that are in both versions."
     )
