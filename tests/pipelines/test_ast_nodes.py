@@ -121,6 +121,7 @@ def test_nodes_of_damaged_sources_lie_in_the_file_and_agree_with_the_chunks(
     assert [name for span in made.spans for name in span.symbols] == [node.qualified_name for node in made.ast_nodes]
     assert all(a.start_byte <= b.start_byte for a, b in itertools.pairwise(made.ast_nodes))
     for node in made.ast_nodes:
+        assert node.name
         assert 0 <= node.start_byte <= node.end_byte <= len(data)
         assert node.start_line == data.count(b"\n", 0, node.start_byte)
         assert node.start_line <= node.name_start_line <= node.end_line

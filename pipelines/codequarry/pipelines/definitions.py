@@ -168,6 +168,8 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
         literal = grammar.literal_names or "text" in captures or ("head" in captures and not text[:1].isalpha())
         name = literal_name(text) if literal else clean_name(text)
         own = name if literal else last_segment(name)
+        if not own:  # an empty key, or a name that the parser missed in broken source: nothing can be called so
+            continue
         qualifiers = captures.get("qualifier")
         if qualifiers:
             name = f"{clean_name(data[qualifiers[0].start_byte : qualifiers[0].end_byte])}.{name}"
