@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +14,21 @@ from numpy.typing import NDArray
 from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.shards import Shard
-from codequarry.pipelines.sparse_encoders import SparseFolders, sparse_directories
+from codequarry.pipelines.sparse_encoders import sparse_directories
 from codequarry.pipelines.splade_build import SpladePlan, build_splade
 from codequarry.pipelines.splade_store import open_impact_store
+from codequarry.pipelines.text_indexes import put_encoder, texts_of
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.vector_store import text_key
 from codequarry.pipelines.warp_tokens import TEXT_COLUMNS, chunk_text
 from codequarry.pipelines.workspace import Progress, repository_work, silent
-from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
+from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.layout import BundlePaths, BundleRoot
-from codequarry.schemas.manifest import EncoderEntry, FileEntry, Manifest, SpladeEntry
+from codequarry.schemas.manifest import EncoderEntry, Manifest, SpladeEntry
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.sparse_encoder import Impacts, SparseEncoder, read_step
-from codequarry.schemas.splade_layout import ENCODER_FOLDER
 from codequarry.schemas.tables import read_table
 
 SPARSE = "sparse"
@@ -117,8 +118,9 @@ def put_splade(
         same = [entry for entry in held.files if entry.path.startswith(f"{folder.name}/")]
         if link_all(root.version(held.version), paths, same):
             return held.splade, frozenset(entry.path for entry in same)
-    linked = _put_encoder(folders, queries, paths, root, held)
-    ids, keys = _texts(paths, plan, folders.documents, settings, progress)
+    linked = put_encoder(folders.queries, folder, paths, root, held)
+    encode = partial(encode_missing, folder=folders.documents, settings=settings, progress=progress)
+    ids, keys = texts_of(paths, plan, partial(encode, what="splade: sparse terms"))
     index = build_splade(
         folder,
         _stored(ids, keys, settings.paths.store, spec.fingerprint),
@@ -147,40 +149,6 @@ def put_splade(
 
 def _sparse_key(part: Part, fingerprint: str) -> str:
     return hashed([part.chunked()["files"]["chunks.parquet"], fingerprint])
-
-
-def _put_encoder(
-    folders: SparseFolders, spec: EncoderSpec, paths: BundlePaths, root: BundleRoot, held: Manifest | None
-) -> frozenset[str]:
-    """Copy the encoder of queries, its files linked to CURRENT where that has them."""
-    target = paths.splade / ENCODER_FOLDER
-    below = f"{paths.splade.name}/{ENCODER_FOLDER}"
-    wanted = {f"{below}/{name}": sha256 for name, sha256 in spec.sha256.items()}
-    same: list[FileEntry] = []
-    if held is not None:
-        found = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
-        same = found if link_all(root.version(held.version), paths, found) else []
-    linked = frozenset(entry.path for entry in same)
-    for name in (*spec.sha256, SPEC_FILE):
-        if f"{below}/{name}" not in linked:
-            shutil.copyfile(folders.queries / name, target / name)
-    return linked
-
-
-def _texts(
-    paths: BundlePaths, plan: Sequence[Shard], folder: Path, settings: Settings, progress: Progress
-) -> tuple[NDArray[np.int64], list[bytes]]:
-    """Ids of all chunks, ascending, and the key of the text of each; texts that have no impacts are encoded."""
-    ids: list[int] = []
-    keys: list[bytes] = []
-    for shard in plan:
-        rows = read_table(paths.path / shard.table("chunks"), ["chunk_id", *TEXT_COLUMNS]).to_pylist()
-        texts = [chunk_text(row) for row in rows]
-        encode_missing(texts, folder, settings, progress, what="splade: sparse terms")
-        ids += [row["chunk_id"] for row in rows]
-        keys += [text_key(text) for text in texts]
-    order = np.argsort(np.array(ids, np.int64), kind="stable")
-    return np.array(ids, np.int64)[order], [keys[row] for row in order.tolist()]
 
 
 def _stored(ids: NDArray[np.int64], keys: list[bytes], store: Path, fingerprint: str) -> Iterator[tuple[int, Impacts]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ from codequarry.pipelines.hard_links import link_all
 from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.ranking_profile import read_late
 from codequarry.pipelines.shards import Shard
+from codequarry.pipelines.text_indexes import put_encoder, texts_of
 from codequarry.pipelines.tools import tool_versions
-from codequarry.pipelines.vector_store import text_key
 from codequarry.pipelines.version_manifest import encoder_entry
 from codequarry.pipelines.warp_build import WarpPlan, build_index
 from codequarry.pipelines.warp_tokens import (
@@ -26,14 +27,14 @@ from codequarry.pipelines.warp_tokens import (
     open_token_store,
 )
 from codequarry.pipelines.workspace import Progress, repository_work, silent
-from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
+from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.layout import BundlePaths, BundleRoot
-from codequarry.schemas.manifest import FileEntry, Manifest, WarpEntry
+from codequarry.schemas.manifest import Manifest, WarpEntry
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import read_table
 from codequarry.schemas.token_encoder import SCALES_FILE
-from codequarry.schemas.warp_layout import ENCODER_FOLDER
 
 TOKENS = "tokens"
 """Seal of a part whose chunks' tokens are in the store."""
@@ -104,8 +105,10 @@ def put_warp(
         same = [entry for entry in held.files if entry.path.startswith(f"{folder.name}/")]
         if link_all(root.version(held.version), paths, same):
             return held.warp.model_copy(update={"measured": measured}), frozenset(entry.path for entry in same)
-    spec, linked = _put_encoder(encoding.folder, paths, root, held)
-    ids, keys = _texts(paths, plan, settings.paths.store, encoding, progress)
+    spec = EncoderSpec.load(encoding.folder)
+    linked = put_encoder(encoding.folder, folder, paths, root, held)
+    encode = partial(encode_missing, store=settings.paths.store, encoding=encoding, progress=progress)
+    ids, keys = texts_of(paths, plan, partial(encode, what="warp: tokens"))
     scales = np.load(encoding.folder / SCALES_FILE, allow_pickle=False)
     index = build_index(
         folder,
@@ -138,41 +141,6 @@ def _tokens_key(part: Part, encoding: TokenEncoding) -> str:
     return hashed(
         [part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation, encoding.device]
     )
-
-
-def _put_encoder(
-    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
-) -> tuple[EncoderSpec, frozenset[str]]:
-    """Copy the token encoder, its large files linked to CURRENT where that has them."""
-    spec = EncoderSpec.load(source)
-    target = paths.warp / ENCODER_FOLDER
-    wanted = {f"{paths.warp.name}/{ENCODER_FOLDER}/{name}": sha256 for name, sha256 in spec.sha256.items()}
-    same: list[FileEntry] = []
-    if held is not None:
-        found = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
-        same = found if link_all(root.version(held.version), paths, found) else []
-    linked = frozenset(entry.path for entry in same)
-    for path in wanted.keys() - linked:
-        name = path.rpartition("/")[2]
-        (target / name).write_bytes((source / name).read_bytes())
-    (target / SPEC_FILE).write_bytes((source / SPEC_FILE).read_bytes())
-    return spec, linked
-
-
-def _texts(
-    paths: BundlePaths, plan: Sequence[Shard], store: Path, encoding: TokenEncoding, progress: Progress
-) -> tuple[NDArray[np.int64], list[bytes]]:
-    """Ids of all chunks, ascending, and the key of the text of each; texts that have no codes are encoded."""
-    ids: list[int] = []
-    keys: list[bytes] = []
-    for shard in plan:
-        rows = read_table(paths.path / shard.table("chunks"), ["chunk_id", *TEXT_COLUMNS]).to_pylist()
-        texts = [chunk_text(row) for row in rows]
-        encode_missing(texts, store, encoding, progress, what="warp: tokens")
-        ids += [row["chunk_id"] for row in rows]
-        keys += [text_key(text) for text in texts]
-    order = np.argsort(np.array(ids, np.int64), kind="stable")
-    return np.array(ids, np.int64)[order], [keys[row] for row in order.tolist()]
 
 
 def _stored_codes(

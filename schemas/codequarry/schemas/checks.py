@@ -30,9 +30,10 @@ from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import BundlePaths, embeddings_table
 from codequarry.schemas.lexical import indexed_ids
 from codequarry.schemas.manifest import LegEntry, Manifest
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.splade_checks import compare_splade
 from codequarry.schemas.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
-from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
+from codequarry.schemas.warp_layout import WarpSpec, map_arrays
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,7 +6,8 @@ from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.manifest import Manifest
-from codequarry.schemas.splade_layout import ENCODER_FOLDER, SpladeSpec, map_arrays, strange_postings
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
+from codequarry.schemas.splade_layout import SpladeSpec, map_arrays, strange_postings
 
 
 def compare_splade(paths: BundlePaths, manifest: Manifest) -> list[tuple[str, str, str]]:

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.mapped_index import REMEDY, IndexSpec, check_offsets, map_files
 
-SPEC_FILE = "index.json"
-ENCODER_FOLDER = "encoder"
 FORMAT = 1
 MAX_TERMS = 512
 """Of a document, and of a query."""
@@ -33,13 +32,10 @@ MAX_IMPACT = 255
 QUERY_STEPS = 1023
 """The heaviest term of a query weighs so many steps."""
 Queries = Literal["model", "weights"]
-_REMEDY = "do not serve this index; build the bundle again"
 
 
-class SpladeSpec(BaseModel):
+class SpladeSpec(IndexSpec):
     """``index.json``: sizes of the index and what made it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = FORMAT
     documents: int = Field(ge=0, lt=1 << 31)
@@ -69,23 +65,6 @@ class SpladeSpec(BaseModel):
             "impacts": ((self.postings,), np.dtype("u1")),
         }
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read ``index.json``. Raises IntegrityError: it is missing or malformed."""
-        path = folder / SPEC_FILE
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise IntegrityError(f"{path}: cannot be read ({error.strerror})", suggestion=_REMEDY) from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the document"
-            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
-
-    def save(self, folder: Path) -> None:
-        """Write ``index.json``, the last file of an index."""
-        (folder / SPEC_FILE).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-
 
 def map_arrays(folder: Path, spec: SpladeSpec) -> dict[str, np.ndarray]:
     """Map every file of an index, read-only; nothing but headers, ids and offsets is read.
@@ -93,23 +72,10 @@ def map_arrays(folder: Path, spec: SpladeSpec) -> dict[str, np.ndarray]:
     Raises IntegrityError: a file is missing or cut, or its shape, type, ids or offsets are not those of the spec. That
     postings name documents that are there, `strange_postings` tells, and a reader makes sure of as it uses them.
     """
-    arrays: dict[str, np.ndarray] = {}
-    for name, (shape, dtype) in spec.arrays().items():
-        path = folder / f"{name}.npy"
-        try:
-            found = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise IntegrityError(f"{path}: cannot be mapped ({error})", suggestion=_REMEDY) from error
-        if found.shape != shape or found.dtype != dtype or not found.flags.c_contiguous:
-            raise IntegrityError(
-                f"{path}: {found.shape} {found.dtype}, expected {shape} {dtype} in C order", suggestion=_REMEDY
-            )
-        arrays[name] = found
-    offsets = arrays["offsets"]
-    if offsets[0] != 0 or offsets[-1] != spec.postings or (np.diff(offsets) < 0).any():
-        raise IntegrityError(f"{folder}/offsets.npy: not ascending from 0 to {spec.postings}", suggestion=_REMEDY)
+    arrays = map_files(folder, spec)
+    check_offsets(folder / "offsets.npy", arrays["offsets"], spec.postings)
     if (np.diff(arrays["chunk_ids"]) <= 0).any():
-        raise IntegrityError(f"{folder}/chunk_ids.npy: not ascending", suggestion=_REMEDY)
+        raise IntegrityError(f"{folder}/chunk_ids.npy: not ascending", suggestion=REMEDY)
     return arrays
 
 

@@ -31,22 +31,18 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.mapped_index import REMEDY, IndexSpec, check_offsets, map_files
 
-SPEC_FILE = "index.json"
-ENCODER_FOLDER = "encoder"
 FORMAT = 1
 MAX_QUERY_TOKENS = 32
 Profile = Literal["standard", "compact"]
-_REMEDY = "do not serve this index; build the bundle again"
 
 
-class WarpSpec(BaseModel):
+class WarpSpec(IndexSpec):
     """``index.json``: sizes of the index and what made it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = FORMAT
     profile: Profile
@@ -92,23 +88,6 @@ class WarpSpec(BaseModel):
             return {**common, "residuals": packed, "doc_codes": ((tokens, d), np.dtype("i1"))}
         return {**common, "doc_residuals": packed, "doc_centroids": ((tokens,), cluster_dtype(c))}
 
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read ``index.json``. Raises IntegrityError: it is missing or malformed."""
-        path = folder / SPEC_FILE
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise IntegrityError(f"{path}: cannot be read ({error.strerror})", suggestion=_REMEDY) from error
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the document"
-            raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=_REMEDY) from error
-
-    def save(self, folder: Path) -> None:
-        """Write ``index.json``, the last file of an index."""
-        (folder / SPEC_FILE).write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
-
 
 def cluster_dtype(centroids: int) -> np.dtype:
     """Type of the cluster numbers of tokens."""
@@ -121,38 +100,16 @@ def map_arrays(folder: Path, spec: WarpSpec) -> dict[str, np.ndarray]:
     Raises IntegrityError: a file is missing or cut, or its shape, type or offsets are not those of the spec. What is
     not looked at here (documents of postings, clusters of tokens) the reader checks as it uses them.
     """
-    arrays: dict[str, np.ndarray] = {}
-    for name, (shape, dtype) in spec.arrays().items():
-        path = folder / f"{name}.npy"
-        try:
-            found = _mapped(path)
-        except (OSError, ValueError, EOFError) as error:
-            raise IntegrityError(f"{path}: cannot be mapped ({error})", suggestion=_REMEDY) from error
-        if found.shape != shape or found.dtype != dtype or not found.flags.c_contiguous:
-            raise IntegrityError(
-                f"{path}: {found.shape} {found.dtype}, expected {shape} {dtype} in C order", suggestion=_REMEDY
-            )
-        arrays[name] = found
+    arrays = map_files(folder, spec)
     for name, total in (("doc_offsets", spec.tokens), ("offsets", spec.postings)):
-        _check_offsets(folder / f"{name}.npy", arrays[name], total)
+        check_offsets(folder / f"{name}.npy", arrays[name], total)
     if spec.documents and (np.diff(arrays["doc_offsets"]).min() < 1 or (np.diff(arrays["chunk_ids"]) <= 0).any()):
         raise IntegrityError(
-            f"{folder}: a document has no token, or ids are not ascending; expected neither", suggestion=_REMEDY
+            f"{folder}: a document has no token, or ids are not ascending; expected neither", suggestion=REMEDY
         )
     if not np.isfinite(arrays["levels"]).all():
-        raise IntegrityError(f"{folder}/levels.npy: not finite", suggestion=_REMEDY)
+        raise IntegrityError(f"{folder}/levels.npy: not finite", suggestion=REMEDY)
     return arrays
-
-
-def _mapped(path: Path) -> NDArray[np.generic]:
-    """A plain, read-only array over a file; empty files cannot be mapped and are read."""
-    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    return np.asarray(loaded)
-
-
-def _check_offsets(path: Path, offsets: np.ndarray, total: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
-        raise IntegrityError(f"{path}: not ascending from 0 to {total}", suggestion=_REMEDY)
 
 
 def pack(levels: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:

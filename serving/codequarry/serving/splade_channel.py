@@ -12,8 +12,9 @@ import numpy as np
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.manifest import SpladeEntry
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.sparse_encoder import QueryEncoder, SparseQuery, open_query_encoder
-from codequarry.schemas.splade_layout import ENCODER_FOLDER, SpladeSpec
+from codequarry.schemas.splade_layout import SpladeSpec
 from codequarry.schemas.token_encoder import token_text
 from codequarry.schemas.tools import Expansion, ImpactTerm
 from codequarry.serving.catalog import ChunkRow

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.manifest import WarpEntry
+from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.token_encoder import QueryTokens, TokenEncoder
 from codequarry.schemas.tools import TokenPair
-from codequarry.schemas.warp_layout import ENCODER_FOLDER, WarpSpec, map_arrays
+from codequarry.schemas.warp_layout import WarpSpec, map_arrays
 from codequarry.serving.catalog import ChunkRow, DefinitionSpan
 from codequarry.serving.channels import Candidates
 from codequarry.serving.deadline import Deadline
