@@ -14,8 +14,10 @@ _TRAINING_PER_LIST = 39
 def faiss_factory(count: int, settings: IndexesSettings) -> str:
     """The FAISS factory string for so many vectors.
 
-    >>> [faiss_factory(count, IndexesSettings()) for count in (49_999, 50_000, 200_000, 1_000_000)]
-    ['Flat', 'HNSW32,SQ8', 'IVF1788,SQ8', 'IVF4000,SQ8']
+    >>> [faiss_factory(count, IndexesSettings()) for count in (199_999, 200_000, 1_000_000)]
+    ['Flat', 'IVF1788,SQ8', 'IVF4000,SQ8']
+    >>> faiss_factory(60_000, IndexesSettings(faiss_graph_from=50_000))
+    'HNSW32,SQ8'
     >>> [faiss_factory(count, IndexesSettings()) for count in (2_000_000, 30_000_000)]
     ['IVF16384_HNSW32,SQ8', 'IVF16384_HNSW32,RaBitQ,Refine(SQ8)']
     """
