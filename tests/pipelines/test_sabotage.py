@@ -76,7 +76,7 @@ WRONG_STAGES: dict[str, tuple[str, Edit, str]] = {
     ),
     "vectors are too short": ("embeddings", vectors(lambda rows: [row[:8] for row in rows]), "ixed.?.ize.?.ist"),
     "a vector is constant": ("embeddings", vectors(constant), "whose numbers are all the same"),
-    "half the vectors are alike": ("embeddings", vectors(half_alike), "equal those of other texts"),
+    "half the vectors are alike": ("embeddings", vectors(half_alike), "equal those of other files"),
     "definitions in other chunks": ("ast_nodes", added("chunk_id", 1), "do not start in their chunk"),
     "a definition without an end": ("ast_nodes", added("end_byte", 1 << 20), "reach outside of their file"),
     "a definition is lost": ("ast_nodes", lambda table: table.slice(1), "symbols of chunks that differ"),
