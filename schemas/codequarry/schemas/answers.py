@@ -45,12 +45,11 @@ class ProRequest(WireModel):
     )
     nprobe: int = Field(
         default=0,
-        ge=0,
         description="Lists of an IVF index that the dense stage reads, more for a better and slower answer; out of the "
         "index's range is clamped. 0: as the index was tuned.",
     )
     ef_search: int = Field(
-        default=0, ge=0, description="The same of a graph index (HNSW): the width of its search. 0: as it was tuned."
+        default=0, description="The same of a graph index (HNSW): the width of its search. 0: as it was tuned."
     )
     explain: bool = Field(default=True, description="Tell in `why` each stage's rank, score and weight as well.")
     filters: SearchFilters = Field(default=SearchFilters(), description="Where to look; everywhere when left out.")

@@ -49,7 +49,7 @@ def semantic_search_pro(
     if request.use_reranker and reranker is None:
         notes.append("no language model is configured to rerank; the order is that of the fusion")
     asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
-    effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name))}
+    effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
     notes += _without_effect(bundle, effort)
     found = search(bundle, asked, settings.model_copy(update=effort), deadline, weights=weights, reranker=asked_for)
     findings = [_finding(result, explain=request.explain) for result in found.results]
