@@ -103,7 +103,7 @@ def test_a_run_killed_at_many_calls_of_every_kind(
 def test_a_disk_that_refuses_a_write_or_a_sync_stops_the_run_with_the_reason(
     calls: dict[str, list[Point]], copies: Copies, changed_digest: str
 ) -> None:
-    for call, what in (("write", "error=ENOSPC"), ("fdatasync", "error=EIO")):
+    for call, what in (("write", "error=ENOSPC"), ("fsync", "error=EIO")):
         (point,) = spread(calls[call], 1, main=True)
         assert disturbed(copies(), point, what, changed_digest) == "refused, old current"
 

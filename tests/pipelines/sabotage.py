@@ -94,7 +94,9 @@ class Scene:
 
     @property
     def settings(self) -> Settings:
-        settings = Settings.model_validate({"scip": {"enabled": False}, **dict(self.more)})
+        settings = Settings.model_validate(
+            {"scip": {"enabled": False}, "retrieval": {"enabled": False}, **dict(self.more)}
+        )
         listed = (RepositorySettings(path=self.repo, scip=(self.folder / "given.scip",)),)
         return settings.model_copy(
             update={

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from codequarry.pipelines import encoders, staging
+from codequarry.pipelines import encoders, faiss_stage
 from codequarry.pipelines.verification import verify_staged
 from codequarry.schemas.errors import IntegrityError, PublishError
 from codequarry.schemas.layout import BundlePaths
@@ -177,8 +177,8 @@ def test_a_staging_that_is_wrong_is_stopped(scene: Scene, what: str) -> None:
 
 
 def test_an_id_map_of_another_order_is_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = staging.write_idmap
-    monkeypatch.setattr(staging, "write_idmap", lambda path, ids: honest(path, [each[::-1] for each in ids]))
+    honest = faiss_stage.write_idmap
+    monkeypatch.setattr(faiss_stage, "write_idmap", lambda path, ids: honest(path, [each[::-1] for each in ids]))
 
     def sabotage(scene: Scene) -> None:
         scene.stage()

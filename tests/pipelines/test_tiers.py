@@ -288,7 +288,7 @@ def test_damage_to_the_second_leg_shuts_its_channel_alone(tmp_path: Path, standa
     data[-1] ^= 1
     (report.path / "encoder2" / "rows.npy").write_bytes(data)
     follower.check()
-    answer = engine.search(SearchRequest(query="price"))
+    answer = engine.search(SearchRequest(query="prices"))
     assert answer.limits == ["channel faiss2 is off: damaged: encoder2/rows.npy"]
     assert {"faiss", "bm25"} <= answer.results[0].metadata.explain.channels.keys()
     engine.served.close()
@@ -302,10 +302,10 @@ def test_without_onnx_runtime_the_second_leg_is_off_and_says_what_it_needs(tmp_p
     done = run("index", write_shop(tmp_path), "--settings", settings, *root)
     assert done.returncode == 0, done.stderr
     assert [leg.encoder.name for leg in manifest_of(Path(done.stdout.strip())).legs][1].startswith("all-MiniLM")
-    there = json.loads(run("search", "price", "--json", *root).stdout)
+    there = json.loads(run("search", "prices", "--json", *root).stdout)
     assert there["limits"] == []
     assert "faiss2" in there["results"][0]["metadata"]["explain"]["channels"]
-    missing = json.loads(run("search", "price", "--json", *root, program=WITHOUT_ONNX).stdout)
+    missing = json.loads(run("search", "prices", "--json", *root, program=WITHOUT_ONNX).stdout)
     assert missing["results"]
     assert len(missing["limits"]) == 1
     assert missing["limits"][0].startswith("channel faiss2 is off: the encoder all-MiniLM")

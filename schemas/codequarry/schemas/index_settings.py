@@ -32,8 +32,8 @@ class IndexesSettings(BaseModel):
     faiss_graph_from: int = Field(
         default=200_000,
         ge=1,
-        description="From so many chunks on HNSW32,SQ8; fewer are compared exactly (Flat). As many as faiss_lists_from: "
-        "never.",
+        description="From so many chunks on HNSW32,SQ8; fewer are compared exactly (Flat). As many as "
+        "faiss_lists_from: never.",
     )
     faiss_lists_from: int = Field(
         default=200_000, ge=1, description="From so many chunks on IVF,SQ8 with four lists for each root of a chunk."

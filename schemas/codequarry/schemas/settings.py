@@ -287,6 +287,8 @@ class Settings(_Section):
         """
         deciding = self.model_dump(mode="json", include={"chunking", "scip", "indexes"})
         deciding["embedding"] = self.embedding.model_dump(mode="json", include={"model", "adapt", "max_tokens"})
+        if self.embedding.folder is not None:
+            deciding["embedding"]["folder"] = True  # which one is there, its fingerprint tells
         if Path(self.embedding.model).is_absolute():
             deciding["embedding"]["model"] = Path(self.embedding.model).name
         if self.late_interaction:

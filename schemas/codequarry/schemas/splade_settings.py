@@ -38,8 +38,8 @@ class SpladeSettings(BaseModel):
             raise ValueError("enabled needs model: a folder, or a name with its revision")
         return self
 
-    def resolved(self, absolute: Callable[[Path], Path]) -> Self:
+    def resolved(self, in_full: Callable[[Path], Path]) -> Self:
         """With the folder of the model in full; the name of one on a hub stays."""
         if self.revision or not self.model:
             return self
-        return self.model_copy(update={"model": str(absolute(Path(self.model)))})
+        return self.model_copy(update={"model": str(in_full(Path(self.model)))})
