@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from codequarry.pipelines.workspace import replacing
 from codequarry.schemas.errors import CodequarryError, NotFoundError
-from codequarry.schemas.expectations import EXAMPLES, Expectation, Outcome, Suite, shown, shown_columns
+from codequarry.schemas.expectations import EXAMPLES, Expectation, Outcome, Suite, example_of, shown_columns
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings import Settings
 
@@ -101,7 +101,7 @@ def _outcome(suite: Suite, expectation: Expectation, found: Any, rows: int) -> O
     broken = int(result.get("unexpected_count", 0))
     names = shown_columns(suite, expectation)
     listed = result.get("partial_unexpected_index_list") or ()
-    examples = tuple(shown({name: row[name] for name in names if name in row}) for row in listed[:EXAMPLES])
+    examples = tuple(example_of({name: row[name] for name in names if name in row}) for row in listed[:EXAMPLES])
     outcome = Outcome(expectation, rows, broken, examples)
     if outcome.passed != bool(found.success):
         raise CodequarryError(

@@ -23,7 +23,7 @@ from codequarry.schemas import splade_layout
 from codequarry.schemas.catalog import set_bundle, views
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
-from codequarry.schemas.expectations import EXAMPLES, Outcome, Suite, build_frames, run_suite, shown
+from codequarry.schemas.expectations import EXAMPLES, Outcome, Suite, build_frames, example_of, run_suite
 from codequarry.schemas.file_index import FileIndex
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
@@ -191,7 +191,7 @@ def _none_of(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> Chec
     if found:
         cursor = connection.execute(f"SELECT * FROM ({sql}) ORDER BY ALL LIMIT {EXAMPLES}")
         columns, rows = [column[0] for column in cursor.description or ()], cursor.fetchall()
-    examples = tuple(shown(dict(zip(columns, row, strict=True))) for row in rows)
+    examples = tuple(example_of(dict(zip(columns, row, strict=True))) for row in rows)
     return Check(name, not found, str(found), "0", examples)
 
 

@@ -156,10 +156,10 @@ def run_suite(connection: duckdb.DuckDBPyConnection, suite: Suite) -> tuple[Outc
     )
 
 
-def shown(row: Mapping[str, Any]) -> str:
+def example_of(row: Mapping[str, Any]) -> str:
     """One offending row.
 
-    >>> shown({"path": "a.py", "start_byte": 3})
+    >>> example_of({"path": "a.py", "start_byte": 3})
     'path=a.py start_byte=3'
     """
     return " ".join(f"{name}={value}" for name, value in row.items())
@@ -177,7 +177,7 @@ def _examples(connection: duckdb.DuckDBPyConnection, suite: Suite, expectation: 
     rows = connection.execute(
         f"SELECT {listed} FROM frames.{suite.table} {clause} {expectation.broken()} ORDER BY ALL LIMIT {EXAMPLES}"
     ).fetchall()
-    return tuple(shown(dict(zip(columns, row, strict=True))) for row in rows)
+    return tuple(example_of(dict(zip(columns, row, strict=True))) for row in rows)
 
 
 def _literal(value: str | bool) -> str:

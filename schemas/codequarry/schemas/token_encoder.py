@@ -129,14 +129,14 @@ class TokenEncoder:
 
     def encode_query(self, text: str) -> QueryTokens:
         """The first 31 tokens of a query, and the last."""
-        prefixed = self.spec.query_prefix + text
-        encoding = self._encoding(prefixed)
+        begun = self.spec.query_prefix + text
+        encoding = self._encoding(begun)
         spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         kept = self._kept(encoding)
         cut = len(kept) > MAX_QUERY_TOKENS or bool(encoding.overflowing)
         if len(kept) > MAX_QUERY_TOKENS:
             kept = np.append(kept[: MAX_QUERY_TOKENS - 1], kept[-1])
-        shown = tuple(prefixed[start:end] for start, end in spans[kept].tolist())
+        shown = tuple(begun[start:end] for start, end in spans[kept].tolist())
         return QueryTokens(self._run(encoding)[kept], shown, cut)
 
     def document_spans(self, text: str) -> NDArray[np.int64]:
