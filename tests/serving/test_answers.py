@@ -70,7 +70,7 @@ def test_parameters_that_the_index_does_not_have_are_said(server, era) -> None:
         "faiss_flat has no nprobe; it was left out",
         "faiss_flat has no ef_search; it was left out",
     ]
-    failed(call(server, era, "semantic_search_pro", {"query": "x", "nprobe": -1}), "INVALID_ARGUMENT")
+    assert not call(server, era, "semantic_search_pro", {"query": "x", "nprobe": -1}).is_error
 
 
 def test_without_any_stage_nothing_is_found_and_the_answer_says_why(server, era) -> None:

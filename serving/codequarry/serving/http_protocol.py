@@ -8,6 +8,7 @@ silent for longest, of the address that has most of them. Connections whose requ
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +46,13 @@ class _Guarded(AutoHTTPProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._heard = self.loop.time()
+        self._heard = time.monotonic()  # loops may count in whole milliseconds
         if len(self.connections) > self.most:
             self._make_room()
         self._wait_for("headers", self.header_s)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self.loop.time()
+        self._heard = time.monotonic()  # loops may count in whole milliseconds
         answered_before = not self._answering()
         super().data_received(data)
         if not self._answering():
@@ -101,9 +102,9 @@ class _Guarded(AutoHTTPProtocol):
 
     def _make_room(self) -> None:
         others = [one for one in self.connections if isinstance(one, _Guarded)]
-        idle = [one for one in others if not one._answering() or one.cycle.more_body]
+        idle = [one for one in others if one is not self and (not one._answering() or one.cycle.more_body)]
         counts = Counter(one._address() for one in others)
-        # The newcomer is among them: where all others work, it goes itself.
+        # Where all others work, the newcomer goes itself.
         victim = min(idle or [self], key=lambda one: (-counts[one._address()], one._heard))
         victim.transport.abort()
 
