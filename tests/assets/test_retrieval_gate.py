@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import faiss
@@ -88,6 +89,23 @@ def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path
     other = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.9}, chunking={"merge_chars": 50})
     index_repositories(other)
     assert len(verdict_names(root)) == asked[-1] + 1, "another chunking is asked, whatever changed"
+
+
+def test_what_was_stopped_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_app(tmp_path, 20)
+    made = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.15})
+    files = index_repositories(made).manifest.counts.files
+    note = made.paths.work / "asked.json"
+    note.write_text(json.dumps({"changed": files}))  # many small changes came before this one
+    commit(tmp_path / "app", {"pkg0/new.py": functions(100)})
+    worse = Check("answers", False, "worse", "as good", regression=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("codequarry.assets.retrieval_gate.ask_staged", lambda *_: (worse,))
+        for _ in range(2):
+            with pytest.raises(PublishError, match="answers: worse"):
+                index_repositories(made)
+    index_repositories(made)
+    assert json.loads(note.read_text()) == {"changed": 0}
 
 
 def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ that changed are counted from the version that was asked last on, so that many s
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -44,7 +43,8 @@ def retrieval_checks(paths: BundlePaths, settings: Settings, progress: Progress)
     from codequarry.assets.retrieval_gate import ask_staged
 
     checks = ask_staged(paths, settings, progress)
-    write_json(note, {"changed": 0})
+    if all(check.passed for check in checks):  # what was stopped is asked again, however little it differs
+        write_json(note, {"changed": 0})
     return checks
 
 
@@ -65,13 +65,12 @@ def _changed_files(paths: BundlePaths, manifest: Manifest, settings: Settings) -
     return len({(repo, path) for repo, path, _ in differing})
 
 
-def _means(manifest: Manifest) -> str:
+def _means(manifest: Manifest) -> tuple[object, ...]:
     """Of all that decides answers besides the files."""
     encoders = [leg.encoder.fingerprint for leg in manifest.legs]
     profile = [entry.sha256 for entry in manifest.files if entry.path == RANKING_FILE]
     sources = [source.name for source in manifest.sources]
-    decides = [manifest.settings_sha256, dict(sorted(manifest.tools.items())), encoders, profile, sources]
-    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return manifest.settings_sha256, manifest.tools, encoders, profile, sources
 
 
 def _files(paths: BundlePaths) -> set[tuple[str, str, str]]:
