@@ -89,7 +89,9 @@ def verdict_names(root: BundleRoot) -> list[str]:
     """Versions that have a verdict, oldest first."""
     if not root.verdicts.is_dir():
         return []
-    return sorted(entry.name for entry in root.verdicts.iterdir() if is_version_name(entry.name))
+    found = [entry for entry in root.verdicts.iterdir() if is_version_name(entry.name)]
+    # Not by name: two of one second differ in their digests alone.
+    return [entry.name for entry in sorted(found, key=lambda entry: (entry.stat().st_mtime_ns, entry.name))]
 
 
 def read_verdict(root: BundleRoot, version: str = "", file: str = PAGE) -> str:
