@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +15,17 @@ import pyarrow.parquet as pq
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from codequarry.pipelines.bm25_index import write_meta, write_segments
-from codequarry.pipelines.catalog import build_catalog
+from codequarry.pipelines.catalog import build_catalog, write_row_index
 from codequarry.pipelines.faiss_index import write_faiss, write_idmap
 from codequarry.pipelines.shards import arrays, write_texts
 from codequarry.pipelines.version_manifest import file_entries
+from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import Manifest, SegmentEntry, to_json
 from codequarry.schemas.tables import SCHEMAS, TableWriter, write_table
 from codequarry.serving.bundle import Bundle
+from codequarry.serving.catalog import Catalog
 
 GIGABYTE = 1_000_000_000
 OPENINGS = 15
@@ -99,11 +102,39 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
     write_idmap(paths.faiss_idmap, ids)
     write_meta(paths, segments)
     digest = build_catalog(paths, held.encoder.dim)
+    write_row_index(paths)
+    _write_file_index(base, paths, held.encoder.dim)
+    shutil.copyfile(base.ranking, paths.ranking)
     counts = held.counts.model_copy(update={"chunks": sum(map(len, ids)), "files": held.counts.files * copies})
     files = file_entries(paths, None, (), digest)
     manifest: Manifest = held.model_copy(update={"counts": counts, "files": files, "shards": ()})
     paths.manifest.write_bytes(to_json(manifest))
     target.current.write_text(Current(paths.path.name, file_sha256(paths.manifest)).line(), encoding="ascii")
+
+
+def _write_file_index(base: BundlePaths, paths: BundlePaths, dim: int) -> None:
+    """For every copy of a file what the base version knows of it."""
+    known, names = _indexed(base)
+    index = FileIndex.open(base.files, known, dim)
+    numbers = {name: at for at, name in enumerate(names)}
+    rows, places = _indexed(paths)
+    of = [numbers[repo.rpartition("-")[0], path] for repo, path in places]
+    facts = index.facts[of].tolist()
+    FileIndex.build(
+        [
+            FileRow(row, repo, path, fan_in, code_lines)
+            for row, (repo, path), (_, _, code_lines, fan_in, _) in zip(rows.tolist(), places, facts, strict=True)
+        ],
+        index.cards[of],
+    ).write(paths.files)
+
+
+def _indexed(paths: BundlePaths) -> tuple[np.ndarray, list[tuple[str, str]]]:
+    """Rows in ``files_mat``, repository and path of the files that have chunks."""
+    with closing(Catalog.open(paths)) as catalog:
+        directory = catalog.directory()
+    rows = np.flatnonzero(np.diff(directory.row_starts))
+    return rows, [(directory.repos[row], directory.paths[row]) for row in rows.tolist()]
 
 
 def _turned(table: pa.Table, number: int, dim: int) -> pa.Table:

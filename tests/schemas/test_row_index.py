@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.row_index import CHUNK, TEXTS, RowIndex, Strings
+from codequarry.serving.catalog import Catalog
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 
 PIECES = (
@@ -90,6 +93,23 @@ def test_a_number_of_nothing_is_damage(paths: BundlePaths, tmp_path: Path, name:
     numbers = np.load(tmp_path / "rows" / f"{name}.npy")
     (numbers["repo"] if numbers.dtype == CHUNK else numbers).flat[0] = 10**6
     np.save(tmp_path / "rows" / f"{name}.npy", numbers)
+    with pytest.raises(IntegrityError, match="is damaged"):
+        RowIndex.open(tmp_path / "rows")
+
+
+def test_an_index_of_another_catalog_is_not_read(paths: BundlePaths, tmp_path: Path) -> None:
+    fewer = write_bundle(tmp_path / "fewer", PIECES[:2])
+    shutil.rmtree(fewer.rows)
+    shutil.copytree(paths.rows, fewer.rows)
+    with closing(Catalog.open(fewer)) as opened, pytest.raises(IntegrityError, match=r"4 chunks, catalog\.duckdb 2"):
+        opened.directory()
+
+
+def test_a_number_below_zero_is_damage(paths: BundlePaths, tmp_path: Path) -> None:
+    RowIndex.open(paths.rows).write(tmp_path / "rows")
+    numbers = np.load(tmp_path / "rows" / "started.npy")
+    numbers[0] = -1
+    np.save(tmp_path / "rows" / "started.npy", numbers)
     with pytest.raises(IntegrityError, match="is damaged"):
         RowIndex.open(tmp_path / "rows")
 

@@ -246,7 +246,9 @@ def _divides(starts: np.ndarray, total: int, count: int) -> bool:
 
 
 def _below(numbers: np.ndarray, count: int) -> bool:
-    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < count)
+    """Whether all int32 numbers are from 0 to count - 1."""
+    # As unsigned ones, where those below zero are the largest: one pass instead of two.
+    return not numbers.size or int(numbers.view(np.uint32).max()) < count
 
 
 def _damaged(folder: Path) -> IntegrityError:

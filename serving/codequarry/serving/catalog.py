@@ -32,12 +32,10 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "lock_configuration": "true",
 }
 
-_FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat ORDER BY file"
-# In the order of the rows, which is that of the files and of the places in them.
-_DIRECTORY = "SELECT chunk_id, file, start_line, end_line FROM chunks_mat"
-_DIRECTORY_BEFORE_3 = """
-SELECT chunk_id, file, start_line, end_line FROM chunks_mat JOIN files_mat USING (repo, path) ORDER BY chunks_mat.rowid
-"""
+# Both in the order of the rows, which is that of the files and of the places in them.
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat"
+_FILE_OF = "SELECT file FROM chunks_mat"
+_FILE_OF_BEFORE_3 = "SELECT file FROM chunks_mat JOIN files_mat USING (repo, path) ORDER BY chunks_mat.rowid"
 _TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
 _AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
 _SPANS = """
@@ -203,27 +201,31 @@ class Catalog:
         return before
 
     def directory(self) -> ChunkDirectory:
-        """Ids and files of all chunks, in memory."""
-        sql = _DIRECTORY_BEFORE_3 if isinstance(self._texts, TableTexts) else _DIRECTORY
+        """Ids and files of all chunks, in memory. Raises IntegrityError: ``rows/`` is that of another catalog."""
+        sql = _FILE_OF_BEFORE_3 if isinstance(self._texts, TableTexts) else _FILE_OF
         with self.reading() as cursor:
             # Columns, not rows: a tuple for each of many files sets the garbage collector going.
             files = cursor.execute(_FILES).fetchnumpy()
             found = cursor.execute(sql).fetchnumpy()
+        index = self.index
         paths = tuple(files["path"].tolist())
-        by_row = np.ascontiguousarray(found["chunk_id"], np.int64)
         file_by_row = np.ascontiguousarray(found["file"], np.int32)
-        by_id = np.argsort(by_row)
-        shares_line = found["start_line"][1:] <= found["end_line"][:-1]
+        if len(file_by_row) != len(index.ids):
+            raise IntegrityError(
+                f"rows/ holds {len(index.ids)} chunks, catalog.duckdb {len(file_by_row)}",
+                suggestion="do not serve this version; publish again",
+            )
+        shares_line = index.chunks["start_line"][1:] <= index.chunks["end_line"][:-1]
         torn = np.zeros(len(paths), np.bool_)
         torn[file_by_row[1:][shares_line & (file_by_row[1:] == file_by_row[:-1])]] = True
         return ChunkDirectory(
-            by_row[by_id],
-            file_by_row[by_id],
+            index.ids,
+            file_by_row[index.ids_rows],
             tuple(files["repo"].tolist()),
             paths,
             tuple(files["lang"].tolist()),
             files["class_rank"].astype(np.int8),
-            by_row=by_row,
+            by_row=np.ascontiguousarray(index.chunks["chunk_id"]),
             row_starts=np.searchsorted(file_by_row, np.arange(len(paths) + 1)),
             torn=torn,
         )
