@@ -1,11 +1,12 @@
-"""Misspelt names: what the forms lead to is what comparing all names finds."""
+"""Misspelt names: what the index leads to is what comparing all names finds."""
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codequarry.schemas.near_names import is_near, near_forms, near_numbers
+from codequarry.schemas.near_names import by_last_letters, is_near, near_numbers
 
 NAMES = st.text("abé_1", min_size=4, max_size=7)
 
@@ -26,15 +27,23 @@ def test_near_is_one_slip(one: str, other: str) -> None:
     assert is_near(one, other) == is_near(other, one) == (slips(one, other) == 1)
 
 
-@given(st.lists(NAMES, max_size=30, unique=True), NAMES)
+def near(asked: str, names: list[str]) -> list[str]:
+    """Those that the arrays of an index lead to."""
+    strings = sorted({*names, "", "readme", "zz"})
+    number = {name: at for at, name in enumerate(strings)}
+    starts = np.cumsum([0, *(len(name.encode()) for name in strings)])
+    keys = np.sort(np.array([number[name] for name in names], np.int32))
+    backwards = by_last_letters({name: number[name] for name in names})
+    return [strings[at] for at in near_numbers(asked, strings, starts, keys, backwards)]
+
+
+@given(st.lists(NAMES, max_size=30), NAMES)
 def test_every_name_that_is_near_is_found(names: list[str], asked: str) -> None:
-    found = near_numbers(asked, near_forms({name: number for number, name in enumerate(names)}))
-    wanted = [at for at, name in enumerate(names) if is_near(asked, name) and min(len(name), len(asked)) >= 5]
-    assert [at for at in found if is_near(asked, names[at])] == wanted
+    wanted = {name for name in names if is_near(asked, name) and min(len(name), len(asked)) >= 5}
+    assert near(asked, names) == sorted(wanted)
 
 
 def test_names_that_are_short_or_no_words_have_no_neighbours() -> None:
-    forms = near_forms({"open": 0, "read me first": 1, "x" * 65: 2, "header": 3})
-    assert len(forms) == len({"header", "eader", "hader", "heder", "heaer", "headr", "heade"})
-    assert near_numbers("opens", forms) == near_numbers("", forms) == []
-    assert near_numbers("haeder", forms) == [3]
+    names = ["open", "read me first", "x" * 65, "header"]
+    assert near("opens", names) == near("", names) == near("x" * 64, names) == near("read me firs", names) == []
+    assert near("haeder", names) == ["header"]

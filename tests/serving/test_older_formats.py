@@ -29,6 +29,10 @@ _AS_BEFORE = (
     "ALTER TABLE occurrences_mat ADD COLUMN chunk_id BIGINT",
     "UPDATE occurrences_mat SET chunk_id = held.chunk_id FROM chunks_mat AS held WHERE held.rowid = chunk",
     "ALTER TABLE occurrences_mat DROP COLUMN chunk",
+    "ALTER TABLE occurrences_mat RENAME COLUMN enclosing TO inner_id",
+    "ALTER TABLE occurrences_mat ADD COLUMN enclosing VARCHAR DEFAULT ''",
+    "UPDATE occurrences_mat SET enclosing = qualified_name FROM symbols_mat WHERE symbol_id = inner_id",
+    "ALTER TABLE occurrences_mat DROP COLUMN inner_id",
     *(f"ALTER TABLE chunks_mat DROP COLUMN {name}" for name in ("file", "shard", "text_start", "text_bytes")),
 )
 

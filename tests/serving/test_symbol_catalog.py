@@ -153,7 +153,8 @@ def test_every_place_has_its_meaning_chunk_and_surroundings(world) -> None:
             for node in rows["ast_nodes"]
             if node["path"] == path and node["start_byte"] <= byte < node["end_byte"]
         ]
-        assert row["enclosing"] == (min(around)[2] if around else "")
+        enclosing = symbols[row["enclosing"]]["qualified_name"] if row["enclosing"] >= 0 else ""
+        assert enclosing == (min(around)[2] if around else "")
     assert found == expected
     assert table(engine, "SELECT count(*) AS n FROM places_mat")[0]["n"] == found.total()
 

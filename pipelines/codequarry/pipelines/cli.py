@@ -92,11 +92,13 @@ def index(
     if adapt is not None:
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
     try:
+        from codequarry.pipelines.arrow_alone import leave_pandas_out
         from codequarry.pipelines.build import index_repositories
         from codequarry.pipelines.cli_secrets import secret_counts, secret_places
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
+    leave_pandas_out()
     with Bars() as bars:
         report = index_repositories(settings, bars.show, force=force, accept=accept)
     skipped: Counter[str] = Counter()

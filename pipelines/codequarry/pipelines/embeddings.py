@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from codequarry.pipelines.parts import EMBEDDED, Part, break_seal, hashed, plan_
 from codequarry.pipelines.torch_encoder import TorchDocuments
 from codequarry.pipelines.vector_store import Vector, VectorStore, open_vector_store, text_key
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent
+from codequarry.schemas.embedding_settings import EmbeddingSettings
 from codequarry.schemas.encoder import DocumentEncoder, EncoderSpec, open_encoder
 from codequarry.schemas.layout import embeddings_table, leg_suffix
 from codequarry.schemas.lexical import dense_text
@@ -159,14 +160,7 @@ class _Encoding:
     """The encoder of a run, opened when the first text needs it."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        embedding, spec = settings.embedding, EncoderSpec.load(folder)
-        threads = embedding.threads or os.cpu_count() or 1
-        self._open: Callable[[], DocumentEncoder] = (
-            partial(TorchDocuments.open, spec, embedding)
-            if spec.documents is not None and embedding.by_transformers
-            else partial(open_encoder, folder, threads=threads, endpoint=embedding.made_by)
-        )
-        self._encoder: DocumentEncoder | None = None
+        self._open = partial(_opened, folder, EncoderSpec.load(folder).fingerprint, settings.embedding)
         self.embedded = 0
         """Texts encoded so far."""
 
@@ -175,7 +169,15 @@ class _Encoding:
         items = list(texts.items())
         for start in range(0, len(items), _SAVE_EVERY):
             part = items[start : start + _SAVE_EVERY]
-            self._encoder = self._encoder or self._open()
-            vectors = self._encoder.encode_documents([text for _, text in part])
+            vectors = self._open().encode_documents([text for _, text in part])
             yield [(key, vector) for (key, _), vector in zip(part, vectors, strict=True)]
             self.embedded += len(part)
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path, _fingerprint: str, embedding: EmbeddingSettings) -> DocumentEncoder:
+    """An encoder; the one opened last stays, because chunks and cards of files need the same."""
+    spec = EncoderSpec.load(folder)
+    if spec.documents is not None and embedding.by_transformers:
+        return TorchDocuments.open(spec, embedding)
+    return open_encoder(folder, threads=embedding.threads or os.cpu_count() or 1, endpoint=embedding.made_by)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from codequarry.pipelines.embeddings import embed_texts
+from codequarry.pipelines.encoders import encoder_directories
 from codequarry.pipelines.workspace import RepositoryWork
 from codequarry.schemas.file_index import FileIndex, FileRow, card_text
-from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.settings import Settings
+from codequarry.schemas.shards import shard_of
 from codequarry.schemas.tables import read_table
 
 _OUTER = 1
@@ -28,8 +30,8 @@ class FileCard(NamedTuple):
     """What the encoder reads of it; "" when it is not indexed."""
 
 
-def write_file_index(paths: BundlePaths, works: Sequence[RepositoryWork], settings: Settings) -> None:
-    """Write ``files/`` of a staged version whose encoder is there. works: in the order of their names."""
+def write_file_index(paths: BundlePaths, works: Sequence[RepositoryWork], shards: int, settings: Settings) -> None:
+    """Write ``files/`` of a staged version. works: in the order of their names. shards: how many the version has."""
     cards = [(work.path.name, card) for work in works for card in file_cards(work)]
     rows = [
         FileRow(row, repo, card.path, card.fan_in, card.code_lines)
@@ -37,7 +39,9 @@ def write_file_index(paths: BundlePaths, works: Sequence[RepositoryWork], settin
         if card.indexed
     ]
     texts = [card.text for _, card in cards if card.indexed]
-    FileIndex.build(rows, embed_texts(texts, paths.encoder, settings)).write(paths.files)
+    vectors = embed_texts(texts, encoder_directories(settings)[DENSE_LEGS[0]], settings)
+    numbers = [shard_of(row.repo, row.path, shards) for row in rows]
+    FileIndex.build(rows, vectors, numbers).write(paths.files)
 
 
 def file_cards(work: RepositoryWork) -> Iterator[FileCard]:

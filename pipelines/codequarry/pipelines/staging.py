@@ -145,7 +145,7 @@ def _fill(
     linked |= reused
     timed("tables", lambda: _write_tables(paths, works, plan))
     timed("faiss", lambda: write_dense(paths, plan, legs, settings.indexes))
-    timed("files", lambda: write_file_index(paths, works, settings))
+    timed("files", lambda: write_file_index(paths, works, plan[0].count, settings))
     paths.ranking.write_bytes(profile_bytes(settings))
     write_meta(paths, [segment for shard in shards for segment in shard.segments])
     catalog = timed("catalog", lambda: build_catalog(paths, *(leg.encoder.dim for leg in legs)))

@@ -101,7 +101,7 @@ _OWN: dict[str, dict[str, str]] = {
         "start_column": "Bytes before it in that line.",
         "end_line": "Line of the end, 0-based.",
         "end_column": "Bytes before the end in that line.",
-        "enclosing": "Qualified name of the innermost definition around it; empty at the top.",
+        "enclosing": "`symbol_id` of the innermost definition around it; -1 at the top.",
         "chunk": "`rowid` of its chunk in `chunks_mat`.",
     },
     "outside_mat": {

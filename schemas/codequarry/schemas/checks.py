@@ -241,7 +241,7 @@ def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:
         cards = FileIndex.open(paths.files, rows, dim).cards
     except UnavailableError as error:
         return Check("index of files", False, error.message, expected)
-    norms = np.linalg.norm(cards, axis=1)
+    norms = np.concatenate([np.linalg.norm(each, axis=1) for each in cards.values()] or [np.empty(0)])
     strange = int((~((np.abs(norms - 1) < NORM_TOLERANCE) | (norms == 0))).sum())
     found = f"{strange} cards that are no unit vectors" if strange else expected
     return Check("index of files", not strange, found, expected)

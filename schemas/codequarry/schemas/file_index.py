@@ -7,7 +7,9 @@ names.txt        (w,) stems of the words of file names, sorted, a line each
 offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` to ``offsets[i + 1]``
 postings.npy     (p,) of file (int32), count (int32), BM25 weight (float32); files ascending
 facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
-cards.npy        (f, d) float32, unit norm or zero
+shards.npy       (f,) uint8: the shard of each, where there is more than one; none before format 6
+cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number where
+                 there is one shard
 ================ ================================================================================
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
@@ -28,6 +30,7 @@ from codequarry.schemas.prose import stem
 
 FOLDER = "files"
 _WORDS = "names.txt"
+_ARRAYS = ("offsets", "postings", "facts")
 _POSTING = np.dtype([("file", np.int32), ("count", np.int32), ("weight", np.float32)])
 _FACTS = np.dtype(
     [(name, np.int32) for name in ("row", "words", "code_lines", "fan_in")] + [("header", np.bool_)],
@@ -60,11 +63,25 @@ class FileIndex:
     offsets: np.ndarray
     postings: np.ndarray
     facts: np.ndarray
-    cards: np.ndarray
+    cards: dict[int, np.ndarray]
+    """By number of the shard."""
+    shards: np.ndarray
+    _files: dict[int, np.ndarray] = field(init=False)
+    """Numbers of the files of each card."""
+
+    def __post_init__(self) -> None:
+        files = {number: np.flatnonzero(self.shards == number) for number in np.unique(self.shards).tolist()}
+        object.__setattr__(self, "_files", files)
+
+    @property
+    def dim(self) -> int:
+        """Length of a card."""
+        return next((cards.shape[1] for cards in self.cards.values()), 0)
 
     @classmethod
-    def build(cls, files: Sequence[FileRow], cards: np.ndarray) -> Self:
-        """Make the index of a version's files, by row. cards: (f, d) float32."""
+    def build(cls, files: Sequence[FileRow], cards: np.ndarray, shards: Sequence[int] | None = None) -> Self:
+        """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for a single one."""
+        numbers = np.array(shards if shards is not None else [0] * len(files), np.uint8)
         found = [[stem(word) for word in name_words(file.path)] for file in files]
         average = sum(map(len, found)) / max(len(found), 1) or 1.0
         by_word: dict[str, list[tuple[int, int]]] = {}
@@ -91,15 +108,21 @@ class FileIndex:
             np.cumsum([0, *lengths], dtype=np.int64),
             np.array(postings, _POSTING),
             np.array(facts, _FACTS),
-            np.ascontiguousarray(cards, np.float32),
+            {number: np.array(cards[numbers == number], np.float32) for number in np.unique(numbers).tolist()},
+            numbers,
         )
 
     def write(self, folder: Path) -> None:
         """Write the files; equal indexes give equal bytes."""
         folder.mkdir()
         (folder / _WORDS).write_text("".join(f"{word}\n" for word in self.names), encoding="utf-8")
-        for name in ("offsets", "postings", "facts", "cards"):
-            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.cards.keys() <= {0}:
+            arrays["cards"] = self.cards.get(0, np.empty((0, 0), np.float32))
+        else:
+            arrays |= {"shards": self.shards} | {f"cards.{number:02}": cards for number, cards in self.cards.items()}
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
     @classmethod
     def open(cls, folder: Path, rows: np.ndarray, dim: int) -> Self:
@@ -109,27 +132,31 @@ class FileIndex:
         """
         try:
             names = tuple((folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1])
-            arrays = [
-                np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-                for name in ("offsets", "postings", "facts", "cards")
-            ]
+            arrays = [_mapped(folder, name) for name in _ARRAYS]
+            if (folder / "shards.npy").exists():
+                shards = _mapped(folder, "shards")
+                cards = {number: _mapped(folder, f"cards.{number:02}") for number in np.unique(shards).tolist()}
+            else:
+                shards, cards = np.zeros(len(rows), np.uint8), {0: _mapped(folder, "cards")}
         except (OSError, ValueError) as error:
             raise UnavailableError("the version has no index of its files, or a damaged one") from error
-        found = cls(names, *arrays)
+        found = cls(names, *arrays, cards, shards)
         if not found._fits(rows, dim):
             raise UnavailableError(f"the index of files is not one of these {len(rows)} files in {dim} dimensions")
         return found
 
     def _fits(self, rows: np.ndarray, dim: int) -> bool:
         files = len(rows)
-        kinds = (self.offsets.dtype, self.postings.dtype, self.facts.dtype, self.cards.dtype)
+        kinds = (self.offsets.dtype, self.postings.dtype, self.facts.dtype, self.shards.dtype)
         return (
-            kinds == (np.int64, _POSTING, _FACTS, np.float32)
+            kinds == (np.int64, _POSTING, _FACTS, np.uint8)
             and self.offsets.shape == (len(self.names) + 1,)
             and (not len(self.offsets) or self.offsets[-1] == len(self.postings))
             and self.facts.shape == (files,)
             and np.array_equal(self.facts["row"], rows)
-            and self.cards.shape == (files, dim)
+            and self.shards.shape == (files,)
+            and all(self.cards[number].dtype == np.float32 for number in self.cards)
+            and all(self.cards[number].shape == (len(own), dim) for number, own in self._files.items())
             and (not len(self.postings) or 0 <= self.postings["file"].min() <= self.postings["file"].max() < files)
         )
 
@@ -151,7 +178,9 @@ class FileIndex:
 
     def card_evidence(self, vector: np.ndarray, neighbours: int = 30) -> np.ndarray:
         """(f,) float32: similarity of the cards to a query's vector, 1 for the best and 0 from some rank on."""
-        similarity = self.cards @ vector
+        similarity = np.empty(len(self.facts), np.float32)
+        for number, files in self._files.items():
+            similarity[files] = self.cards[number] @ vector
         if len(similarity) < 2:
             return np.ones(len(similarity), np.float32)
         rank = min(neighbours, len(similarity) - 1)
@@ -170,6 +199,10 @@ class FileIndex:
             if short < len(self.names) and self.names[short] == word[:length]:
                 found.append(short)
         return found
+
+
+def _mapped(folder: Path, name: str) -> np.ndarray:
+    return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
 def name_words(path: str) -> list[str]:

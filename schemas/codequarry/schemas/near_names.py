@@ -1,35 +1,52 @@
 """Names that differ by one slip of the keys: a letter too many, too few, another one, or two that changed places.
 
-Two names are that near exactly when they, or what is left of them without one letter, meet: the deletion neighbourhood
-(Bocek, Hunt and Stiller, 2007). The index keeps a hash of each such form; what meets by hash is compared.
+A slip touches at most two neighbouring letters, so that two names that near agree in the first half of the one asked
+for, or in all that follows the letter behind it. Names sorted forwards lead to the first, names sorted by their last
+letters to the second; what either leads to is compared.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from zlib import crc32
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-FORM = np.dtype([("hash", np.uint32), ("name", np.int32)])
 _NAME = re.compile(r"\w{5,64}")
 """Shorter ones have neighbours that mean something else."""
+_BEYOND = "\U0010ffff"
+_LETTER_BYTES = 4
+"""Bytes of UTF-8 by which names one slip apart may differ in length."""
 
 
-def near_forms(names: Mapping[str, int]) -> np.ndarray:
-    """(m,) of `FORM`, sorted: every form of names, in lower case, by their numbers."""
-    forms = [(hashed, number) for name, number in names.items() for hashed in set(_hashes(name))]
-    return np.sort(np.array(forms, FORM), order=["hash", "name"])
+def by_last_letters(names: Mapping[str, int]) -> np.ndarray:
+    """(f,) int32: numbers of the names that a misspelt one may mean, sorted by their letters from the last to the first.
+
+    names: in lower case.
+    """
+    found = sorted((name[::-1], number) for name, number in names.items() if _NAME.fullmatch(name))
+    return np.array([number for _, number in found], np.int32)
 
 
-def near_numbers(name: str, forms: np.ndarray) -> list[int]:
-    """Numbers of the names that one of the forms of this one may lead to, ascending."""
-    hashes = np.array(sorted(set(_hashes(name))), np.uint32)
-    column = forms["hash"]
-    starts, ends = (np.searchsorted(column, hashes, side) for side in ("left", "right"))
-    found: Iterable[np.ndarray] = (forms["name"][start:end] for start, end in zip(starts, ends, strict=True))
-    return sorted({number for each in found for number in each.tolist()})
+def near_numbers(
+    name: str, strings: Sequence[str], starts: np.ndarray, keys: np.ndarray, backwards: np.ndarray
+) -> list[int]:
+    """Numbers of the names that are one slip away from this one, in lower case, ascending.
+
+    strings: what the numbers name, sorted. starts: (s + 1,) of their bytes in UTF-8. keys: (d,) numbers of the names, ascending.
+    backwards: of `by_last_letters`.
+    """
+    if not _NAME.fullmatch(name):
+        return []
+    half = len(name) // 2
+    first, last = name[:half], name[:half:-1]
+    ahead = np.searchsorted(keys, [bisect_left(strings, end) for end in (first, first + _BEYOND)])
+    behind = [bisect_left(backwards, end, key=lambda at: strings[at][::-1]) for end in (last, last + _BEYOND)]
+    found = np.unique(np.concatenate([keys[slice(*ahead)], backwards[slice(*behind)]]))
+    lengths = starts[found + 1] - starts[found]
+    found = found[np.abs(lengths - len(name.encode())) <= _LETTER_BYTES]
+    return [at for at in found.tolist() if is_near(name, strings[at]) and _NAME.fullmatch(strings[at])]
 
 
 def is_near(one: str, other: str) -> bool:
@@ -44,11 +61,3 @@ def is_near(one: str, other: str) -> bool:
     end = next((at for at in range(left) if one[-1 - at] != other[-1 - at]), left)
     changed, into = one[start : len(one) - end], other[start : len(other) - end]
     return max(len(changed), len(into)) == 1 or (len(changed) == 2 and changed == into[::-1])
-
-
-def _hashes(name: str) -> Iterator[int]:
-    """Of a name and of what is left of it without each of its letters; of nothing where it is too short or long."""
-    if _NAME.fullmatch(name):
-        yield crc32(name.encode())
-        for at in range(len(name)):
-            yield crc32((name[:at] + name[at + 1 :]).encode())

@@ -15,7 +15,8 @@ symbol_starts.npy    (n + 1,) int64: those of row i are from ``symbol_starts[i]`
 definitions.npy      (7, d) int32: a line for each of `DEFINITION`
 started.npy          (d,) int32: the definitions by the chunk they start in
 started_starts.npy   (n + 1,) int64: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
-near.npy             (f,) of `near_names.FORM`: by what names are found that are misspelt
+backwards.npy        (f,) int32: names of definitions by their last letters, by which misspelt ones are found; made when
+                     first needed of versions before format 6
 ==================== ============================================================================================
 """
 
@@ -34,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
-from codequarry.schemas.near_names import FORM, is_near, near_forms, near_numbers
+from codequarry.schemas.near_names import by_last_letters, near_numbers
 from codequarry.schemas.symbol_catalog import CLASS_RANK
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ DEFINITION = ("key", "name", "qualified_name", "module", "kind", "class_rank", "
 """Four names (the key is the one in lower case), a kind, a place among path classes, and a row."""
 _NAMES = DEFINITION[:5]
 _CHUNK_OF = DEFINITION.index("chunk")
+_BACKWARDS = "backwards.npy"
 _DEFINITIONS = f"""
 SELECT name_key AS key, name, qualified_name, module, kind, {CLASS_RANK} AS class_rank, chunk_id
 FROM symbols_mat ORDER BY symbol_id
@@ -100,14 +102,10 @@ class RowIndex:
     definitions: np.ndarray
     started: np.ndarray
     started_starts: np.ndarray
-    near: np.ndarray
 
     @classmethod
-    def build(cls, connection: duckdb.DuckDBPyConnection, *, near: bool = True) -> Self:
-        """Of an open catalog, of this format or an older one.
-
-        near: with the forms by which misspelt names are found, which are three quarters of the work.
-        """
+    def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
+        """Of an open catalog, of this format or an older one."""
         found = connection.execute("DESCRIBE chunks_mat").fetchall()
         held = {row[0] for row in found}
         columns = [name if name in held else f"0 AS {name}" for name in CHUNK.names or ()]
@@ -146,7 +144,6 @@ class RowIndex:
             np.array(rows, np.int32).reshape(len(DEFINITION), -1),
             np.argsort(of, kind="stable").astype(np.int32),
             np.searchsorted(np.sort(of), np.arange(len(ids) + 1)).astype(np.int64),
-            near_forms({name: number[name] for name in dict.fromkeys(definitions["key"] if near else ())}),
         )
 
     def write(self, folder: Path) -> None:
@@ -154,14 +151,15 @@ class RowIndex:
         folder.mkdir()
         for each in fields(self):
             np.save(folder / f"{each.name}.npy", getattr(self, each.name), allow_pickle=False)
+        np.save(folder / _BACKWARDS, self.backwards, allow_pickle=False)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Map a version's index. Raises IntegrityError: it is damaged, or there is none."""
         try:
-            files = (folder / f"{each.name}.npy" for each in fields(cls))
-            # As plain arrays: NumPy's class for maps is slow where few values are read.
-            found = cls(*(np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray) for file in files))
+            found = cls(*(_mapped(folder / f"{each.name}.npy") for each in fields(cls)))
+            if (folder / _BACKWARDS).exists():
+                found.__dict__["backwards"] = _mapped(folder / _BACKWARDS)
             whole = found._is_whole()
         except (OSError, ValueError) as error:
             raise _damaged(folder) from error
@@ -172,7 +170,8 @@ class RowIndex:
     def _is_whole(self) -> bool:
         """Whether every number is one of what it counts."""
         chunks, strings = len(self.ids), len(self.string_starts) - 1
-        kinds = (np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64, FORM)
+        kinds = (np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64)
+        backwards = self.__dict__.get("backwards", np.empty(0, np.int32))
         return (
             all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
@@ -186,7 +185,8 @@ class RowIndex:
             and _below(self.definitions[: len(_NAMES)], strings)
             and _below(self.definitions[_CHUNK_OF], chunks)
             and _below(self.started, len(self.started))
-            and _below(self.near["name"], strings)
+            and backwards.dtype == np.int32
+            and _below(backwards, strings)
         )
 
     @cached_property
@@ -213,8 +213,8 @@ class RowIndex:
         symbols = [self.texts[number] for number in self.symbols[start:end].tolist()]
         return found | {name: self.texts[found[name]] for name in TEXTS} | {"symbols": symbols}
 
-    def column(self, name: str, definitions: np.ndarray) -> np.ndarray:
-        """(m,) int32: one of `DEFINITION` of some definitions. definitions: (m,) int32."""
+    def column(self, name: str, definitions: Any) -> Any:
+        """(m,) int32: one of `DEFINITION` of some definitions, or of one. definitions: (m,) int32, or a number."""
         return self.definitions[DEFINITION.index(name)][definitions]
 
     def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
@@ -226,8 +226,13 @@ class RowIndex:
 
     def near_names(self, key: str) -> list[str]:
         """Names of definitions that are one slip away from this one, all in lower case; never itself."""
-        names = (self.texts[number] for number in near_numbers(key, self.near))
-        return [name for name in names if is_near(key, name)]
+        found = near_numbers(key, self.texts, self.string_starts, self.definitions[0], self.backwards)
+        return [self.texts[number] for number in found]
+
+    @cached_property
+    def backwards(self) -> np.ndarray:
+        """(f,) int32: see above."""
+        return by_last_letters({self.texts[number]: number for number in np.unique(self.definitions[0]).tolist()})
 
     def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """(m,) int32: definitions that start in these chunks, chunk by chunk."""
@@ -236,6 +241,11 @@ class RowIndex:
         starts, ends = self.started_starts[rows].tolist(), self.started_starts[rows + 1].tolist()
         found = [self.started[start:end] for start, end in zip(starts, ends, strict=True)]
         return np.concatenate([np.empty(0, np.int32), *found])
+
+
+def _mapped(file: Path) -> np.ndarray:
+    """As a plain array: NumPy's class for maps is slow where few values are read."""
+    return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
 def _divides(starts: np.ndarray, total: int, count: int) -> bool:

@@ -17,8 +17,8 @@
     - Where SCIP has none: syntax definitions, under their own ``symbol_id``, and identifiers, under their ``name_id``.
 
     ``roles`` are bits: SCIP's 1 definition, 2 import, 4 write, 8 read, and from the syntax 256 call, 512 type.
-    ``file`` is a row of ``files_mat``, ``chunk`` one of ``chunks_mat``; ``enclosing`` the qualified name of the
-    innermost definition around the place, or empty.
+    ``file`` is a row of ``files_mat``, ``chunk`` one of ``chunks_mat``; ``enclosing`` the ``symbol_id`` of the
+    innermost definition around the place, or -1.
 
 ``places_mat``
     The same rows, fewer columns, sorted by place.
@@ -169,30 +169,31 @@ named AS (
 ),
 -- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
 body AS (
-    SELECT file, body_start_byte, body_end_byte, qualified_name
+    SELECT file, body_start_byte, body_end_byte, qualified_name, symbol_id
     FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
 ),
 edge AS (
-    SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name FROM body
+    SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name, symbol_id FROM body
     UNION ALL
-    SELECT file, body_end_byte, -1, 0, '' FROM body
+    SELECT file, body_end_byte, -1, 0, '', -1 FROM body
 ),
 opened AS (
     SELECT *, sum(step) OVER (
-        PARTITION BY file ORDER BY start_byte, step, body_end_byte DESC, qualified_name DESC ROWS UNBOUNDED PRECEDING
+        PARTITION BY file ORDER BY start_byte, step, body_end_byte DESC, qualified_name DESC, symbol_id DESC
+        ROWS UNBOUNDED PRECEDING
     ) AS depth
     FROM edge
     QUALIFY step = 1
 ),
 segment AS (
-    SELECT {_at("edge.start_byte")} AS place, coalesce(qualified_name, '') AS enclosing
+    SELECT {_at("edge.start_byte")} AS place, coalesce(symbol_id, -1) AS enclosing
     FROM (SELECT DISTINCT file, start_byte, sum(step) OVER (PARTITION BY file ORDER BY start_byte) AS depth FROM edge)
         AS edge
     ASOF LEFT JOIN opened
     ON edge.file = opened.file AND edge.depth = opened.depth AND edge.start_byte >= opened.start_byte
 )
 SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
-       end_column, coalesce(enclosing, '') AS enclosing, chunk
+       end_column, coalesce(enclosing, -1)::INTEGER AS enclosing, chunk
 FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
 ASOF JOIN (SELECT rowid::INTEGER AS chunk, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
 ON named.place >= chunk.place

@@ -128,7 +128,7 @@ class Catalog:
     def index(self) -> RowIndex:
         """Chunks and definitions by number."""
         with self.reading() as cursor:
-            return RowIndex.build(cursor, near=False)  # a request waits
+            return RowIndex.build(cursor)
 
     @classmethod
     def open(cls, paths: BundlePaths) -> Self:

@@ -77,7 +77,7 @@ def unlisted(bundle: Bundle, target: Target, places: Places) -> list[tuple[int, 
         else:  # the chunk may begin inside of the line
             written = bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line)
         name = present.one_line(written[column:end_column].decode("utf-8", "replace"), MAX_NAME_CHARS)
-        around = present.one_line(enclosing, MAX_NAME_CHARS)
+        around = present.one_line(bundle.symbols.enclosing_name(enclosing), MAX_NAME_CHARS)
         result = DefinitionResult(
             **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
             name=name,

@@ -56,7 +56,7 @@ class RankedFiles:
         """
         cover, match = self._index.name_evidence(query.stems)
         found = {"name_cover": cover, "name_match": match}
-        if vector is not None and len(vector) == self._index.cards.shape[1]:
+        if vector is not None and len(vector) == self._index.dim:
             found["card"] = self._index.card_evidence(vector)
         return {name: values.astype(np.float64) for name, values in found.items()}
 

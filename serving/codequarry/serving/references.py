@@ -120,7 +120,7 @@ def _results(bundle: Bundle, target: Target, places: Places, names: dict[int, st
                 **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
                 roles=_role_names(roles),
                 preview=_preview(text.split("\n")[line - first], column),
-                enclosing=present.one_line(enclosing, MAX_NAME_CHARS),
+                enclosing=present.one_line(bundle.symbols.enclosing_name(enclosing), MAX_NAME_CHARS),
                 refers_to=present.one_line(meant, MAX_NAME_CHARS),
             )
         )

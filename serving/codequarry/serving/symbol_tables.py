@@ -92,6 +92,7 @@ class Places(NamedTuple):
     end_line: np.ndarray
     end_column: np.ndarray
     enclosing: np.ndarray
+    """See `SymbolTables.enclosing_name`."""
     chunk_id: np.ndarray
 
     @property
@@ -206,6 +207,13 @@ class SymbolTables:
         sql = f"SELECT {columns} FROM occurrences_mat WHERE target_id IN ({marks(targets)})"
         *found, chunks = self._columns(sql, list(targets))
         return Places(*found, chunk_id=chunks if self._chunk_ids is None else self._chunk_ids[chunks])
+
+    def enclosing_name(self, enclosing: int | str) -> str:
+        """Qualified name of what a place lies in; "" at the top. Before format 6 places name it themselves."""
+        if isinstance(enclosing, str):
+            return enclosing
+        index = self._catalog.index
+        return index.texts[index.column("qualified_name", enclosing)] if enclosing >= 0 else ""
 
     def outside(self, targets: Sequence[int]) -> list[str]:
         """SCIP symbols of those targets that the bundle does not define."""
