@@ -20,6 +20,7 @@ ALL = (
     "symbols",
     "flips",
     "opening",
+    "embedding",
     "encoders",
     "late_interaction",
     "sparse",

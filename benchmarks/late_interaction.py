@@ -278,7 +278,7 @@ def growth(corpus: TokenCorpus) -> None:
 if __name__ == "__main__":
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if "million" in sys.argv:
-        synthetic(int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000)
+        synthetic(*map(int, sys.argv[2:]))
     elif "growth" in sys.argv:
         growth(load())
     elif "others" in sys.argv:

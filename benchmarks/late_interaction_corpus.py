@@ -15,8 +15,8 @@ from codequarry.pipelines.minilm_tokens import export_minilm_tokens
 from codequarry.pipelines.parts import plan_parts
 from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sources import named
+from codequarry.pipelines.text_indexes import TEXT_COLUMNS, chunk_text
 from codequarry.pipelines.warp_files import ArrayWriter
-from codequarry.pipelines.warp_tokens import TEXT_COLUMNS, chunk_text
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError

@@ -1,7 +1,7 @@
 """How late interaction grows: time and memory against the number of tokens, of real chunks and of synthetic ones.
 
-``python -m benchmarks.late_interaction growth`` measures parts of the corpus, ``… million [CHUNKS]`` one synthetic
-index in the compact profile, stage by stage.
+``python -m benchmarks.late_interaction growth`` measures parts of the corpus, ``… million [CHUNKS [TOKENS]]`` one
+synthetic index in the compact profile, stage by stage.
 """
 
 from __future__ import annotations
@@ -120,12 +120,12 @@ def chart(found: list[dict[str, Any]]) -> str:
     )
 
 
-def synthetic(documents: int) -> None:
-    """A synthetic index in the compact profile, stage by stage."""
+def synthetic(documents: int = 1_000_000, size: int = 200) -> None:
+    """A synthetic index in the compact profile, stage by stage. size: tokens of a chunk in the mean."""
     dim = 128
     scales = np.full(dim, 0.45 / 127, np.float32)
-    queries = [next(_synthetic(1, dim, scales, seed))[1][:16] * scales for seed in range(_QUERIES)]
-    found = measured(_synthetic(documents, dim, scales), scales, queries, "compact")
+    queries = [next(_synthetic(1, 200, dim, scales, seed))[1][:16] * scales for seed in range(_QUERIES)]
+    found = measured(_synthetic(documents, size, dim, scales), scales, queries, "compact")
     print(f"\n{HEAD}\n{row(found)}")
     tokens = found["spec"].tokens
     print_figures(
@@ -155,12 +155,14 @@ def _times(ask: Any, queries: list[np.ndarray]) -> list[float]:
     return times
 
 
-def _synthetic(documents: int, dim: int, scales: np.ndarray, seed: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-    """Chunks of 100 to 300 tokens around 50,000 directions, common ones more often."""
+def _synthetic(
+    documents: int, mean: int, dim: int, scales: np.ndarray, seed: int = 0
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Chunks of half to one and a half of that many tokens around 50,000 directions, common ones more often."""
     directions = np.random.default_rng(1).standard_normal((50_000, dim)).astype(np.float32)
     random = np.random.default_rng(seed + 2)
     for number in range(documents):
-        size = int(random.integers(100, 301))
+        size = int(random.integers(mean // 2, mean * 3 // 2 + 1))
         topics = (50_000 * random.random(size) ** 3).astype(np.int64)
         vectors = directions[topics] + 0.7 * random.standard_normal((size, dim), dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -24,7 +24,7 @@ from codequarry.pipelines.snapshot import snapshot_repository
 from codequarry.pipelines.sparse_export import DOCUMENTS, QUERIES, export_sparse
 from codequarry.pipelines.sparse_model import read_sparse_model
 from codequarry.pipelines.splade_build import SpladePlan, build_splade
-from codequarry.pipelines.warp_tokens import TEXT_COLUMNS, chunk_text
+from codequarry.pipelines.text_indexes import TEXT_COLUMNS, chunk_text
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings, SourcesSettings
 from codequarry.schemas.sparse_encoder import Impacts, SparseEncoder, SparseQuery, open_query_encoder

@@ -25,6 +25,7 @@ from codequarry.schemas.settings import RepositorySettings, Settings
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.cli import build_app
 from codequarry.serving.dense import FaissChannel
+from tests.endpoint_server import endpoint_server
 from tests.pipelines.repositories import commit
 from tests.pipelines.test_faiss_ladder import LISTS, functions, write_app
 
@@ -125,6 +126,22 @@ def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path)
     allowed = {"golden": False, "min_ann_recall": 0.0}
     index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
     assert root.read_current() != before
+
+
+def test_questions_are_embedded_where_the_chunks_are_and_none_pass_when_nobody_does(tmp_path: Path) -> None:
+    write_app(tmp_path, 20)
+    with endpoint_server() as server:
+        made = settings_of(tmp_path, embedding={"endpoint": server.url, "model": "any", "endpoint_retries": 0})
+        first = index_repositories(made).manifest.version
+        root = BundleRoot(made.bundle.root)
+        assert "| recall@10 of faiss against exact search | passed | 1.000" in read_verdict(root)
+        commit(tmp_path / "app", {"README.md": "Reads files.\n"})
+        server.plan = lambda request: (
+            None if all("\n" in text for text in request.payload["input"]) else (500, b"", {})  # no question has lines
+        )
+        with pytest.raises(PublishError, match="recall@10 of faiss against exact search: not measured: the model serv"):
+            index_repositories(made)
+        assert root.read_current().version == first
 
 
 def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path) -> None:

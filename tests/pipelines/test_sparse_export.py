@@ -252,5 +252,5 @@ def test_without_torch_a_model_without_a_graph_says_what_to_install(
     (folder / "model.onnx").unlink()
     (folder / "config.json").write_text('{"model_type": "bert"}')
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingExtraError, match="a sparse model without an ONNX graph needs the extra 'sparse'"):
+    with pytest.raises(MissingExtraError, match="a sparse model without an ONNX graph needs the extra 'transformers'"):
         export_sparse(read_sparse_model(folder), tmp_path / "made", max_tokens=64)

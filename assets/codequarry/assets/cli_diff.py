@@ -138,7 +138,7 @@ def _movers(
 
     found: list[Mover] = []
     heirs = changes.heirs()
-    root, serving = settings.bundle.root, settings.serving
+    root, serving = settings.bundle.root, settings.asking
     with Bars() as bars, engine_over(root, serving, versions[0]) as old, engine_over(root, serving, versions[1]) as new:
         for done, query in enumerate(queries, start=1):
             request = SearchRequest(query=query, top_k=top_k)

@@ -126,7 +126,7 @@ def _mined(settings: Settings, repositories: list[str], queries: int, seed: int,
     home = settings.paths.work / "evaluation"
     prepared = mine(settings, home, queries, seed, bars.show)
     names = [source.name or source.place for source in settings.sources.repositories]
-    sides = [Side("", prepared.root, "", settings.serving)]
+    sides = [Side("", prepared.root, "", settings.asking)]
     questions: Sequence[Question] = prepared.questions
     if compare:
         if not Path(compare).is_file():
@@ -143,7 +143,7 @@ def _mined(settings: Settings, repositories: list[str], queries: int, seed: int,
                 f"{compare} gives other questions than the settings: its sources or chunking change what is mined",
                 suggestion="compare settings of the same sources, or give the questions with --qrels",
             )
-        sides.append(Side("(compared)", second.root, "", other.serving))
+        sides.append(Side("(compared)", second.root, "", other.asking))
     notes = [*prepared.notes, f"to ask the same again: --qrels QUESTIONS.jsonl of the report, --root {prepared.root}"]
     return f"mined from {', '.join(names)}", questions, sides, notes
 
@@ -161,7 +161,7 @@ def _given(settings: Settings, qrels: Path, compare: str, temporary: Path, bars:
             sides.append(_indexed(_other_settings(compare), "(compared)", temporary, bars))
         return str(qrels), found.questions, sides, notes
     questions = read_questions(qrels)
-    sides = [Side("", settings.bundle.root, "", settings.serving)]
+    sides = [Side("", settings.bundle.root, "", settings.asking)]
     if compare:
         sides.append(_other_side(settings, compare))
     notes = [f"{side.label} {note}".strip() for side in sides for note in missing_targets(questions, side)]
@@ -174,7 +174,7 @@ def _indexed(settings: Settings, label: str, temporary: Path, bars: Bars) -> Sid
 
     home = temporary / ("compared" if label else "evaluated")
     root = index_folder("corpus", temporary / "corpus", settings, home, bars.show)
-    return Side(label, root, "", settings.serving)
+    return Side(label, root, "", settings.asking)
 
 
 def _other_side(settings: Settings, compare: str) -> Side:
@@ -182,10 +182,10 @@ def _other_side(settings: Settings, compare: str) -> Side:
 
     path = Path(compare)
     if path.is_file():
-        return Side("(compared)", settings.bundle.root, "", load_settings(path).serving)
+        return Side("(compared)", settings.bundle.root, "", load_settings(path).asking)
     if BundleRoot(path).current.is_file():
-        return Side("(compared)", path, "", settings.serving)
-    return Side("(compared)", settings.bundle.root, compare, settings.serving)
+        return Side("(compared)", path, "", settings.asking)
+    return Side("(compared)", settings.bundle.root, compare, settings.asking)
 
 
 def _other_settings(compare: str) -> Settings:

@@ -33,7 +33,7 @@ def late_gain(settings: Settings, progress: Progress) -> LateGain:
     if len(questions) < LEAST_QUESTIONS:
         return LateGain(len(questions), 0.0, 0.0, 0.0, 0.0)
     profile = profile_of(settings)
-    with engine_over(prepared.root, settings.serving) as engine:
+    with engine_over(prepared.root, settings.asking) as engine:
         asker = Asker(engine)
         before, after = (ndcg_by(engine, asker, each, questions) for each in (without_late(profile), profile))
     low, high = intervals((after - before)[:, None], seed=_SEED)

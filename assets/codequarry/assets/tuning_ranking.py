@@ -63,7 +63,7 @@ def tune_ranking(settings: Settings, *, queries: int, seed: int, budget_s: float
             suggestion="tune on larger repositories; the built-in profile stays",
         )
     start = profile_of(settings)
-    with engine_over(prepared.root, settings.serving) as engine:
+    with engine_over(prepared.root, settings.asking) as engine:
         asker = Asker(engine)
         fitted = fit_profile(
             start, lambda profile: float(ndcg_by(engine, asker, profile, learned).mean()), budget_s=budget_s,

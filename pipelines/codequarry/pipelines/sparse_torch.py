@@ -28,7 +28,7 @@ def write_graph(folder: Path, target: Path, tokens: int) -> None:
     try:
         torch, transformers = import_module("torch"), import_module("transformers")
     except ModuleNotFoundError as error:
-        raise missing_extra("a sparse model without an ONNX graph", "sparse", missing=error.name) from None
+        raise missing_extra("a sparse model without an ONNX graph", "transformers", missing=error.name) from None
     try:
         model = transformers.AutoModelForMaskedLM.from_pretrained(
             str(folder), local_files_only=True, attn_implementation="eager", dtype=torch.float32

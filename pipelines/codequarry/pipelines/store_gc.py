@@ -23,10 +23,10 @@ from codequarry.pipelines.redaction import scan_key, scans_file, scans_folder
 from codequarry.pipelines.sparse_encoders import sparse_directories, sparse_folder
 from codequarry.pipelines.splade_store import impact_file
 from codequarry.pipelines.syntax_store import syntax_file
+from codequarry.pipelines.text_indexes import TEXT_COLUMNS as TOKEN_COLUMNS
+from codequarry.pipelines.text_indexes import chunk_text
 from codequarry.pipelines.vector_store import text_key, vector_file
 from codequarry.pipelines.warp_stage import token_encoding
-from codequarry.pipelines.warp_tokens import TEXT_COLUMNS as TOKEN_COLUMNS
-from codequarry.pipelines.warp_tokens import chunk_text
 from codequarry.pipelines.workspace import Progress, RepositoryWork, silent, working
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.git_urls import parse_git_url

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from codequarry.pipelines.encoders import token_encoder_directory
-from codequarry.pipelines.hard_links import link_all
-from codequarry.pipelines.parts import Part, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.parts import Part, hashed, plan_parts
 from codequarry.pipelines.ranking_profile import read_late
 from codequarry.pipelines.shards import Shard
-from codequarry.pipelines.text_indexes import put_encoder, texts_of
+from codequarry.pipelines.text_indexes import encode_parts, link_index, put_encoder, stored, texts_of
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.version_manifest import encoder_entry
 from codequarry.pipelines.warp_build import WarpPlan, build_index
 from codequarry.pipelines.warp_tokens import (
-    TEXT_COLUMNS,
     TokenEncoding,
-    chunk_text,
     encode_missing,
     open_token_store,
 )
 from codequarry.pipelines.workspace import Progress, repository_work, silent
 from codequarry.schemas.encoder import EncoderSpec
-from codequarry.schemas.errors import SourceError
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import Manifest, WarpEntry
 from codequarry.schemas.mapped_index import ENCODER_FOLDER
 from codequarry.schemas.settings import Settings
-from codequarry.schemas.tables import read_table
 from codequarry.schemas.token_encoder import SCALES_FILE
 
 TOKENS = "tokens"
@@ -59,14 +52,11 @@ def embed_tokens(name: str, settings: Settings, progress: Progress = silent) -> 
     """
     work = repository_work(settings.paths.work, name)
     encoding = token_encoding(settings)
-    chunks = encoded = 0
-    for part in plan_parts(work, settings):
-        key = _tokens_key(part, encoding)
-        chunks += sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
-        if sealed(part.folder, TOKENS, key) is None:
-            texts = [chunk_text(row) for row in read_table(part.table("chunks"), list(TEXT_COLUMNS)).to_pylist()]
-            encoded += encode_missing(texts, settings.paths.store, encoding, progress, what=f"{name}: tokens")
-            put_seal(part.folder, TOKENS, key, [], {})
+    encode = partial(
+        encode_missing, store=settings.paths.store, encoding=encoding, progress=progress, what=f"{name}: tokens"
+    )
+    parts = plan_parts(work, settings)
+    chunks, encoded = encode_parts(parts, TOKENS, partial(_tokens_key, encoding=encoding), encode)
     return TokenReport(name, chunks, encoded, encoding.fingerprint)
 
 
@@ -102,27 +92,24 @@ def put_warp(
     folder = paths.warp
     (folder / ENCODER_FOLDER).mkdir(parents=True)
     if held is not None and held.warp is not None and held.warp.key == key:
-        same = [entry for entry in held.files if entry.path.startswith(f"{folder.name}/")]
-        if link_all(root.version(held.version), paths, same):
-            return held.warp.model_copy(update={"measured": measured}), frozenset(entry.path for entry in same)
+        links = link_index(folder, paths, root, held)
+        if links is not None:
+            return held.warp.model_copy(update={"measured": measured}), links
     spec = EncoderSpec.load(encoding.folder)
     linked = put_encoder(encoding.folder, folder, paths, root, held)
     encode = partial(encode_missing, store=settings.paths.store, encoding=encoding, progress=progress)
     ids, keys = texts_of(paths, plan, partial(encode, what="warp: tokens"))
     scales = np.load(encoding.folder / SCALES_FILE, allow_pickle=False)
-    index = build_index(
-        folder,
-        _stored_codes(ids, keys, settings.paths.store, encoding),
-        WarpPlan(
-            scales,
-            spec.fingerprint,
-            punctuation=settings.warp.punctuation,
-            profile=settings.warp.profile,
-            bits=settings.warp.bits,
-            memory_mb=settings.warp.memory_mb,
-        ),
-        progress,
+    asked = WarpPlan(
+        scales,
+        spec.fingerprint,
+        punctuation=settings.warp.punctuation,
+        profile=settings.warp.profile,
+        bits=settings.warp.bits,
+        memory_mb=settings.warp.memory_mb,
     )
+    with open_token_store(settings.paths.store, encoding) as codes:
+        index = build_index(folder, stored(ids, keys, codes, "token codes"), asked, progress)
     entry = WarpEntry(
         key=key,
         profile=index.profile,
@@ -141,22 +128,3 @@ def _tokens_key(part: Part, encoding: TokenEncoding) -> str:
     return hashed(
         [part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation, encoding.device]
     )
-
-
-def _stored_codes(
-    ids: NDArray[np.int64], keys: list[bytes], store: Path, encoding: TokenEncoding
-) -> Iterator[tuple[int, NDArray[np.int8]]]:
-    """(chunk id, codes) in the order given, a few hundred in memory at a time.
-
-    Raises SourceError: codes are gone since they were made.
-    """
-    with open_token_store(store, encoding) as held:
-        for start in range(0, len(keys), _BATCH):
-            part = keys[start : start + _BATCH]
-            known = held.get(list(dict.fromkeys(part)))
-            for chunk_id, key in zip(ids[start : start + _BATCH].tolist(), part, strict=True):
-                if key not in known:
-                    raise SourceError(
-                        f"the token codes of chunk {chunk_id} are gone from the store", suggestion="run it again"
-                    )
-                yield chunk_id, known[key]

@@ -1,7 +1,7 @@
 """Token codes by text: what a token encoder read once, it never reads again.
 
 The codes lie in the content-addressed store, one file for each encoder and rule of punctuation, under the sha256 of the
-text. Finished texts are kept every few hundred, so that a killed run resumes where it stopped.
+text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.pipelines.content_store import ContentStore, open_content_store
-from codequarry.pipelines.vector_store import text_key
+from codequarry.pipelines.text_indexes import fill_store
 from codequarry.pipelines.workspace import Progress, silent
 from codequarry.schemas.onnx_encoder import Device
-from codequarry.schemas.token_encoder import TokenEncoder, token_text
-
-_SAVE_EVERY = 256
-TEXT_COLUMNS = ("path", "qualified_name", "text")
-"""What of a chunk the token encoder reads."""
+from codequarry.schemas.token_encoder import TokenEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +43,6 @@ class TokenEncoding:
         """The file of its codes below the store; devices round differently, and do not share one."""
         kind = f"{'-punctuation' if self.punctuation else ''}{'' if self.device == 'cpu' else f'-{self.device}'}"
         return store / "tokens" / f"{self.fingerprint}{kind}.sqlite"
-
-
-def chunk_text(row: dict[str, str]) -> str:
-    """What the token encoder reads of a chunk, by `TEXT_COLUMNS`."""
-    return token_text(path=row["path"], qualified_name=row["qualified_name"], text=row["text"])[0]
 
 
 class TokenStore:
@@ -88,19 +79,5 @@ def encode_missing(
 
     Raises MissingExtraError: the encoder needs an extra. UnavailableError: the disk refuses.
     """
-    by_key = {text_key(text): text for text in texts}
-    keys = list(by_key)
-    encoded = 0
-    opened: TokenEncoder | None = None
     with open_token_store(store, encoding) as held:
-        for start in range(0, len(keys), _SAVE_EVERY):
-            part = keys[start : start + _SAVE_EVERY]
-            known = held.get(part)
-            missing = [key for key in part if key not in known]
-            if missing:
-                opened = opened or encoding.open()
-                codes = opened.encode_documents([by_key[key] for key in missing])
-                held.put(zip(missing, codes, strict=True))
-                encoded += len(missing)
-            progress(what, start + len(part), len(keys))
-    return encoded
+        return fill_store(texts, held, encoding.open, progress, what)

@@ -280,6 +280,22 @@ class Settings(_Section):
         """Whether versions have a learned sparse index."""
         return self.splade.enabled or (self.indexes.tier == "full" and bool(self.splade.model))
 
+    @property
+    def asking(self) -> ServingSettings:
+        """Of the service, for questions asked where versions are built and measured.
+
+        A model server that makes the vectors of chunks reads these questions too when no other is named for queries.
+        """
+        made_by = self.embedding.made_by
+        if made_by is None or self.serving.query_endpoint:
+            return self.serving
+        server = {
+            "query_endpoint": made_by.url,
+            "query_endpoint_key": made_by.key_variable,
+            "query_endpoint_timeout_s": made_by.timeout_s,
+        }
+        return self.serving.model_copy(update=server)
+
     def index_hash(self) -> str:
         """sha256 hex of the settings that decide what a bundle's indexes contain; paths and serving do not.
 
