@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +222,18 @@ def test_where_none_or_all_are_named_or_the_text_is_quoted_repositories_are_equa
     answer = ask(two_repositories, query)
     assert len({result.score for result in answer.results}) == 1
     assert not any("other_repository" in result.metadata.explain.scoring.factors for result in answer.results)
+
+
+def test_an_explanation_of_a_long_query_has_two_kilobytes_as_well(tmp_path: Path) -> None:
+    terms = [f"größenordnung{number}" for number in range(120)]
+    piece = Piece("web/" + "ä" * 200 + ".py", " ".join(terms), "Ö" * 200, ("Ö" * 200,))
+    write_bundle(tmp_path, (piece,), rows={"ast_nodes": [definition_row(piece, piece.symbols[0])]})
+    (result,) = ask(tmp_path, " ".join([*terms, piece.qualified_name])).results
+    told = to_wire(result)["metadata"]["explain"]
+    assert len(json.dumps(told, ensure_ascii=False).encode()) <= 2048
+    (bm25,) = (reason for reason in told["hit_reason"] if reason.startswith("bm25:terms="))
+    assert bm25.startswith("bm25:terms=größenordnung0,")
+    assert recomputed(told) == pytest.approx(result.score, rel=1e-9)
 
 
 def test_filters_hold_in_every_step(root: Path) -> None:

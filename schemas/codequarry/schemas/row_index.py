@@ -177,9 +177,9 @@ class RowIndex:
             all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
             and self.definitions.shape == (len(DEFINITION), len(self.started))
-            and _divides(self.string_starts, len(self.strings), strings)
-            and _divides(self.symbol_starts, len(self.symbols), chunks)
-            and _divides(self.started_starts, len(self.started), chunks)
+            and divides(self.string_starts, len(self.strings), strings)
+            and divides(self.symbol_starts, len(self.symbols), chunks)
+            and divides(self.started_starts, len(self.started), chunks)
             and _below(self.ids_rows, chunks)
             and all(_below(self.chunks[name], strings) for name in TEXTS)
             and _below(self.symbols, strings)
@@ -238,7 +238,7 @@ class RowIndex:
         return np.concatenate([np.empty(0, np.int32), *found])
 
 
-def _divides(starts: np.ndarray, total: int, count: int) -> bool:
+def divides(starts: np.ndarray, total: int, count: int) -> bool:
     """Whether these are the bounds of ``count`` runs of ``total``."""
     return (
         starts.shape == (count + 1,) and starts[0] == 0 and starts[-1] == total and bool((np.diff(starts) >= 0).all())
