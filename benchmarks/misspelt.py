@@ -48,14 +48,19 @@ _SLIPS: dict[str, Callable[[str, random.Random], str]] = {
 }
 
 
+def slips_of(name: str, draw: random.Random) -> dict[str, str]:
+    """A name of more than one word, once with each slip."""
+    return {kind: slip(name, draw) for kind, slip in _SLIPS.items()}
+
+
 def misspelt(questions: Sequence[Question], seed: int) -> list[Question]:
     """Every question for an identifier, once with each slip; its kind is the slip."""
     draw = random.Random(seed)
     return [
-        question._replace(kind=kind, query=slip(question.query, draw))
+        question._replace(kind=kind, query=query)
         for question in questions
         if question.kind == IDENTIFIER
-        for kind, slip in _SLIPS.items()
+        for kind, query in slips_of(question.query, draw).items()
     ]
 
 

@@ -229,13 +229,16 @@ class RowIndex:
         names = (self.texts[number] for number in near_numbers(key, self.near))
         return [name for name in names if is_near(key, name)]
 
+    def definitions_of_row(self, row: int) -> np.ndarray:
+        """(m,) int32: definitions that start in the chunk of a row."""
+        start, end = self.started_starts[row : row + 2].tolist()
+        return self.started[start:end]
+
     def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """(m,) int32: definitions that start in these chunks, chunk by chunk."""
         rows = self.rows_of(chunk_ids)
         rows = rows[rows >= 0]
-        starts, ends = self.started_starts[rows].tolist(), self.started_starts[rows + 1].tolist()
-        found = [self.started[start:end] for start, end in zip(starts, ends, strict=True)]
-        return np.concatenate([np.empty(0, np.int32), *found])
+        return np.concatenate([np.empty(0, np.int32), *map(self.definitions_of_row, rows.tolist())])
 
 
 def divides(starts: np.ndarray, total: int, count: int) -> bool:

@@ -22,12 +22,13 @@ class About(TypedDict):
 def about(bundle: Bundle, row: ChunkRow) -> About:
     """What is known of a chunk; nothing of its syntax and file in versions without facts."""
     index, facts = bundle.catalog.index, bundle.facts
-    counts = Counter(index.column("kind", index.definitions_in([row.chunk_id])).tolist())
+    place = int(index.rows_of([row.chunk_id])[0])
+    counts = Counter(index.column("kind", index.definitions_of_row(place)).tolist())
     kinds = {index.texts[kind]: count for kind, count in sorted(counts.items())}
     kinds.pop("module", None)
     found = About(kinds=kinds, leaves={}, said="")
     if facts is not None:
-        found["leaves"] = facts.leaves_of(int(index.rows_of([row.chunk_id])[0]))
+        found["leaves"] = facts.leaves_of(place)
         file = bundle.directory.find(row.repo, row.path)
         found["said"] = present.one_line(facts.said_of(file), MAX_SAID) if file is not None else ""
     return found

@@ -57,6 +57,8 @@ _EXPLAIN_BYTES = 2048
 """Of what explains a result, as JSON."""
 _MAX_TERMS_CHARS = 300
 _SHORT_REASON = 60
+_LITTLE_TEXT = 220
+"""Bytes of what is said with which no explanation without lists grows too large."""
 
 
 def search(
@@ -371,6 +373,9 @@ def _terms(bundle: Bundle, scored: Scored, row: ChunkRow, query: Query) -> list[
 
 def _within_bounds(explain: Explain) -> Explain:
     """Without the least of its pairs of tokens and of its terms, as many as make it too large; then with less text."""
+    lists = bool(explain.terms or explain.tokens)
+    if not lists and sum(len(text.encode()) for text in (explain.said, *explain.hit_reason)) <= _LITTLE_TEXT:
+        return explain  # a number has 22 bytes at most
     for part in ("terms", "tokens"):
         rest = list(getattr(explain, part))
         while rest and _size(explain) > _EXPLAIN_BYTES:
@@ -388,10 +393,12 @@ def _size(explain: Explain) -> int:
 
 
 def _listed(terms: Sequence[str]) -> str:
-    """The first of them, with commas between; and how many more there are."""
-    lengths = np.cumsum([len(term) + 1 for term in terms])
-    shown = max(1, int(np.searchsorted(lengths, _MAX_TERMS_CHARS, "right")))
-    return ",".join(terms[:shown]) + (f" and {len(terms) - shown} more" if shown < len(terms) else "")
+    """The terms with commas between; of many the first, and how many more there are."""
+    listed = ",".join(terms)
+    if len(listed) <= _MAX_TERMS_CHARS:
+        return listed
+    shown = max(1, listed.count(",", 0, _MAX_TERMS_CHARS))
+    return f"{','.join(terms[:shown])} and {len(terms) - shown} more"
 
 
 def _reasons(
