@@ -411,8 +411,10 @@ def _reasons(
         reasons.append("late_interaction:maxsim")
     if SPARSE in scored.channels:
         reasons.append("learned_sparse:impact")
-    if terms := matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text]):
-        reasons.append(f"{'bm25' if 'bm25' in scored.channels else 'shared'}:terms={_listed(terms)}")
+    if not scored.channels.keys().isdisjoint({"bm25", *DENSE_LEGS}):
+        terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
+        by = "bm25" if "bm25" in scored.channels else "shared"
+        reasons += [f"{by}:terms={_listed(terms)}"] if terms else []
     reasons += [
         answers[name].reasons[row.chunk_id] for name in scored.channels if row.chunk_id in answers[name].reasons
     ]
