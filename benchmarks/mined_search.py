@@ -1,6 +1,6 @@
 """Function-level questions mined from repositories: every way of asking, and what each part of the ranking is worth.
 
-    python -m benchmarks.mined_search FOLDER... [--queries N] [--seed N] [--worth]
+    python -m benchmarks.mined_search FOLDER... [--queries N] [--seed N] [--worth] [--misspelt]
 
 Each folder is a git clone, bare or not. Sentences of documentation ask for their function in an index that lacks them,
 subjects of commits for what they changed, identifiers, error messages and keys for the place that defines them.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.misspelt import print_misspelt
 from benchmarks.ranking_parts import FIGURES, Corpus, print_worth
 from codequarry.assets.asking import Asker, engine_over
 from codequarry.pipelines.evaluation.bootstrap import intervals
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=40, help="most questions of each kind and repository")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--worth", action="store_true", help="ask without each part of the ranking as well")
+    parser.add_argument("--misspelt", action="store_true", help="ask for identifiers with one slip of the keys as well")
     parser.add_argument("--home", type=Path, default=HOME, help="where bundles are kept")
     options = parser.parse_args()
     settings = load_settings()
@@ -70,6 +72,8 @@ def main() -> None:
         print(f"| {kind} | {len(rows['hybrid'])} | {' | '.join([*means, *spans])} |")
     if options.worth:
         print_worth(corpora, settings.serving)
+    if options.misspelt:
+        print_misspelt(corpora, settings.serving, options.seed)
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):

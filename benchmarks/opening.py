@@ -103,7 +103,7 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
     write_meta(paths, segments)
     digest = build_catalog(paths, held.encoder.dim)
     write_row_index(paths)
-    _write_file_index(base, paths, held.encoder.dim)
+    _write_file_index(paths, held.encoder.dim)
     shutil.copyfile(base.ranking, paths.ranking)
     counts = held.counts.model_copy(update={"chunks": sum(map(len, ids)), "files": held.counts.files * copies})
     files = file_entries(paths, None, (), digest)
@@ -112,29 +112,14 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
     target.current.write_text(Current(paths.path.name, file_sha256(paths.manifest)).line(), encoding="ascii")
 
 
-def _write_file_index(base: BundlePaths, paths: BundlePaths, dim: int) -> None:
-    """For every copy of a file what the base version knows of it."""
-    known, names = _indexed(base)
-    index = FileIndex.open(base.files, known, dim)
-    numbers = {name: at for at, name in enumerate(names)}
-    rows, places = _indexed(paths)
-    of = [numbers[repo.rpartition("-")[0], path] for repo, path in places]
-    facts = index.facts[of].tolist()
-    FileIndex.build(
-        [
-            FileRow(row, repo, path, fan_in, code_lines)
-            for row, (repo, path), (_, _, code_lines, fan_in, _) in zip(rows.tolist(), places, facts, strict=True)
-        ],
-        index.cards[of],
-    ).write(paths.files)
-
-
-def _indexed(paths: BundlePaths) -> tuple[np.ndarray, list[tuple[str, str]]]:
-    """Rows in ``files_mat``, repository and path of the files that have chunks."""
+def _write_file_index(paths: BundlePaths, dim: int) -> None:
+    """An index of the files as large as a real one, whose cards say nothing."""
     with closing(Catalog.open(paths)) as catalog:
         directory = catalog.directory()
-    rows = np.flatnonzero(np.diff(directory.row_starts))
-    return rows, [(directory.repos[row], directory.paths[row]) for row in rows.tolist()]
+    rows = np.flatnonzero(np.diff(directory.row_starts)).tolist()
+    files = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows]
+    shards = [row % len(paths.table_files("chunks")) for row in rows]
+    FileIndex.build(files, np.zeros((len(files), dim), np.float32), shards).write(paths.files)
 
 
 def _turned(table: pa.Table, number: int, dim: int) -> pa.Table:

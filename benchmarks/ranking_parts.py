@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +17,46 @@ from codequarry.pipelines.evaluation.profile_search import fit_profile
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.results import scores_of
 from codequarry.pipelines.workspace import silent
+from codequarry.schemas.near_names import FORM
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile
 from codequarry.schemas.settings import ServingSettings
+from codequarry.serving.engine import Engine
+from codequarry.serving.symbol_channel import SymbolChannel
 
 FIGURES = ("ndcg_10", "recall_4k")
 
 
-def parts() -> Iterator[tuple[str, RankingProfile]]:
-    """The built-in profile, each time without one of its parts."""
+@dataclass(frozen=True)
+class Part:
+    """One part of the ranking, and how to answer without it."""
+
+    name: str
+    profile: RankingProfile = BUILT_IN
+    serving: Mapping[str, object] = field(default_factory=dict)
+    """Settings that differ."""
+    remove: Callable[[Engine], object] = lambda _: None
+    """Takes away what neither a profile nor a setting can."""
+
+
+def parts() -> Iterator[Part]:
+    """Every part of the ranking."""
     without: dict[str, Callable[[dict[str, Any]], object]] = {
         "dense channel": lambda raw: _all(raw, "dense", 0),
         "lexical channel": lambda raw: _all(raw, "lexical", 0),
         "definitions' names (chunk and file)": lambda raw: (_all(raw, "symbol", 0), raw["file"].update(symbol=0)),
+        # Without any weight nobody would be asked, and files lose their evidence as well.
+        "definitions' names for the chunk": lambda raw: _all(raw, "symbol", 1e-9),
+        "definitions' names for the file": lambda raw: raw["file"].update(symbol=0),
         "literal match": lambda raw: _all(raw, "literal", 0),
         "field of names": lambda raw: _all(raw, "name_field", 0),
         "field of the path": lambda raw: _all(raw, "path_field", 0),
         "file evidence (chunks alone)": lambda raw: _all(raw, "file_share", 0),
         "saturation by file": lambda raw: _all(raw, "repeat", 1),
         "second best chunk of a file": lambda raw: _all(raw, "second", 0),
-        "words of the file's name": lambda raw: raw["file"].update(name_cover=0, name_match=0),
-        "BM25 of the file's name": lambda raw: raw["file"].update(name_match=0),
+        "words of the file's name": lambda raw: raw["file"].update(name_cover=0),
         "card of the file": lambda raw: raw["file"].update(card=0),
-        "path classes": lambda raw: raw["factors"].update(
-            dict.fromkeys(("test", "example", "docs", "generated", "vendored", "stub"), 1)
-        ),
+        "path classes": lambda raw: raw["factors"].update(dict.fromkeys(_PATH_CLASSES, 1)),
+        **{f"path class {name}": lambda raw, name=name: raw["factors"].update({name: 1}) for name in _PATH_CLASSES},
         "header beside an implementation": lambda raw: raw["factors"].update(header=1),
         "fan-in": lambda raw: _all(raw, "fan_in", 0),
         "size": lambda raw: raw["factors"].update(size=0),
@@ -50,7 +67,24 @@ def parts() -> Iterator[tuple[str, RankingProfile]]:
     for name, remove in without.items():
         raw = BUILT_IN.model_dump()
         remove(raw)
-        yield name, RankingProfile.model_validate(raw)
+        yield Part(name, RankingProfile.model_validate(raw))
+    yield Part("definitions found by words of their names", remove=_without_words)
+    yield Part("names one slip away", remove=without_near_names)
+    yield Part("fusion by scores (by ranks instead)", serving={"fusion": "weighted_rrf"})
+
+
+_PATH_CLASSES = ("test", "example", "docs", "generated", "vendored", "stub")
+
+
+def _without_words(engine: Engine) -> None:
+    bundle = engine.bundle
+    bundle.channels["symbol"] = SymbolChannel(bundle.catalog, None)
+
+
+def without_near_names(engine: Engine) -> None:
+    """Take away what misspelt names are found by."""
+    catalog = engine.bundle.catalog
+    catalog.index = replace(catalog.index, near=np.empty(0, FORM))
 
 
 def _all(raw: dict[str, Any], weight: str, value: float) -> None:
@@ -62,26 +96,34 @@ Corpus = tuple[Path, Sequence[Question]]
 """A bundle root, and what to ask of it."""
 
 
-def print_worth(corpora: Iterable[Corpus], serving: ServingSettings) -> None:
+def print_worth(corpora: Sequence[Corpus], serving: ServingSettings) -> None:
     """Print how NDCG@10 and R@4k change without each part: the mean over corpora, and 95 % over questions."""
-    profiles = [("", BUILT_IN), *parts()]
-    figures: dict[str, list[np.ndarray]] = {name: [] for name, _ in profiles}
+    asked = [Part(""), *parts()]
+    figures: dict[str, list[np.ndarray]] = {part.name: [] for part in asked}
     for root, questions in corpora:
-        with engine_over(root, serving) as engine:
-            asker = Asker(engine)
-            for name, profile in profiles:
-                engine.bundle.rank_by(profile)
-                run = asker.ask(name, questions, "hybrid", lambda _: None)
-                scored = scores_of(questions, run)
-                figures[name].append(np.array([[getattr(one, figure) for figure in FIGURES] for one in scored]))
+        for part in asked:
+            with engine_over(root, serving.model_copy(update=dict(part.serving))) as engine:
+                engine.bundle.rank_by(part.profile)
+                part.remove(engine)
+                figures[part.name].append(figures_of(engine, questions))
     whole = figures.pop("")
     mean = np.mean([each.mean(axis=0) for each in whole], axis=0)
     print(f"\n| without | NDCG@10 {mean[0]:.3f} | 95 % | R@4k {mean[1]:.3f} | 95 % |\n|---|---|---|---|---|")
     for name, found in figures.items():
-        change = np.mean([each.mean(axis=0) - own.mean(axis=0) for each, own in zip(found, whole, strict=True)], axis=0)
-        low, high = intervals(np.concatenate(found) - np.concatenate(whole))
-        cells = [f"{change[at]:+.3f} | {low[at]:+.3f} to {high[at]:+.3f}" for at in range(len(FIGURES))]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name} | {' | '.join(_changes(found, whole))} |", flush=True)
+
+
+def figures_of(engine: Engine, questions: Sequence[Question]) -> np.ndarray:
+    """(n, 2) float64: `FIGURES` of every answer."""
+    run = Asker(engine).ask("", questions, "hybrid", lambda _: None)
+    return np.array([[getattr(one, figure) for figure in FIGURES] for one in scores_of(questions, run)])
+
+
+def _changes(found: Sequence[np.ndarray], whole: Sequence[np.ndarray]) -> list[str]:
+    """Of each figure the change, mean over corpora, and its interval over questions."""
+    change = np.mean([each.mean(axis=0) - own.mean(axis=0) for each, own in zip(found, whole, strict=True)], axis=0)
+    low, high = intervals(np.concatenate(found) - np.concatenate(whole))
+    return [f"{change[at]:+.3f} | {low[at]:+.3f} to {high[at]:+.3f}" for at in range(len(FIGURES))]
 
 
 def neutral() -> RankingProfile:

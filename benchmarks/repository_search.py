@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for entry in listed:
         if options.only and entry["name"] not in options.only:
             continue
-        clone = _clone(options.repositories, entry)
+        clone = clone_of(options.repositories, entry)
         if clone is None:
             missing.append(entry["name"])
             continue
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for view in options.view:
             below = root if view == "root" else ""
             bundle = _bundle(options.home, settings, entry, clone, below, fresh=options.fresh)
-            corpora[view].append((bundle, _questions(labels)))
+            corpora[view].append((bundle, questions_of(labels)))
             asked += _ask(bundle, settings, entry, view, labels, options.channel)
             done = [one.ndcg for one in asked if (one.repo, one.view) == (entry["name"], view)]
             print(f"{entry['name']} {view}: {_mean(done):.3f}", file=sys.stderr, flush=True)
@@ -129,7 +129,7 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
     """Keeps the lines of the description."""
 
 
-def _clone(folder: Path, entry: dict[str, Any]) -> Path | None:
+def clone_of(folder: Path, entry: dict[str, Any]) -> Path | None:
     """The git folder of a repository; None when there is none, or it lacks the revision."""
     owner, name = entry["url"].removesuffix(".git").rstrip("/").split("/")[-2:]
     for place in (entry["name"], f"{owner}+{name}", f"{owner}/{name}"):
@@ -204,11 +204,12 @@ def _ask(
         engine.close()
 
 
-def _questions(labels: list[dict[str, Any]]) -> list[Question]:
+def questions_of(labels: list[dict[str, Any]], repo: str = "") -> list[Question]:
+    """Annotations as questions. repo: what the targets lie in; "" for whichever has their path."""
     return [
         Question(
             f"{number}", label["category"], label["query"],
-            tuple(_target(one) for one in (*label["relevant"], *label["secondary"])),
+            tuple(_target(one)._replace(repo=repo) for one in (*label["relevant"], *label["secondary"])),
         )
         for number, label in enumerate(labels)
     ]  # fmt: skip

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.corpus import HOME, LARGE, PACKAGES, index
+from benchmarks.misspelt import slips_of
+from benchmarks.ranking_parts import without_near_names
 from benchmarks.report import Figure, at_most, percentile, print_figures
+from codequarry.pipelines.evaluation.name_questions import is_telling_name
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.layout import BundleRoot
 from codequarry.schemas.settings import ServingSettings
@@ -52,7 +58,15 @@ def _measure(root: Path, p50_ms: float, p95_ms: float) -> None:
     filters = SearchFilters(lang=["python"], include=["**/server/**"])
     hybrid = _timed(lambda query: engine.search(SearchRequest(query=query)))
     encoding = _timed(encoder.encode_query)
+    slips = _misspelt(engine)
+    looked_for = _timed(lambda query: engine.search(SearchRequest(query=query)), slips)
+    index = engine.bundle.catalog.index
+    without_near_names(engine)
+    not_looked_for = _timed(lambda query: engine.search(SearchRequest(query=query)), slips)
+    engine.bundle.catalog.index = index
     rows = {
+        "search, hybrid, misspelt names": looked_for,
+        "search, hybrid, misspelt names that are not looked for": not_looked_for,
         "search, hybrid, filtered": _timed(lambda query: engine.search(SearchRequest(query=query, filters=filters))),
         "search, faiss": _timed(lambda query: engine.search(SearchRequest(query=query, channel="faiss"))),
         "search, bm25": _timed(lambda query: engine.search(SearchRequest(query=query, channel="bm25"))),
@@ -73,13 +87,22 @@ def _measure(root: Path, p50_ms: float, p95_ms: float) -> None:
     print_figures(title, figures)
 
 
-def _timed(call: Callable[[str], object]) -> list[float]:
+def _misspelt(engine: Engine) -> list[str]:
+    """As many names of definitions as there are queries, each with a slip of the keys."""
+    index = engine.bundle.catalog.index
+    names = sorted({index.texts[name] for name in np.unique(index.definitions[1]).tolist()})
+    draw = random.Random(0)
+    drawn = draw.sample([name for name in names if is_telling_name(name)], len(QUERIES))
+    return [list(slips_of(name, draw).values())[at % 4] for at, name in enumerate(drawn)]
+
+
+def _timed(call: Callable[[str], object], queries: Sequence[str] = QUERIES) -> list[float]:
     """Milliseconds of every call, after one unmeasured round."""
-    for query in QUERIES:
+    for query in queries:
         call(query)
     times: list[float] = []
     for _ in range(ROUNDS):
-        for query in QUERIES:
+        for query in queries:
             started = time.perf_counter()
             call(query)
             times.append(1000 * (time.perf_counter() - started))

@@ -16,6 +16,7 @@ import tantivy
 
 from codequarry.schemas import tables
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
+from codequarry.schemas.chunk_facts import ChunkFacts
 from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import open_encoder
 from codequarry.schemas.file_index import FileIndex, FileRow, card_text
@@ -86,6 +87,8 @@ def write_bundle(
     write_catalog(paths, entry.dim)
     with duckdb.connect(str(paths.catalog), read_only=True) as connection:
         RowIndex.build(connection).write(paths.rows)
+        connection.execute(set_bundle(str(paths.path)))
+        ChunkFacts.build(connection).write(paths.facts)
     _write_file_index(paths, chunks, entry.dim)
     seal(root, paths, chunks, entry, FaissEntry(factory=factory, exact=exact), commits or {})
     return paths

@@ -18,7 +18,7 @@ from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.manifest import FileEntry, to_json
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.symbol_tools import DefinitionRequest, ReferencesRequest
-from codequarry.schemas.tools import FetchRequest, SearchRequest
+from codequarry.schemas.tools import FetchRequest, SearchRequest, SearchResult
 from codequarry.serving.engine import Engine
 from codequarry.serving.texts import TableTexts
 
@@ -47,7 +47,8 @@ def older(symbol_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         for statement in (set_bundle(str(paths.path)), *_AS_BEFORE):
             connection.execute(statement)
     (paths.path / "texts.bin").unlink()
-    shutil.rmtree(paths.rows)
+    for folder in (paths.rows, paths.facts):
+        shutil.rmtree(folder)
     _seal_as(paths, 2)
     engine = Engine.open(root, ServingSettings())
     yield engine
@@ -74,12 +75,18 @@ def test_it_is_really_the_older_format(older: Engine) -> None:
     assert isinstance(older.bundle.catalog._texts, TableTexts)
 
 
+def _without_facts(result: SearchResult) -> SearchResult:
+    explain = result.metadata.explain.model_copy(update={"leaves": {}, "said": ""})
+    return result.model_copy(update={"metadata": result.metadata.model_copy(update={"explain": explain})})
+
+
 @pytest.mark.parametrize("channel", ["hybrid", "bm25", "symbol"])
 def test_searches_and_fetches_answer_as_today(older: Engine, symbol_engine: Engine, channel: str) -> None:
     request = SearchRequest(query="open the index", channel=channel)
     then, now = older.search(request), symbol_engine.search(request)
     assert now.results
-    assert then.results == now.results
+    assert [_without_facts(result) for result in then.results] == [_without_facts(result) for result in now.results]
+    assert all(result.metadata.explain.leaves == {} for result in then.results)
     ids = [result.id for result in now.results]
     assert older.fetch(FetchRequest(objectIds=ids)).objects == symbol_engine.fetch(FetchRequest(objectIds=ids)).objects
 

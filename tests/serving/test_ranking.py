@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -117,18 +118,21 @@ def test_rules_are_factors_with_a_reason() -> None:
     assert fan_in_factor(0, TOPIC) == {"fan_in:0": 1}
     assert fan_in_factor(9, TOPIC)["fan_in:9"] > fan_in_factor(3, TOPIC)["fan_in:3"] > 1
     assert size_factor(900, factors)["code_lines:900"] > 1
-    assert FILES.factors_of(1, TOPIC)["header_beside"] == factors.header  # lib/mime.h, beside lib/mime.c
+    assert FILES.factors_of(1, TOPIC, other=False)["header_beside"] == factors.header  # lib/mime.h, beside lib/mime.c
 
 
 @pytest.mark.parametrize("kind", BUILT_IN.classes.values(), ids=BUILT_IN.classes)
-def test_the_factors_of_all_files_at_once_are_those_of_each(kind: ClassProfile) -> None:
-    products = [np.prod(list(FILES.factors_of(at, kind).values())) for at in range(len(PATHS))]
-    assert FILES.factors(kind) == pytest.approx(products, rel=1e-12)
+@given(others=st.lists(st.booleans(), min_size=len(PATHS), max_size=len(PATHS)))
+def test_the_factors_of_all_files_at_once_are_those_of_each(kind: ClassProfile, others: list[bool]) -> None:
+    products = [np.prod(list(FILES.factors_of(at, kind, other=one).values())) for at, one in enumerate(others)]
+    assert FILES.factors(kind, np.array(others)) == pytest.approx(products, rel=1e-12)
 
 
 def test_how_often_a_file_is_imported_counts_by_the_class_of_the_query() -> None:
-    assert any(rule.startswith("fan_in:") for rule in FILES.factors_of(3, TOPIC))
-    assert not any(rule.startswith("fan_in:") for rule in FILES.factors_of(3, BUILT_IN.classes["statement"]))
+    assert any(rule.startswith("fan_in:") for rule in FILES.factors_of(3, TOPIC, other=False))
+    assert not any(
+        rule.startswith("fan_in:") for rule in FILES.factors_of(3, BUILT_IN.classes["statement"], other=False)
+    )
 
 
 SESSION = Piece("web/session.py", "def remove_expired(now): drop old sessions", "remove_expired", ("remove_expired",))
@@ -176,6 +180,60 @@ def test_the_wire_reproduces_every_score_in_two_kilobytes(root: Path) -> None:
                 explain = result["metadata"]["explain"]
                 assert recomputed(explain) == pytest.approx(result["score"], rel=1e-9)
                 assert len(str(explain)) <= 2048
+
+
+SHOP, TOOLS = (
+    Piece("web/pool.py", "def close_pool(): drop idle connections", "close_pool", ("close_pool",), repo=repo)
+    for repo in ("shop", "dev-tools")
+)
+
+
+@pytest.fixture(scope="module")
+def two_repositories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    write_bundle(folder, (SHOP, TOOLS))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("where does the shop drop idle connections", SHOP),
+        ("where do the dev tools drop idle connections", TOOLS),
+        ("dev-tools/web/pool.py", TOOLS),
+        ("Shop.close_pool", SHOP),
+    ],
+)
+def test_a_repository_that_the_query_names_comes_first(two_repositories: Path, query: str, expected: Piece) -> None:
+    first, second = ask(two_repositories, query).results
+    assert int(first.id) == expected.id
+    assert first.metadata.explain.scoring.factors.keys() & {"other_repository"} == set()
+    assert second.metadata.explain.scoring.factors["other_repository"] == BUILT_IN.factors.other_repository
+    assert recomputed(to_wire(second)["metadata"]["explain"]) == pytest.approx(second.score, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["where are idle connections dropped", "a shop of dev tools that drops idle connections", "'drop idle shop tools'"],
+)
+def test_where_none_or_all_are_named_or_the_text_is_quoted_repositories_are_equal(
+    two_repositories: Path, query: str
+) -> None:
+    answer = ask(two_repositories, query)
+    assert len({result.score for result in answer.results}) == 1
+    assert not any("other_repository" in result.metadata.explain.scoring.factors for result in answer.results)
+
+
+def test_an_explanation_of_a_long_query_has_two_kilobytes_as_well(tmp_path: Path) -> None:
+    terms = [f"größenordnung{number}" for number in range(120)]
+    piece = Piece("web/" + "ä" * 200 + ".py", " ".join(terms), "Ö" * 200, ("Ö" * 200,))
+    write_bundle(tmp_path, (piece,), rows={"ast_nodes": [definition_row(piece, piece.symbols[0])]})
+    (result,) = ask(tmp_path, " ".join([*terms, piece.qualified_name])).results
+    told = to_wire(result)["metadata"]["explain"]
+    assert len(json.dumps(told, ensure_ascii=False).encode()) <= 2048
+    (bm25,) = (reason for reason in told["hit_reason"] if reason.startswith("bm25:terms="))
+    assert bm25.startswith("bm25:terms=größenordnung0,")
+    assert recomputed(told) == pytest.approx(result.score, rel=1e-9)
 
 
 def test_filters_hold_in_every_step(root: Path) -> None:

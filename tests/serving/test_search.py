@@ -62,6 +62,7 @@ def test_a_result_carries_the_whole_contract(engine) -> None:
         "embedding:cosine", "bm25:terms=index,open", "filter:lang=python", "filter:exclude",
     ]  # fmt: skip
     assert (explain["scip"], explain["ast"], explain["cst"]) == (False, True, True)
+    assert (explain["leaves"], explain["said"]) == ({"identifier": 1}, "")
     assert score == pytest.approx(recomputed(explain))
     assert (explain["scoring"]["method"], explain["scoring"]["query_class"]) == ("score", "qualified_name")
     assert answer["queryEcho"] == "Index.open"

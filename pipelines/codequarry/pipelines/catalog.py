@@ -8,6 +8,7 @@ from contextlib import closing
 import duckdb
 
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
+from codequarry.schemas.chunk_facts import ChunkFacts
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.row_index import RowIndex
@@ -34,6 +35,8 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
 
 
 def write_row_index(paths: BundlePaths) -> None:
-    """Write ``rows/`` of the catalog beside it."""
+    """Write ``rows/`` and ``facts/`` of the catalog beside it."""
     with closing(duckdb.connect(str(paths.catalog), read_only=True)) as connection:
         RowIndex.build(connection).write(paths.rows)
+        connection.execute(set_bundle(str(paths.path)))
+        ChunkFacts.build(connection).write(paths.facts)

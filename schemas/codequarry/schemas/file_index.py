@@ -5,7 +5,7 @@ Arrays in ``files/`` of a version, mapped by the reader, over the f files that a
 ================ ================================================================================
 names.txt        (w,) stems of the words of file names, sorted, a line each
 offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` to ``offsets[i + 1]``
-postings.npy     (p,) of file (int32), count (int32), BM25 weight (float32); files ascending
+postings.npy     (p,) of file (int32), count (int32); files ascending; in older versions of a weight besides
 facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
 shards.npy       (f,) uint8: the shard of each, where there is more than one; none before format 6
 cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number where
@@ -31,11 +31,10 @@ from codequarry.schemas.prose import stem
 FOLDER = "files"
 _WORDS = "names.txt"
 _ARRAYS = ("offsets", "postings", "facts")
-_POSTING = np.dtype([("file", np.int32), ("count", np.int32), ("weight", np.float32)])
+_POSTING = np.dtype([("file", np.int32), ("count", np.int32)])
 _FACTS = np.dtype(
     [(name, np.int32) for name in ("row", "words", "code_lines", "fan_in")] + [("header", np.bool_)],
 )
-_K1, _B = 1.2, 0.75
 _GENERIC = frozenset({"__init__", "index", "init", "mod", "lib", "main", "package"})
 """Names that say less than that of their folder."""
 _PREFIX = 4
@@ -83,19 +82,12 @@ class FileIndex:
         """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for a single one."""
         numbers = np.array(shards if shards is not None else [0] * len(files), np.uint8)
         found = [[stem(word) for word in name_words(file.path)] for file in files]
-        average = sum(map(len, found)) / max(len(found), 1) or 1.0
         by_word: dict[str, list[tuple[int, int]]] = {}
         for number, stems in enumerate(found):
             for word, count in Counter(stems).items():
                 by_word.setdefault(word, []).append((number, count))
         names = sorted(by_word)
-        postings: list[tuple[int, int, float]] = []
-        for word in names:
-            holders = by_word[word]
-            rarity = np.log1p((len(files) - len(holders) + 0.5) / (len(holders) + 0.5))
-            for number, count in holders:
-                norm = _K1 * (1 - _B + _B * len(found[number]) / average)
-                postings.append((number, count, rarity * count * (_K1 + 1) / (count + norm)))
+        postings = [posting for word in names for posting in by_word[word]]
         lengths = [len(by_word[word]) for word in names]
         fan_in = _shared_fan_in(files)
         headers = headers_beside(f"{file.repo}/{file.path}" for file in files)
@@ -147,9 +139,12 @@ class FileIndex:
 
     def _fits(self, rows: np.ndarray, dim: int) -> bool:
         files = len(rows)
-        kinds = (self.offsets.dtype, self.postings.dtype, self.facts.dtype, self.shards.dtype)
+        kinds = (self.offsets.dtype, self.facts.dtype, self.shards.dtype)
+        names = _POSTING.names or ()
         return (
-            kinds == (np.int64, _POSTING, _FACTS, np.uint8)
+            kinds == (np.int64, _FACTS, np.uint8)
+            and set(names) <= set(self.postings.dtype.names or ())
+            and all(self.postings.dtype[name] == _POSTING[name] for name in names)
             and self.offsets.shape == (len(self.names) + 1,)
             and (not len(self.offsets) or self.offsets[-1] == len(self.postings))
             and self.facts.shape == (files,)
@@ -160,21 +155,16 @@ class FileIndex:
             and (not len(self.postings) or 0 <= self.postings["file"].min() <= self.postings["file"].max() < files)
         )
 
-    def name_evidence(self, stems: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
-        """How the names of files answer a query. stems: of the query's words.
+    def name_cover(self, stems: Collection[str]) -> np.ndarray:
+        """(f,) float32: the share of a file name's words that a query has, where a word may also begin another.
 
-        Returns two (f,) float32: the share of a name's words that the query has, where a word may also begin
-        another, and BM25 of the names, by the best.
+        stems: of the query's words.
         """
         cover = np.zeros(len(self.facts), np.float32)
-        match = np.zeros(len(self.facts), np.float32)
         for number in sorted({near for word in stems for near in self._near(word)}):
             posted = self.postings[self.offsets[number] : self.offsets[number + 1]]
             cover[posted["file"]] += posted["count"]
-            if self.names[number] in stems:
-                match[posted["file"]] += posted["weight"]
-        cover /= np.maximum(self.facts["words"], 1)
-        return cover, match / max(float(match.max(initial=0.0)), 1e-9)
+        return cover / np.maximum(self.facts["words"], 1).astype(np.float32)
 
     def card_evidence(self, vector: np.ndarray, neighbours: int = 30) -> np.ndarray:
         """(f,) float32: similarity of the cards to a query's vector, 1 for the best and 0 from some rank on."""

@@ -253,6 +253,11 @@ class BundlePaths:
         return self.path / "rows"
 
     @property
+    def facts(self) -> Path:
+        """What explanations tell besides, see `chunk_facts`; absent in versions before there were any."""
+        return self.path / "facts"
+
+    @property
     def ranking(self) -> Path:
         """The ranking profile."""
         return self.path / RANKING_FILE

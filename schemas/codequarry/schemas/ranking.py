@@ -66,8 +66,6 @@ class FileProfile(_Part):
     """Its best chunk, and the second best by ``second`` of the class."""
     name_cover: float = Weight
     """Share of the words of its name that the query has."""
-    name_match: float = Weight
-    """BM25 of its name's words, by the best."""
     card: float = Weight
     """Similarity of its card (path, documentation at its head, names of its definitions)."""
     symbol: float = Weight
@@ -87,6 +85,9 @@ class FactorProfile(_Part):
     """A C header beside the file that implements it."""
     size: float = Share
     """1 + this * ln(1 + lines of code)."""
+    other_repository: float = Field(default=0.6, ge=0, le=1)
+    """A file of another repository than the query names, where the version holds several; profiles made before there
+    was such a rule leave it out."""
 
 
 class RankingProfile(_Part):
@@ -127,7 +128,7 @@ BUILT_IN = RankingProfile(
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6),
     },
-    file=FileProfile(chunks=1.4, name_cover=0.59, name_match=0.15, card=0.21, symbol=0.5),
+    file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5),
     factors=FactorProfile(
         test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042
     ),
@@ -151,8 +152,9 @@ def without_late(profile: RankingProfile) -> RankingProfile:
     return profile.model_copy(update={"classes": classes})
 
 
-def _by_class(raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """A profile, what profiles of format 4 say once for all classes said of each."""
+def _as_now(raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A profile, what profiles of format 4 say once for all classes said of each; without rules there are no more."""
+    raw["file"].pop("name_match", None)
     old = (("file", "second"), ("factors", "fan_in"))
     moved = {name: raw[part].pop(name) for part, name in old if name in raw[part]}
     for kind in raw["classes"].values():
@@ -163,7 +165,7 @@ def _by_class(raw: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def read_profile(data: bytes) -> RankingProfile:
     """Parse a profile. Raises IntegrityError: it is none, or not of this program's."""
     try:
-        profile = RankingProfile.model_validate(_by_class(json.loads(data)))
+        profile = RankingProfile.model_validate(_as_now(json.loads(data)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(
             "the ranking profile is not one this program can read",

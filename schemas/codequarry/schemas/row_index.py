@@ -176,9 +176,9 @@ class RowIndex:
             all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
             and self.definitions.shape == (len(DEFINITION), len(self.started))
-            and _divides(self.string_starts, len(self.strings), strings)
-            and _divides(self.symbol_starts, len(self.symbols), chunks)
-            and _divides(self.started_starts, len(self.started), chunks)
+            and divides(self.string_starts, len(self.strings), strings)
+            and divides(self.symbol_starts, len(self.symbols), chunks)
+            and divides(self.started_starts, len(self.started), chunks)
             and _below(self.ids_rows, chunks)
             and all(_below(self.chunks[name], strings) for name in TEXTS)
             and _below(self.symbols, strings)
@@ -234,13 +234,16 @@ class RowIndex:
         """(f,) int32: see above."""
         return by_last_letters({self.texts[number]: number for number in np.unique(self.definitions[0]).tolist()})
 
+    def definitions_of_row(self, row: int) -> np.ndarray:
+        """(m,) int32: definitions that start in the chunk of a row."""
+        start, end = self.started_starts[row : row + 2].tolist()
+        return self.started[start:end]
+
     def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """(m,) int32: definitions that start in these chunks, chunk by chunk."""
         rows = self.rows_of(chunk_ids)
         rows = rows[rows >= 0]
-        starts, ends = self.started_starts[rows].tolist(), self.started_starts[rows + 1].tolist()
-        found = [self.started[start:end] for start, end in zip(starts, ends, strict=True)]
-        return np.concatenate([np.empty(0, np.int32), *found])
+        return np.concatenate([np.empty(0, np.int32), *map(self.definitions_of_row, rows.tolist())])
 
 
 def _mapped(file: Path) -> np.ndarray:
@@ -248,7 +251,7 @@ def _mapped(file: Path) -> np.ndarray:
     return np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
 
 
-def _divides(starts: np.ndarray, total: int, count: int) -> bool:
+def divides(starts: np.ndarray, total: int, count: int) -> bool:
     """Whether these are the bounds of ``count`` runs of ``total``."""
     return (
         starts.shape == (count + 1,) and starts[0] == 0 and starts[-1] == total and bool((np.diff(starts) >= 0).all())

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from codequarry.schemas.chunk_facts import ChunkFacts
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
@@ -136,7 +137,7 @@ class Bundle:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
                 bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold)
                 if opened:
-                    _ = bundle.files  # not under the first request
+                    _ = bundle.files, bundle.facts  # not under the first request
                 undo.pop_all()
                 return bundle
         except (OSError, MemoryError) as error:
@@ -166,6 +167,13 @@ class Bundle:
             found = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows.tolist()]
             index = FileIndex.build(found, np.zeros((len(found), 0), np.float32))
         return RankedFiles(index, directory, self.profile)
+
+    @cached_property
+    def facts(self) -> ChunkFacts | None:
+        """What explanations tell besides; None of versions that have none. Raises IntegrityError: it is damaged."""
+        if not self.paths.facts.is_dir():
+            return None
+        return ChunkFacts.open(self.paths.facts, len(self.directory.chunk_ids), len(self.directory.paths))
 
     def bytes_before(self, row: ChunkRow) -> int:
         """Bytes of a chunk's first line that belong to the chunks before it."""

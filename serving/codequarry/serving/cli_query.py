@@ -186,6 +186,11 @@ def _explain(result: SearchResult) -> None:
         typer.echo(f"    place {scoring.fused_place} before the language model's order: x {scoring.reranked:.3f}")
     if scoring.late:
         typer.echo(f"    late interaction {scoring.late}")
+    for what, counts in (("holds", explain.kinds), ("leaves", explain.leaves)):
+        if counts:
+            typer.echo(f"    {what}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    if explain.said:
+        typer.echo(f"    its file: {for_terminal(explain.said)}")
     _explain_tokens(result)
     _explain_terms(result)
 

@@ -10,11 +10,15 @@ from typing import Self
 
 import numpy as np
 
+from codequarry.schemas.analyzer import words
 from codequarry.schemas.file_index import FileIndex
 from codequarry.schemas.ranking import ClassProfile, FactorProfile, RankingProfile
 from codequarry.schemas.symbol_catalog import PATH_CLASSES
 from codequarry.serving.directory import ChunkDirectory
 from codequarry.serving.query import Query
+
+_PASTED = frozenset({"code", "literal"})
+"""Classes of queries whose words somebody else chose."""
 
 
 class RankedFiles:
@@ -28,10 +32,24 @@ class RankedFiles:
         self._classes = directory.class_rank[self._rows]
         self._products = self._without_fan_in()
         self._fan_in = np.log1p(index.facts["fan_in"].astype(np.float64))
+        numbers = {repo: number for number, repo in enumerate(directory.repo_names)}
+        self._repo_of = np.array([numbers[directory.repos[row]] for row in self._rows.tolist()], np.int64)
+        self._repo_words = [frozenset(word.text.lower() for word in words(repo)) for repo in numbers]
 
-    def factors(self, kind: ClassProfile) -> np.ndarray:
-        """(f,) float64: of each file the product of `factors_of`."""
-        return self._products * (1 + kind.fan_in * self._fan_in)
+    def factors(self, kind: ClassProfile, others: np.ndarray) -> np.ndarray:
+        """(f,) float64: of each file the product of `factors_of`. others: (f,) bool, as `of_other_repositories`."""
+        products = self._products * (1 + kind.fan_in * self._fan_in)
+        return products * np.where(others, self.profile.factors.other_repository, 1.0)
+
+    def of_other_repositories(self, query: Query) -> np.ndarray:
+        """(f,) bool: files of the repositories that the query does not name, where it names one.
+
+        It does when it has all words of the repository's name; a text that is quoted or pasted names none.
+        """
+        if query.kind in _PASTED:
+            return np.zeros(len(self), np.bool_)
+        named = np.array([bool(name) and name <= query.words for name in self._repo_words], np.bool_)
+        return (~named & named.any())[self._repo_of]
 
     def by(self, profile: RankingProfile) -> Self:
         """The same files by another profile."""
@@ -54,8 +72,7 @@ class RankedFiles:
 
         vector: of the query, (d,) float32; None when there is no dense channel.
         """
-        cover, match = self._index.name_evidence(query.stems)
-        found = {"name_cover": cover, "name_match": match}
+        found = {"name_cover": self._index.name_cover(query.stems)}
         if vector is not None and len(vector) == self._index.dim:
             found["card"] = self._index.card_evidence(vector)
         return {name: values.astype(np.float64) for name, values in found.items()}
@@ -68,8 +85,11 @@ class RankedFiles:
         header = np.where(facts["header"], factors.header, 1.0)
         return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * size
 
-    def factors_of(self, file: int, kind: ClassProfile) -> dict[str, float]:
-        """What a file's chunks and evidence are multiplied by, by rule; rules that change nothing are left out."""
+    def factors_of(self, file: int, kind: ClassProfile, *, other: bool) -> dict[str, float]:
+        """What a file's chunks and evidence are multiplied by, by rule; rules that change nothing are left out.
+
+        other: whether it is of another repository than the query names.
+        """
         facts = self._index.facts[file]
         factors = self.profile.factors
         rules = {
@@ -77,6 +97,7 @@ class RankedFiles:
             **header_factor(bool(facts["header"]), factors),
             **fan_in_factor(int(facts["fan_in"]), kind),
             **size_factor(int(facts["code_lines"]), factors),
+            **repository_factor(other, factors),
         }
         return {rule: factor for rule, factor in rules.items() if factor != 1}
 
@@ -99,3 +120,8 @@ def fan_in_factor(fan_in: int, kind: ClassProfile) -> dict[str, float]:
 def size_factor(code_lines: int, factors: FactorProfile) -> dict[str, float]:
     """Long files do more."""
     return {f"code_lines:{code_lines}": 1 + factors.size * math.log1p(code_lines)}
+
+
+def repository_factor(other: bool, factors: FactorProfile) -> dict[str, float]:
+    """Where the query names a repository, files of others come after its own."""
+    return {"other_repository": factors.other_repository} if other else {}

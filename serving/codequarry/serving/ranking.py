@@ -142,7 +142,8 @@ def rank(
     """
     kind = files.profile.classes[query.kind]
     evidence = files.evidence(query, answers["faiss"].vector if "faiss" in answers else None)
-    products = files.factors(kind)
+    others = files.of_other_repositories(query)
+    products = files.factors(kind, others)
     extra = _of_named_files(files, evidence, products, allowed)
     if len(phrases):
         extra = np.union1d(extra, phrases if allowed is None else np.intersect1d(phrases, allowed))
@@ -178,7 +179,7 @@ def rank(
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
-            files.factors_of(int(file_of[row]), kind),
+            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]])),
             kind.file_share,
             best_chunk,
             best_file,

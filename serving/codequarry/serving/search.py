@@ -36,6 +36,7 @@ from codequarry.serving.bm25 import Bm25Channel, matched_terms
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.catalog import ChunkRow
 from codequarry.serving.channels import Candidates
+from codequarry.serving.chunk_facts import about
 from codequarry.serving.deadline import Deadline
 from codequarry.serving.dense import FaissChannel
 from codequarry.serving.faiss_search import Effort
@@ -54,6 +55,10 @@ logger = logging.getLogger(__name__)
 SPARSE = "splade"
 _EXPLAIN_BYTES = 2048
 """Of what explains a result, as JSON."""
+_MAX_TERMS_CHARS = 300
+_SHORT_REASON = 60
+_LITTLE_TEXT = 220
+"""Bytes of what is said with which no explanation without lists grows too large."""
 
 
 def search(
@@ -330,6 +335,7 @@ def _result(
         scip=row.scip,
         ast=row.kind != "text",
         cst=row.cst,
+        **about(bundle, row),
         tokens=_tokens(bundle, scored, row, query),
         terms=_terms(bundle, scored, row, query),
     )
@@ -366,13 +372,33 @@ def _terms(bundle: Bundle, scored: Scored, row: ChunkRow, query: Query) -> list[
 
 
 def _within_bounds(explain: Explain) -> Explain:
-    """Without the least of its pairs of tokens and of its terms, as many as make it too large."""
+    """Without the least of its pairs of tokens and of its terms, as many as make it too large; then with less text."""
+    lists = bool(explain.terms or explain.tokens)
+    if not lists and sum(len(text.encode()) for text in (explain.said, *explain.hit_reason)) <= _LITTLE_TEXT:
+        return explain  # a number has 22 bytes at most
     for part in ("terms", "tokens"):
         rest = list(getattr(explain, part))
-        while rest and len(json.dumps(to_wire(explain), ensure_ascii=False).encode()) > _EXPLAIN_BYTES:
+        while rest and _size(explain) > _EXPLAIN_BYTES:
             rest.pop()
             explain = explain.model_copy(update={part: list(rest)})
+    for less in ({"said": ""}, {"hit_reason": [reason[:_SHORT_REASON] for reason in explain.hit_reason]}):
+        if _size(explain) > _EXPLAIN_BYTES:
+            explain = explain.model_copy(update=less)
     return explain
+
+
+def _size(explain: Explain) -> int:
+    """Bytes as JSON."""
+    return len(json.dumps(to_wire(explain), ensure_ascii=False).encode())
+
+
+def _listed(terms: Sequence[str]) -> str:
+    """The terms with commas between; of many the first, and how many more there are."""
+    listed = ",".join(terms)
+    if len(listed) <= _MAX_TERMS_CHARS:
+        return listed
+    shown = max(1, listed.count(",", 0, _MAX_TERMS_CHARS))
+    return f"{','.join(terms[:shown])} and {len(terms) - shown} more"
 
 
 def _reasons(
@@ -385,9 +411,10 @@ def _reasons(
         reasons.append("late_interaction:maxsim")
     if SPARSE in scored.channels:
         reasons.append("learned_sparse:impact")
-    if "bm25" in scored.channels:
+    if not scored.channels.keys().isdisjoint({"bm25", *DENSE_LEGS}):
         terms = matched_terms(query, [row.path, row.qualified_name, *row.symbols, row.text])
-        reasons.append(f"bm25:terms={','.join(terms)}")
+        by = "bm25" if "bm25" in scored.channels else "shared"
+        reasons += [f"{by}:terms={_listed(terms)}"] if terms else []
     reasons += [
         answers[name].reasons[row.chunk_id] for name in scored.channels if row.chunk_id in answers[name].reasons
     ]
