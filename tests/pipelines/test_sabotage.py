@@ -19,7 +19,7 @@ from codequarry.pipelines.verification import verify_staged
 from codequarry.schemas.errors import IntegrityError, PublishError
 from codequarry.schemas.layout import BundlePaths
 from tests.pipelines.canaries import GITHUB
-from tests.pipelines.encoders import small_encoder
+from tests.pipelines.encoders import garbled_encoder, small_encoder
 from tests.pipelines.repositories import git
 from tests.pipelines.sabotage import Edit, Scene, added, corpus, first, python, replaced, reseal, scip_index, vectors
 
@@ -294,6 +294,14 @@ def test_another_model_with_the_same_settings_is_stopped_and_may_be_accepted(
     assert allowed.index().accepted == ()
 
 
+def test_another_model_that_the_settings_ask_for_is_stopped_by_its_answers(scene: Scene, tmp_path: Path) -> None:
+    """Words answer as before, so that only vectors asked alone tell."""
+    asked = {**dict(ASKED), "embedding": {"folder": str(garbled_encoder(tmp_path / "encoder"))}}
+    worse = replace(scene, more=tuple(asked.items()))
+    stopped(worse, "NDCG@10 by vectors of all languages against CURRENT: -0", lambda scene: scene.index() and None)
+    assert worse.index(accept="it will be trained").accepted
+
+
 def test_a_regression_is_accepted_for_a_reason_that_is_kept(scene: Scene) -> None:
     stopped(scene, "--accept-regression", language_gone)
     accepted = scene.index(accept="the views moved to a repository of their own").accepted
@@ -345,7 +353,12 @@ def moved(scene: Scene, old: str, new: str) -> None:
     git(scene.repo, "commit", "-qm", "move")
 
 
+ASKED = (("retrieval", {"enabled": True, "golden": False, "min_changed_share": 0}),)
+"""Every version is asked, and compared with CURRENT."""
+
+
 def test_no_honest_rebuild_is_stopped(scene: Scene) -> None:
+    scene = replace(scene, more=ASKED)
     assert len(HONEST) > 20
     digests = [scene.current.digest]
     for what, change in HONEST.items():
