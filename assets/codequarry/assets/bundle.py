@@ -78,7 +78,9 @@ def _verify(settings: Settings, progress: Progress, reason: str | None) -> Mappi
         **(_verdict(root, verification.version) if asked else {}),
         **_frontiers(paths, manifest),
         "checks_passed": len(checks) - len(accepted),
-        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS),
+        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS)
+        if accepted
+        else "nothing",
         "checks": markdown_table(checks, ("check", "found", "expected")),
         **bundle_metadata(manifest),
     }

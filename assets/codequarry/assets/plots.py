@@ -48,12 +48,12 @@ def frontier_plot(tuning: FaissTuning) -> dg.MarkdownMetadataValue:
 
     line = "L".join(f"{x} {y}" for x, y in map(place, points))
     x, y = place(chosen)
-    said = (
-        f"{tuning.chosen.parameters or 'in use'}: {tuning.chosen.recall:.3f}, {tuning.chosen.comparisons:,.0f} compared"
-    )
+    used = tuning.chosen
+    said = f"{used.parameters or 'in use'}: recall@10 {used.recall:.3f}, {used.comparisons:,.0f} compared"
     bottom = _TOP + _CURVE
     texts = (
         (0, _TOP, f"{highest:.2f}"), (0, bottom, f"{lowest:.2f}"), (_LEFT, 11, said),
+        (_WIDTH // 2 - _LEFT, bottom + 14, "vectors compared"),
         (_LEFT, bottom + 14, f"{tuning.frontier[0].comparisons:,.0f}"),
         (_WIDTH - 2 * _LEFT, bottom + 14, f"{tuning.frontier[-1].comparisons:,.0f}"),
     )  # fmt: skip
