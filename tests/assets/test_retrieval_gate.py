@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from codequarry.assets.ann_recall import ann_recall
-from codequarry.assets.gate_questions import gate_questions, same_files
+from codequarry.assets.bundle import _frontiers, _verdict
+from codequarry.assets.gate_questions import gate_questions, question_checks, same_files
+from codequarry.assets.plots import SHOWN_CHARS
 from codequarry.assets.retrieval_comparison import _asked, _ratio, delays, losses
 from codequarry.assets.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
 from codequarry.pipelines.build import index_repositories
@@ -68,10 +71,33 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert {question.kind for question in asked} == {"python"}
     assert not any(target.path == "pkg0/new.py" for question in asked for target in question.targets)
 
+    shown = _verdict(root, second.manifest.version)
+    assert ".svg)" not in shown["verdict"].value
+    assert shown["latency"].value.startswith("![Time of a search](data:image/svg+xml;base64,")
     told = CliRunner().invoke(build_app(), ["verdict", "--root", str(root.path)])
     assert (told.exit_code, told.stdout.strip()) == (0, page.strip())
     named = CliRunner().invoke(build_app(), ["verdict", first.manifest.version, "--json", "--root", str(root.path)])
     assert '"passed": true' in named.stdout
+
+
+def test_questions_are_judged_like_every_table(tmp_path: Path) -> None:
+    write_app(tmp_path, 3)
+    paths = BundlePaths(index_repositories(settings_of(tmp_path, retrieval={"enabled": False})).path)
+    alike = same_files(paths, paths)
+    asked = gate_questions(paths, alike, 20)
+    assert len(asked) == 20
+    assert [check.name for check in question_checks(paths, asked) if not check.passed] == []
+    (repo, path), target = next(iter(alike)), asked[0].targets[0]
+    strange = [
+        asked[0],
+        asked[0],
+        Question("empty", "python", "", (target,)),
+        Question("gone", "python", "what", (target._replace(path="gone.py"),)),
+        Question("beyond", "python", "what", (Target(path, repo, 3, 10_000),)),
+    ]
+    found = {check.name: (check.found, check.examples[:1]) for check in question_checks(paths, strange)}
+    assert [count for count, _ in found.values()] == ["2", "1", "1", "1"]
+    assert "id=beyond" in found["questions about lines outside of their file"][1][0]
 
 
 def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path: Path) -> None:
@@ -126,8 +152,12 @@ def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path)
     assert "stopped by 1 of" in page
     assert "## Operating points of faiss" in page
     allowed = {"golden": False, "min_ann_recall": 0.0}
-    index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
+    made = index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
     assert root.read_current() != before
+    drawn = _frontiers(BundlePaths(made.path), made.manifest)["recall_faiss"].value
+    svg = base64.b64decode(drawn.rpartition(",")[2].rstrip(")")).decode()
+    assert len(drawn) < SHOWN_CHARS
+    assert "nprobe=1: recall@10 0." in svg and "vectors compared" in svg
 
 
 def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path) -> None:

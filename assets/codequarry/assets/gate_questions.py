@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
+
+import pyarrow as pa
 
 from codequarry.pipelines.evaluation.doc_questions import sentence_of
 from codequarry.pipelines.evaluation.name_questions import is_telling_name
 from codequarry.pipelines.evaluation.records import Question, Target
 from codequarry.pipelines.evaluation.sampling import Place, spread
 from codequarry.pipelines.path_classes import SOURCE, path_class
+from codequarry.schemas.checks import Check, as_check
+from codequarry.schemas.expectations import build_frames, run_suite
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.suites import QRELS
 from codequarry.schemas.tables import read_table
 
 _NODE = ("repo", "path", "name", "doc", "start_line", "end_line")
@@ -46,6 +52,21 @@ def gate_questions(staged: BundlePaths, alike: Mapping[tuple[str, str], str], co
             kind = alike[node["repo"], node["path"]]
             found.append(Question(f"G{len(found) + 1:04d}", kind, text, (target,)))
     return found
+
+
+def question_checks(staged: BundlePaths, questions: Sequence[Question]) -> list[Check]:
+    """The suite of questions, over those that a staged version is asked."""
+    import duckdb
+
+    rows = [
+        {"id": each.id, "query": each.query, **target._asdict()} for each in questions for target in each.targets
+    ]  # fmt: skip
+    files = _rows(staged, "files", ("repo", "path", "lines", "skip_reason"))
+    with closing(duckdb.connect()) as connection:
+        for name, table in (("qrels", rows), ("files", files)):
+            connection.register(name, pa.Table.from_pylist(table))
+        build_frames(connection, (QRELS,))
+        return [as_check(outcome) for outcome in run_suite(connection, QRELS)]
 
 
 def same_files(staged: BundlePaths, current: BundlePaths) -> dict[tuple[str, str], str]:

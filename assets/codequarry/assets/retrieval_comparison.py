@@ -13,7 +13,7 @@ from dataclasses import replace
 from statistics import median
 
 from codequarry.assets.asking import Asker
-from codequarry.assets.gate_questions import gate_questions, same_files
+from codequarry.assets.gate_questions import gate_questions, question_checks, same_files
 from codequarry.assets.verdict import Comparison
 from codequarry.pipelines.evaluation.bootstrap import LEVEL
 from codequarry.pipelines.evaluation.metrics import METRICS, TITLES
@@ -40,6 +40,8 @@ def compare(
     """
     compared = _compared(own, other, "hybrid", open_ms, limits)
     checks = losses(compared, limits)
+    if compared.questions:
+        checks = [*question_checks(own.bundle.paths, compared.questions), *checks]
     if _encoder(own) != _encoder(other) and all(DENSE_LEGS[0] in each.bundle.channels for each in (own, other)):
         checks += losses(_compared(own, other, "faiss", open_ms, limits), limits, " by vectors")
     return compared, [*checks, *delays(compared, limits)]
