@@ -54,7 +54,7 @@ def main() -> None:
 
 def _measure(folder: Path, vectors: np.ndarray, queries: np.ndarray, name: str) -> None:
     settings = IndexesSettings(faiss_factory=name)
-    factory = faiss_factory(len(vectors), settings)
+    factory = faiss_factory(len(vectors), vectors.shape[1], settings)
     paths = BundlePaths(folder)
     started = time.process_time()
     write_trained(paths, np.arange(1, len(vectors) + 1), vectors, factory, settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -11,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from codequarry.assets.ann_recall import ann_recall
-from codequarry.assets.gate_questions import gate_questions
-from codequarry.assets.retrieval_gate import _ratio, _regressions
+from codequarry.assets.bundle import _frontiers, _verdict
+from codequarry.assets.gate_questions import gate_questions, question_checks, same_files
+from codequarry.assets.plots import SHOWN_CHARS
+from codequarry.assets.retrieval_comparison import _asked, _ratio, delays, losses
 from codequarry.assets.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
 from codequarry.pipelines.build import index_repositories
 from codequarry.pipelines.evaluation.records import Hit, Question, Target
@@ -22,6 +26,7 @@ from codequarry.schemas.errors import PublishError
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.settings import RepositorySettings, Settings
+from codequarry.schemas.tools import SearchRequest
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.cli import build_app
 from codequarry.serving.dense import FaissChannel
@@ -61,15 +66,39 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert {file.name for file in (root.verdicts / second.manifest.version).iterdir()} == {
         "verdict.md", "verdict.json", "ndcg_10.svg", "recall_4k.svg", "latency.svg",
     }  # fmt: skip
-    asked = gate_questions(BundlePaths(second.path), BundlePaths(first.path), 40)
+    alike = same_files(BundlePaths(second.path), BundlePaths(first.path))
+    asked = gate_questions(BundlePaths(second.path), alike, 40)
     assert len(asked) == 40
     assert {question.kind for question in asked} == {"python"}
     assert not any(target.path == "pkg0/new.py" for question in asked for target in question.targets)
 
+    shown = _verdict(root, second.manifest.version)
+    assert ".svg)" not in shown["verdict"].value
+    assert shown["latency"].value.startswith("![Time of a search](data:image/svg+xml;base64,")
     told = CliRunner().invoke(build_app(), ["verdict", "--root", str(root.path)])
     assert (told.exit_code, told.stdout.strip()) == (0, page.strip())
     named = CliRunner().invoke(build_app(), ["verdict", first.manifest.version, "--json", "--root", str(root.path)])
     assert '"passed": true' in named.stdout
+
+
+def test_questions_are_judged_like_every_table(tmp_path: Path) -> None:
+    write_app(tmp_path, 3)
+    paths = BundlePaths(index_repositories(settings_of(tmp_path, retrieval={"enabled": False})).path)
+    alike = same_files(paths, paths)
+    asked = gate_questions(paths, alike, 20)
+    assert len(asked) == 20
+    assert [check.name for check in question_checks(paths, asked) if not check.passed] == []
+    (repo, path), target = next(iter(alike)), asked[0].targets[0]
+    strange = [
+        asked[0],
+        asked[0],
+        Question("empty", "python", "", (target,)),
+        Question("gone", "python", "what", (target._replace(path="gone.py"),)),
+        Question("beyond", "python", "what", (Target(path, repo, 3, 10_000),)),
+    ]
+    found = {check.name: (check.found, check.examples[:1]) for check in question_checks(paths, strange)}
+    assert [count for count, _ in found.values()] == ["2", "1", "1", "1"]
+    assert "id=beyond" in found["questions about lines outside of their file"][1][0]
 
 
 def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path: Path) -> None:
@@ -124,8 +153,12 @@ def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path)
     assert "stopped by 1 of" in page
     assert "## Operating points of faiss" in page
     allowed = {"golden": False, "min_ann_recall": 0.0}
-    index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
+    made = index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
     assert root.read_current() != before
+    drawn = _frontiers(BundlePaths(made.path), made.manifest)["recall_faiss"].value
+    svg = base64.b64decode(drawn.rpartition(",")[2].rstrip(")")).decode()
+    assert len(drawn) < SHOWN_CHARS
+    assert "nprobe=1: recall@10 0." in svg and "vectors compared" in svg
 
 
 def test_questions_are_embedded_where_the_chunks_are_and_none_pass_when_nobody_does(tmp_path: Path) -> None:
@@ -188,7 +221,7 @@ def compared(found: int, questions: int = 20, milliseconds: float = 20.0) -> Com
 
 def test_lost_answers_are_named_by_language_and_may_be_accepted() -> None:
     limits = RetrievalSettings()
-    worse = _regressions(compared(found=14), limits)
+    worse = [*losses(compared(found=14), limits), *delays(compared(found=14), limits)]
     failed = [check for check in worse if not check.passed]
     assert {check.name for check in failed} == {
         f"{metric} of {kind} against CURRENT"
@@ -204,19 +237,44 @@ def test_lost_answers_are_named_by_language_and_may_be_accepted() -> None:
 def test_what_chance_explains_or_is_small_passes() -> None:
     limits = RetrievalSettings()
     for found in (20, 19):
-        assert all(check.passed for check in _regressions(compared(found), limits))
+        assert all(check.passed for check in losses(compared(found), limits))
     lenient = limits.model_copy(update={"max_drop": 0.5})
-    assert all(check.passed for check in _regressions(compared(found=14), lenient))
-    few = _regressions(compared(found=0, questions=4), limits)
+    assert all(check.passed for check in losses(compared(found=14), lenient))
+    few = losses(compared(found=0, questions=8), limits)
     assert {check.name for check in few if not check.passed} == {"NDCG@10 of all languages against CURRENT",
                                                                 "R@4k of all languages against CURRENT"}  # fmt: skip
+    assert losses(compared(found=0, questions=7), limits) == [], "too few to say anything"
+
+
+class Answering:
+    """An engine that answers everything with a chunk of a file that came, then with one that was there."""
+
+    class bundle:
+        class catalog:
+            @staticmethod
+            def texts(ids: list[int]) -> dict[int, tuple[str, str]]:
+                return dict.fromkeys(ids, ("", "x" * 100))
+
+    def search(self, request: SearchRequest) -> SimpleNamespace:
+        def result(number: int, name: str) -> SimpleNamespace:
+            explain = SimpleNamespace(channels={"bm25": None})
+            metadata = SimpleNamespace(uri=f"app/{name}", start_line=1, end_line=2, explain=explain)
+            return SimpleNamespace(id=str(number), metadata=metadata)
+
+        return SimpleNamespace(results=[result(1, "came.py"), result(2, "a.py")], limits=[])
+
+
+def test_what_only_one_version_holds_is_no_answer() -> None:
+    asked = [Question("1", "python", "what", (Target("a.py", "app", 1, 2),))]
+    run = _asked("staged", Answering(), "hybrid", asked, {("app", "a.py")})
+    assert [[hit.path for hit in hits] for hits in run.hits] == [["a.py"]]
 
 
 def test_what_takes_longer_is_a_ratio_and_noise_is_none() -> None:
     assert not _ratio("time", 90.0, 20.0, 4.0).passed
     assert _ratio("time", 79.0, 20.0, 4.0).passed
     assert _ratio("time", 4.9, 0.1, 4.0).passed
-    slow = _regressions(compared(found=20, milliseconds=50.0), RetrievalSettings())
+    slow = delays(compared(found=20, milliseconds=50.0), RetrievalSettings())
     assert [check.name for check in slow if not check.passed] == ["time of a search against CURRENT"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codequarry.pipelines.drift import DRIFT
+from codequarry.pipelines.secret_gate import SECRETS
 from codequarry.schemas import checks
 from codequarry.schemas.suites import OF_TABLES, embeddings_suite
 
@@ -14,5 +15,6 @@ def gates() -> dict[str, list[str]]:
         **{suite.table: [each.name for each in suite.expectations] for suite in suites},
         "across": [*checks.NOTHING_OF, *checks.OF_EACH_LEG],
         "catalog": [*checks.CATALOG_DIFFERS],
+        "secrets": [*SECRETS],
         "drift": [*DRIFT],
     }

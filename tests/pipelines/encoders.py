@@ -17,7 +17,18 @@ DIM = 64
 def small_encoder(folder: Path) -> Path:
     """The first dimensions of the shipped encoder, as an encoder."""
     folder.mkdir(parents=True)
-    np.save(folder / ROWS_FILE, np.load(SHIPPED / ROWS_FILE)[:, :DIM].copy())
+    return _sealed(folder, np.load(SHIPPED / ROWS_FILE)[:, :DIM].copy())
+
+
+def garbled_encoder(folder: Path) -> Path:
+    """The same, with the vectors of its words dealt out anew: it means nothing."""
+    folder.mkdir(parents=True)
+    rows = np.load(SHIPPED / ROWS_FILE)[:, :DIM]
+    return _sealed(folder, rows[np.random.default_rng(0).permutation(len(rows))])
+
+
+def _sealed(folder: Path, rows: np.ndarray) -> Path:
+    np.save(folder / ROWS_FILE, rows)
     for name in (SCALES_FILE, TOKENIZER_FILE):
         shutil.copyfile(SHIPPED / name, folder / name)
     EncoderSpec.seal(

@@ -31,7 +31,7 @@ VERSION = "20260101T000000Z-0123abcd"
 ENCODER = EncoderEntry(name="m", fingerprint="f" * 64, dim=3)
 BEFORE = SourceEntry(
     name="app", commit="a", dirty=False, tree_sha256="0" * 64, files=100, chunks=400,
-    classes={"source": 80, "test": 20}, skipped={"binary": 5},
+    classes={"source": 80, "test": 20}, skipped={"binary": 5}, secrets={"jwt": 2},
 )  # fmt: skip
 WARP = WarpEntry(
     key="0" * 64, profile="standard", bits=4, punctuation=False, documents=400, tokens=40_000, centroids=64,
@@ -96,6 +96,10 @@ def changed(**values: object) -> Manifest:
         (changed(classes={"source": 10, "test": 90}), [drift.CLASSES]),
         (changed(skipped={"binary": 5, "too_large": 40}), [drift.SKIPPED]),
         (changed(skipped={}), []),
+        (changed(secrets={"jwt": 2, "github-pat": 11}), [drift.SECRETS]),
+        (changed(secrets={"github-pat": 12}), []),
+        (changed(secrets={}), []),
+        (changed(secrets=None), []),
         (changed(chunks=250), [drift.CHUNKS, drift.BYTES]),
         (manifest(size=12_000_000), [drift.BYTES]),
         (manifest(encoder=ENCODER.model_copy(update={"fingerprint": "e" * 64})), [drift.ENCODERS]),
@@ -103,8 +107,9 @@ def changed(**values: object) -> Manifest:
         (manifest(warp=WARP), []),
     ],
     ids=[
-        "nothing", "files lost", "files lost, some", "files came", "classes", "skipped more", "skipped fewer", "chunks",
-        "bytes", "encoder", "tokens", "the same tokens",
+        "nothing", "files lost", "files lost, some", "files came", "classes", "skipped more", "skipped fewer",
+        "secrets", "some secrets", "secrets gone", "not looked for", "chunks", "bytes", "encoder", "tokens",
+        "the same tokens",
     ],
 )  # fmt: skip
 def test_each_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: Manifest, expected: list[str]) -> None:

@@ -34,7 +34,8 @@ LISTS = {**GRAPH, "faiss_lists_from": 30}
 COARSE = {**LISTS, "faiss_coarse_from": 40}
 RUNGS: dict[str, tuple[dict[str, object], str, int]] = {
     "graph": (GRAPH, "faiss_hnsw_sq8", 1),
-    "lists": (LISTS, "faiss_ivf_sq8", 1),
+    "lists": (LISTS, "faiss_ivf_pq", 1),
+    "lists of a GPU": ({**LISTS, "faiss_gpu": True}, "faiss_ivf_sq8", 1),
     "coarse": (COARSE, "faiss_ivf_sq8", 1),
     "shards": ({**COARSE, "faiss_shard_vectors": 100}, "faiss_ivf_rabitq_refinesq8", 3),
     "turned": ({"faiss_factory": "OPQ16,IVF8,PQ32x4"}, "faiss_opq_ivf_pq", 1),
@@ -143,7 +144,7 @@ def test_building_from_nothing_gives_the_same_bytes(ladder, tmp_path: Path, rung
 def test_what_is_deleted_leaves_the_index_and_the_tables_of_other_files_stay(
     ladder, tmp_path: Path, small_shards: None
 ) -> None:
-    made = ladder(LISTS)
+    made = ladder({**LISTS, "faiss_gpu": True})
     first = index_repositories(made)
     engine = Engine(Bundle.open_current(made.bundle.root), ServingSettings())
     gone = functions(7).split("(")[0].removeprefix("def ")

@@ -1,7 +1,7 @@
 """Broken builds are stopped by the gate that names the cause, and CURRENT stays; honest ones are published.
 
-What is broken here is what the checks of tables, indexes and drift judge; recall and secrets are broken where their
-gates are tested.
+What is broken here is what the checks of tables, indexes, secrets and drift judge; recall is broken where its gate is
+tested, with the gate on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from codequarry.pipelines import encoders, faiss_stage
+from codequarry.pipelines import encoders, faiss_stage, redaction, secret_gate
 from codequarry.pipelines.verification import verify_staged
 from codequarry.schemas.errors import IntegrityError, PublishError
 from codequarry.schemas.layout import BundlePaths
-from tests.pipelines.encoders import small_encoder
+from tests.pipelines.canaries import GITHUB
+from tests.pipelines.encoders import garbled_encoder, small_encoder
 from tests.pipelines.repositories import git
 from tests.pipelines.sabotage import Edit, Scene, added, corpus, first, python, replaced, reseal, scip_index, vectors
 
@@ -221,6 +222,17 @@ def exploded(scene: Scene) -> None:
     scene.index()
 
 
+def credentials(scene: Scene) -> None:
+    lines = "".join(f'token{n} = "{GITHUB[:-2]}{n:02}"\n' for n in range(11))
+    scene.commit({"src/vault.py": lines})
+    scene.index()
+
+
+def too_many_secrets(scene: Scene) -> None:
+    scene.commit({"src/vault.py": f'token = "{GITHUB}"\n'})
+    replace(scene, more=(("checks", {"max_secrets": 0}),)).index()
+
+
 def too_large(scene: Scene) -> None:
     replace(scene, more=(("checks", {"max_bundle_mb": 1}),)).index()
 
@@ -236,6 +248,11 @@ WRONG_SOURCES: dict[str, tuple[Callable[[Scene], None], str]] = {
     "copies of others came in": (vendored, "indexed files that came"),
     "sources are taken for generated": (all_generated, "share of files skipped for a reason: field generated"),
     "files fall into many more chunks": (exploded, "chunks per file"),
+    "a file of credentials came in": (
+        credentials,
+        r"secrets that came: field: 0 -> 11 secrets \(\+11\), .* at most \+10",
+    ),
+    "there may be no secret": (too_many_secrets, "secrets found: 1, expected at most 0 .*field: 1"),
     "the version is over its budget": (too_large, "size budget"),
     "the version is almost empty": (almost_empty, "chunks: .* at least 10000"),
 }
@@ -247,6 +264,26 @@ def test_a_corpus_that_is_not_what_it_was_is_stopped(scene: Scene, what: str) ->
     stopped(scene, cause, sabotage)
 
 
+def test_a_secret_that_was_not_taken_out_is_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "find_secrets", lambda name, content: [])
+
+    def sabotage(scene: Scene) -> None:
+        scene.commit({"src/vault.py": f'def opens():\n    token = "{GITHUB}"\n    return token\n'})
+        scene.index()
+
+    stopped(scene, r"secrets in texts: 1, expected 0 \(for example field/src/vault\.py:2 github-pat\)", sabotage)
+    with pytest.raises(PublishError) as caught:
+        scene.index()
+    assert GITHUB not in str(caught.value)
+    assert replace(scene, more=(("secrets", {"allow": ["vault.py"]}),)).index().accepted == ()
+
+
+def test_a_scanner_that_finds_nothing_is_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (redaction, secret_gate):
+        monkeypatch.setattr(module, "find_secrets", lambda name, content: [])
+    stopped(scene, "scanner of secrets: does not find", lambda scene: scene.index() and None)
+
+
 def test_another_model_with_the_same_settings_is_stopped_and_may_be_accepted(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +292,14 @@ def test_another_model_with_the_same_settings_is_stopped_and_may_be_accepted(
     stopped(scene, "encoders that changed: 1, expected 0 .*faiss: ", lambda scene: scene.index() and None)
     allowed = replace(scene, more=(("drift", {"encoders_may_change": True}),))
     assert allowed.index().accepted == ()
+
+
+def test_another_model_that_the_settings_ask_for_is_stopped_by_its_answers(scene: Scene, tmp_path: Path) -> None:
+    """Words answer as before, so that only vectors asked alone tell."""
+    asked = {**dict(ASKED), "embedding": {"folder": str(garbled_encoder(tmp_path / "encoder"))}}
+    worse = replace(scene, more=tuple(asked.items()))
+    stopped(worse, "NDCG@10 by vectors of all languages against CURRENT: -0", lambda scene: scene.index() and None)
+    assert worse.index(accept="it will be trained").accepted
 
 
 def test_a_regression_is_accepted_for_a_reason_that_is_kept(scene: Scene) -> None:
@@ -308,7 +353,12 @@ def moved(scene: Scene, old: str, new: str) -> None:
     git(scene.repo, "commit", "-qm", "move")
 
 
+ASKED = (("retrieval", {"enabled": True, "golden": False, "min_changed_share": 0}),)
+"""Every version is asked, and compared with CURRENT."""
+
+
 def test_no_honest_rebuild_is_stopped(scene: Scene) -> None:
+    scene = replace(scene, more=ASKED)
     assert len(HONEST) > 20
     digests = [scene.current.digest]
     for what, change in HONEST.items():

@@ -3,19 +3,23 @@
 The repositories are those of the settings, whatever else lies in the work folder.
 """
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
 from codequarry.assets.metadata import bundle_metadata, counts_table, markdown_table
-from codequarry.assets.plots import bar_plot
+from codequarry.assets.plots import bar_plot, frontier_plot
 from codequarry.assets.project import Project
 from codequarry.assets.stages import bundle_asset, once
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.workspace import Progress
+from codequarry.schemas.faiss_tuning import read_tuning
 from codequarry.schemas.integrity import read_manifest
 from codequarry.schemas.layout import BundlePaths, BundleRoot
+from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
 
 ACCEPT_TAG = "codequarry/accept_regression"
@@ -60,22 +64,47 @@ def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.M
 
 
 def _verify(settings: Settings, progress: Progress, reason: str | None) -> Mapping[str, Any]:
-    from codequarry.assets.verdict import read_verdict, verdict_names
+    from codequarry.assets.verdict import verdict_names
     from codequarry.pipelines.acceptance import checked_reason
     from codequarry.pipelines.verification import verify_staged
 
     verification = verify_staged(settings, progress, accept=checked_reason(reason))
     checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verification.checks]
     accepted = [each.model_dump() for each in verification.accepted]
-    root, verdict = BundleRoot(settings.bundle.root), {}
-    if verification.version in verdict_names(root):
-        verdict = {"verdict": dg.MetadataValue.md(read_verdict(root, verification.version))}
+    root, paths = BundleRoot(settings.bundle.root), BundlePaths(verification.path)
+    manifest = read_manifest(paths)
+    asked = verification.version in verdict_names(root)
     return {
-        **verdict,
+        **(_verdict(root, verification.version) if asked else {}),
+        **_frontiers(paths, manifest),
         "checks_passed": len(checks) - len(accepted),
-        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS),
+        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS)
+        if accepted
+        else "nothing",
         "checks": markdown_table(checks, ("check", "found", "expected")),
-        **bundle_metadata(read_manifest(BundlePaths(verification.path))),
+        **bundle_metadata(manifest),
+    }
+
+
+def _verdict(root: BundleRoot, version: str) -> dict[str, Any]:
+    """The verdict page, without the plots that lie beside it, and the time of a search of both versions."""
+    from codequarry.assets.verdict import read_verdict
+
+    page = re.sub(r"\n!\[[^]]*\]\([^)]*\)\n", "", read_verdict(root, version))
+    runs = json.loads(read_verdict(root, version, "verdict.json"))["runs"]
+    times = {f"{name} {part}": run["latency_ms"][part] for name, run in runs.items() for part in ("p50", "p95")}
+    drawn = {"latency": bar_plot("Time of a search", times, unit=" ms", digits=1)} if times else {}
+    return {"verdict": dg.MetadataValue.md(page), **drawn}
+
+
+def _frontiers(paths: BundlePaths, manifest: Manifest) -> dict[str, Any]:
+    """Recall by what is compared, of each dense index that is not exact."""
+    tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs}
+    return {
+        f"recall_{channel}": frontier_plot(tuning)
+        if tuning is not None
+        else f"exact: all {manifest.counts.chunks:,} vectors are compared"
+        for channel, tuning in tunings.items()
     }
 
 

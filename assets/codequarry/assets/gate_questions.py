@@ -3,50 +3,73 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
+
+import pyarrow as pa
 
 from codequarry.pipelines.evaluation.doc_questions import sentence_of
 from codequarry.pipelines.evaluation.name_questions import is_telling_name
 from codequarry.pipelines.evaluation.records import Question, Target
 from codequarry.pipelines.evaluation.sampling import Place, spread
 from codequarry.pipelines.path_classes import SOURCE, path_class
+from codequarry.schemas.checks import Check, as_check
+from codequarry.schemas.expectations import build_frames, run_suite
 from codequarry.schemas.layout import BundlePaths
+from codequarry.schemas.suites import QRELS
 from codequarry.schemas.tables import read_table
 
 _NODE = ("repo", "path", "name", "doc", "start_line", "end_line")
 
 
-def gate_questions(staged: BundlePaths, current: BundlePaths, count: int) -> list[Question]:
+def gate_questions(staged: BundlePaths, alike: Mapping[tuple[str, str], str], count: int) -> list[Question]:
     """At most ``count`` questions, half by documentation, half by name, each of the class of its language.
+
+    alike: of `same_files`. More are the same ones and others.
 
     A definition is asked for by the first sentence of its documentation, or by its name, where no other has the same.
     The documentation is in both versions' indexes: how good the answers are, `codequarry evaluate` tells; these tell
     whether they are as good as they were.
     """
-    languages = _same_files(staged, current)
     nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if path_class(node["path"]) == SOURCE]
     said = [(node, sentence_of(node["doc"], node["name"])) for node in nodes if node["doc"]]
     named = [(node, node["name"]) for node in nodes if is_telling_name(node["name"])]
     found: list[Question] = []
     for asked, share in ((said, count - count // 2), (named, count // 2)):
-        alike = Counter(text for _, text in asked)
+        texts = Counter(text for _, text in asked)
         drawn = spread(
             (
                 (Place(node["repo"], node["path"], f"{node['start_line']}:{text}"), (node, text))
                 for node, text in asked
-                if text and alike[text] == 1 and (node["repo"], node["path"]) in languages
+                if text and texts[text] == 1 and (node["repo"], node["path"]) in alike
             ),
             0,
         )
         for node, text in islice(drawn, share):
             target = Target(node["path"], node["repo"], node["start_line"], node["end_line"])
-            kind = languages[node["repo"], node["path"]]
+            kind = alike[node["repo"], node["path"]]
             found.append(Question(f"G{len(found) + 1:04d}", kind, text, (target,)))
     return found
 
 
-def _same_files(staged: BundlePaths, current: BundlePaths) -> dict[tuple[str, str], str]:
+def question_checks(staged: BundlePaths, questions: Sequence[Question]) -> list[Check]:
+    """The suite of questions, over those that a staged version is asked."""
+    import duckdb
+
+    rows = [
+        {"id": each.id, "query": each.query, **target._asdict()} for each in questions for target in each.targets
+    ]  # fmt: skip
+    files = _rows(staged, "files", ("repo", "path", "lines", "skip_reason"))
+    with closing(duckdb.connect()) as connection:
+        for name, table in (("qrels", rows), ("files", files)):
+            connection.register(name, pa.Table.from_pylist(table))
+        build_frames(connection, (QRELS,))
+        return [as_check(outcome) for outcome in run_suite(connection, QRELS)]
+
+
+def same_files(staged: BundlePaths, current: BundlePaths) -> dict[tuple[str, str], str]:
     """Language by repository and path of the indexed files that both versions hold with the same bytes."""
     columns = ("repo", "path", "lang", "sha256", "skip_reason")
     held, before = (

@@ -1,11 +1,14 @@
 """Small pictures for the metadata: SVG inside of Markdown, so that nothing has to be served beside the page."""
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 import dagster as dg
+
+from codequarry.schemas.faiss_tuning import FaissTuning
 
 _EDGES = (100, 200, 400, 800, 1_600)
 """Upper bounds of the classes of chunk sizes, in bytes; twice the one before each."""
@@ -13,6 +16,7 @@ _EDGES = (100, 200, 400, 800, 1_600)
 SHOWN_CHARS = 1_000
 """Dagster's page shows Markdown that is shorter in its place, and longer one behind a link."""
 _WIDTH, _LABEL, _ROW, _LABEL_CHARS = 420, 150, 14, 14
+_LEFT, _TOP, _CURVE = 40, 18, 110
 
 
 def bar_plot(title: str, counts: Mapping[str, float], *, unit: str = "", digits: int = 0) -> dg.MarkdownMetadataValue:
@@ -26,11 +30,36 @@ def bar_plot(title: str, counts: Mapping[str, float], *, unit: str = "", digits:
         shown = dict(list(counts.items())[:most])
         if rest := sum(list(counts.values())[most:]):
             shown["others"] = rest
-        data = base64.b64encode(_svg(shown, unit, digits).encode()).decode("ascii")
-        found = f"![{title}](data:image/svg+xml;base64,{data})"
+        found = _image(title, _svg(shown, unit, digits))
         if len(found) < SHOWN_CHARS:
             return dg.MetadataValue.md(found)
     return dg.MetadataValue.md("nothing to show")
+
+
+def frontier_plot(tuning: FaissTuning) -> dg.MarkdownMetadataValue:
+    """Recall of an approximate index by the vectors it compares, in powers of ten; a dot at the point in use."""
+    points = [(math.log10(max(1.0, each.comparisons)), each.recall) for each in tuning.frontier]
+    chosen = (math.log10(max(1.0, tuning.chosen.comparisons)), tuning.chosen.recall)
+    (first, lowest), (last, highest) = points[0], points[-1]
+    wide, high = (_WIDTH - 2 * _LEFT) / ((last - first) or 1), _CURVE / ((highest - lowest) or 1)
+
+    def place(point: tuple[float, float]) -> tuple[int, int]:
+        return round(_LEFT + (point[0] - first) * wide), round(_TOP + (highest - point[1]) * high)
+
+    line = "L".join(f"{x} {y}" for x, y in map(place, points))
+    x, y = place(chosen)
+    used = tuning.chosen
+    said = f"{used.parameters or 'in use'}: recall@10 {used.recall:.3f}, {used.comparisons:,.0f} compared"
+    bottom = _TOP + _CURVE
+    texts = (
+        (0, _TOP, f"{highest:.2f}"), (0, bottom, f"{lowest:.2f}"), (_LEFT, 11, said),
+        (_WIDTH // 2 - _LEFT, bottom + 14, "vectors compared"),
+        (_LEFT, bottom + 14, f"{tuning.frontier[0].comparisons:,.0f}"),
+        (_WIDTH - 2 * _LEFT, bottom + 14, f"{tuning.frontier[-1].comparisons:,.0f}"),
+    )  # fmt: skip
+    labels = "".join(f'<text x="{left}" y="{top}">{escape(text)}</text>' for left, top, text in texts)
+    curve = f'<path fill="none" stroke="#4269d0" d="M{line}"/><circle cx="{x}" cy="{y}" r="4" fill="#4269d0"/>'
+    return dg.MetadataValue.md(_image(f"Recall@10 of {tuning.factory}", _framed(labels + curve, bottom + 20)))
 
 
 def shares_plot(title: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
@@ -63,8 +92,15 @@ def _svg(counts: Mapping[str, float], unit: str, digits: int) -> str:
         label = name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS]}…"
         texts.append(f'<text y="{_ROW * row + 11}">{escape(label)}: {value:,.{digits}f}{unit}</text>')
         bars.append(f"M{_LABEL} {_ROW * row + 2}h{value * scale:.0f}v10H{_LABEL}")
+    return _framed(f'{"".join(texts)}<path fill="#4269d0" d="{"".join(bars)}"/>', height)
+
+
+def _framed(drawn: str, height: int) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="Arial" '
-        f'font-size="11"><path fill="#fff" d="M0 0h{_WIDTH}v{height}H0"/>{"".join(texts)}'
-        f'<path fill="#4269d0" d="{"".join(bars)}"/></svg>'
+        f'font-size="11"><path fill="#fff" d="M0 0h{_WIDTH}v{height}H0"/>{drawn}</svg>'
     )
+
+
+def _image(title: str, svg: str) -> str:
+    return f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')})"

@@ -5,18 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
 from contextlib import closing
-from statistics import median
 
 from codequarry.assets.ann_recall import ann_recall
-from codequarry.assets.asking import Asker
-from codequarry.assets.gate_questions import gate_questions
 from codequarry.assets.golden import check_golden
-from codequarry.assets.verdict import Comparison, Verdict, write_verdict
-from codequarry.pipelines.evaluation.metrics import METRICS, TITLES
-from codequarry.pipelines.evaluation.records import Question
-from codequarry.pipelines.evaluation.results import OVERALL, Run, difference, scores_of, summary_of_run
+from codequarry.assets.retrieval_comparison import compare
+from codequarry.assets.verdict import Verdict, write_verdict
 from codequarry.pipelines.faiss_stage import questions as index_questions
 from codequarry.pipelines.tools import tool_versions
 from codequarry.pipelines.workspace import Progress, write_json
@@ -25,16 +19,12 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.faiss_tuning import read_tuning
 from codequarry.schemas.integrity import current_manifest, file_sha256, read_manifest
 from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
-from codequarry.schemas.manifest import Manifest
-from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.settings import Settings
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.dense import FaissChannel
 from codequarry.serving.engine import Engine
 
 _OPENINGS = 3
-_NOISE_MS = 5.0
-"""Times below this are taken for it: their ratios say nothing."""
 _EXAMPLES = 3
 
 
@@ -55,8 +45,10 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
         checks += _golden(settings, progress)
         compared = None
         if held is not None and held.digest != manifest.digest:
-            compared = _compared(own, open_ms, manifest, held, root, settings)
-            checks += _regressions(compared, settings.retrieval)
+            other, other_ms = _opened(root.version(held.version), settings)
+            with closing(other):
+                compared, found = compare(own, other, (open_ms, other_ms), settings.retrieval)
+            checks += found
         progress("asking", 2, 3)
     tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs}
     known = {channel: tuning for channel, tuning in tunings.items() if tuning is not None}
@@ -125,83 +117,3 @@ def _golden(settings: Settings, progress: Progress) -> list[Check]:
     if not broken:
         write_json(known, {"tools": tools})
     return [Check(name, not broken, f"{len(broken)} of {len(made)} broken", expected, tuple(broken[:_EXAMPLES]))]
-
-
-def _compared(
-    own: Engine, open_ms: float, manifest: Manifest, held: Manifest, root: BundleRoot, settings: Settings
-) -> Comparison:
-    """Both versions asked the same."""
-    other_paths = root.version(held.version)
-    asked = gate_questions(own.bundle.paths, other_paths, settings.retrieval.questions)
-    other, other_ms = _opened(other_paths, settings)
-    with closing(other):
-        run = Asker(own).ask("staged", asked, "hybrid", _quiet) if asked else _nothing("staged")
-        against = Asker(other).ask("CURRENT", asked, "hybrid", _quiet) if asked else _nothing("CURRENT")
-    return Comparison(
-        version=manifest.version,
-        against=held.version,
-        questions=tuple(asked),
-        staged=run,
-        current=against,
-        summaries={each.name: summary_of_run(asked, each) for each in (run, against)} if asked else {},
-        differences=tuple(difference(asked, run, against)) if asked else (),
-        open_ms=(open_ms, other_ms),
-    )
-
-
-def _regressions(compared: Comparison, limits: RetrievalSettings) -> list[Check]:
-    """What is worse than in CURRENT, over all questions and by language; and what takes longer."""
-    checks: list[Check] = []
-    sizes = {kind: sum(each.kind == kind for each in compared.questions) for kind in _kinds(compared.questions)}
-    sizes[OVERALL] = len(compared.questions)
-    for one in compared.differences:
-        kind, metric = one["class"], one["metric"]
-        if sizes[kind] < limits.min_questions:
-            continue
-        checks.append(
-            Check(
-                f"{TITLES[metric]} of {'all languages' if kind == OVERALL else kind} against CURRENT",
-                not (one["high"] < 0 and one["difference"] < -limits.max_drop),
-                f"{one['difference']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f}, {sizes[kind]} questions)",
-                f"no drop beyond {limits.max_drop:g}",
-                _worst(compared, kind, metric),
-                regression=True,
-            )
-        )
-    own, other = compared.open_ms
-    checks.append(_ratio("time to open against CURRENT", own, other, limits.max_open_ratio))
-    if compared.questions:
-        own, other = (median(run.milliseconds) for run in (compared.staged, compared.current))
-        checks.append(_ratio("time of a search against CURRENT", own, other, limits.max_latency_ratio))
-    return checks
-
-
-def _ratio(name: str, own: float, other: float, most: float) -> Check:
-    ratio = max(own, _NOISE_MS) / max(other, _NOISE_MS)
-    return Check(
-        name, ratio <= most, f"x {ratio:.2f} ({own:.1f} and {other:.1f} ms)", f"at most x {most:g}", regression=True
-    )
-
-
-def _worst(compared: Comparison, kind: str, metric: str) -> tuple[str, ...]:
-    """The questions of a class that lost most."""
-    place = METRICS.index(metric)
-    own, other = (scores_of(compared.questions, run) for run in (compared.staged, compared.current))
-    lost = [
-        (after[place] - before[place], question.query)
-        for question, after, before in zip(compared.questions, own, other, strict=True)
-        if kind in (OVERALL, question.kind) and after[place] < before[place]
-    ]
-    return tuple(f"{query!r} {change:+.2f}" for change, query in sorted(lost)[:_EXAMPLES])
-
-
-def _kinds(questions: Sequence[Question]) -> list[str]:
-    return sorted({question.kind for question in questions})
-
-
-def _nothing(name: str) -> Run:
-    return Run(name, (), (), {}, frozenset())
-
-
-def _quiet(_: int) -> None:
-    """Nobody watches single questions."""

@@ -29,8 +29,9 @@ SKIPPED = "share of files skipped for a reason"
 CHUNKS = "chunks per file"
 TOKENS = "token vectors per chunk"
 BYTES = "bytes per chunk"
+SECRETS = "secrets that came"
 ENCODERS = "encoders that changed"
-DRIFT = (LOST, GREW, LANGUAGE_LOST, LANGUAGES, CLASSES, SKIPPED, CHUNKS, TOKENS, BYTES, ENCODERS)
+DRIFT = (LOST, GREW, LANGUAGE_LOST, LANGUAGES, CLASSES, SKIPPED, CHUNKS, TOKENS, BYTES, SECRETS, ENCODERS)
 """Every check of this module."""
 
 
@@ -84,6 +85,10 @@ def _files(held: Manifest, manifest: Manifest, settings: Settings) -> Iterator[_
         for change in _shares(SKIPPED, new.name, *census, limits.max_skipped_change, limits.min_files):
             if change.what and new.skipped.get(change.what, 0) > old.skipped.get(change.what, 0):
                 yield change
+        if old.secrets is not None and new.secrets is not None:
+            before, now = sum(old.secrets.values()), sum(new.secrets.values())
+            said = f"{new.name}: {before} -> {now} secrets"
+            yield _Change(SECRETS, new.name, now - before, limits.max_new_secrets, said)
 
 
 def _languages(
@@ -179,13 +184,14 @@ def _check(name: str, changes: list[_Change]) -> Check:
     """The comparison of one kind, over all repositories; the largest changes first."""
     broken = sorted((each for each in changes if each.broken), key=lambda each: (-each.size, each.said))
     worst = max(changes, key=lambda each: each.size - each.limit, default=None)
-    limit = worst.limit if worst is not None else 0.0
-    relative = name in (GREW, CHUNKS, TOKENS, BYTES)
-    expected = f"a factor of at most {limit:g}" if relative else f"at most {limit:.0%}"
-    found = "nothing to compare" if worst is None else f"{worst.said} ({_size(worst.size, relative)})"
+    expected = f"at most {_size(name, worst.limit if worst is not None else 0.0)}"
+    found = "nothing to compare" if worst is None else f"{worst.said} ({_size(name, worst.size)})"
     examples = tuple(each.said for each in broken[:EXAMPLES])
     return Check(name, not broken, found, expected, examples, regression=True)
 
 
-def _size(size: float, relative: bool) -> str:
-    return f"a factor of {size:.2f}" if relative else f"{size:.0%}"
+def _size(check: str, size: float) -> str:
+    """A change, or its limit, in the measure of its check."""
+    if check == SECRETS:
+        return f"{size:+.0f}"
+    return f"a factor of {size:.2f}" if check in (GREW, CHUNKS, TOKENS, BYTES) else f"{size:.0%}"

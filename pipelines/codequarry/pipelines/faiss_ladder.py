@@ -11,14 +11,16 @@ _TRAINING_PER_LIST = 39
 """FAISS asks for at least so many vectors to train a list on."""
 
 
-def faiss_factory(count: int, settings: IndexesSettings) -> str:
-    """The FAISS factory string for so many vectors.
+def faiss_factory(count: int, dim: int, settings: IndexesSettings) -> str:
+    """The FAISS factory string for so many vectors of so many dimensions.
 
-    >>> [faiss_factory(count, IndexesSettings()) for count in (199_999, 200_000, 1_000_000)]
-    ['Flat', 'IVF1788,SQ8', 'IVF4000,SQ8']
-    >>> faiss_factory(60_000, IndexesSettings(faiss_graph_from=50_000))
+    >>> [faiss_factory(count, 256, IndexesSettings()) for count in (199_999, 200_000, 1_000_000)]
+    ['Flat', 'IVF223,PQ128x4fs_64', 'IVF500,PQ128x4fs_64']
+    >>> faiss_factory(200_000, 256, IndexesSettings(faiss_gpu=True))
+    'IVF1788,SQ8'
+    >>> faiss_factory(60_000, 256, IndexesSettings(faiss_graph_from=50_000))
     'HNSW32,SQ8'
-    >>> [faiss_factory(count, IndexesSettings()) for count in (2_000_000, 30_000_000)]
+    >>> [faiss_factory(count, 256, IndexesSettings()) for count in (2_000_000, 30_000_000)]
     ['IVF16384_HNSW32,SQ8', 'IVF16384_HNSW32,RaBitQ,Refine(SQ8)']
     """
     if settings.faiss_factory != AUTO:
@@ -28,7 +30,9 @@ def faiss_factory(count: int, settings: IndexesSettings) -> str:
     if count < settings.faiss_lists_from:
         return "HNSW32,SQ8"
     if count < settings.faiss_coarse_from:
-        return f"IVF{4 * isqrt(count)},SQ8"
+        # Two numbers of a vector are four bits, and 64 vectors are compared at a time. A GPU has no such index.
+        fast = dim % 2 == 0 and not settings.faiss_gpu
+        return f"IVF{isqrt(count) // 2},PQ{dim // 2}x4fs_64" if fast else f"IVF{4 * isqrt(count)},SQ8"
     parts = faiss_parts(count, settings)
     lists = max(1, min(_MOST_LISTS, count // parts // _TRAINING_PER_LIST))
     return f"IVF{lists}_HNSW32," + ("SQ8" if parts == 1 else "RaBitQ,Refine(SQ8)")

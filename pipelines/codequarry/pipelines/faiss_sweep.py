@@ -23,6 +23,8 @@ _SATURATED = 0.9995
 """Where recall is this good already, greater values of the parameters are not measured."""
 _WIDER = (1024.0, 2048.0)
 """Widths of a graph's search beyond those FAISS lists: texts are asked for by vectors unlike theirs."""
+_FEW_LISTS = 32.0
+"""From so many lists on, half as many more are measured too: FAISS lists only powers of two."""
 _SAME = 1e-5
 """Cosines this near are equal: of chunks with the same vector any may be the tenth."""
 
@@ -91,7 +93,9 @@ def parameter_ranges(index: faiss.Index) -> dict[str, tuple[float, ...]]:
         one = space.parameter_ranges.at(place)
         values = np.unique(faiss.vector_to_array(one.values)).tolist()
         if one.name == "nprobe":
-            values = [*values, float(faiss.extract_index_ivf(index).nlist)]
+            lists = faiss.extract_index_ivf(index).nlist
+            between = (1.5 * value for value in values if value >= _FEW_LISTS and 1.5 * value < lists)
+            values = sorted({*values, *between, float(lists)})
         elif one.name == "efSearch":
             values = [*values, *_WIDER]
         found[one.name] = tuple(values)

@@ -136,7 +136,7 @@ def _fill(
     parts = [plan_parts(work, settings) for work in works]
     held = current_manifest(root)
     chunks = sum(_chunks_of(part) for each in parts for part in each)
-    legs, linked = _put_encoders(settings, paths, root, held, faiss_factory(chunks, settings.indexes))
+    legs, linked = _put_encoders(settings, paths, root, held, chunks)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
@@ -168,9 +168,9 @@ def _fill(
 
 
 def _put_encoders(
-    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, factory: str
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, chunks: int
 ) -> tuple[list[LegEntry], frozenset[str]]:
-    """The query encoder of every dense leg. Returns the legs and the paths that are links."""
+    """The query encoder of every dense leg. chunks: of the version. Returns the legs and the paths that are links."""
     folders, adapted = encoder_directories(settings), read_adapted(settings)
     said = adapted.said if adapted is not None else ""
     legs: list[LegEntry] = []
@@ -179,6 +179,7 @@ def _put_encoders(
         entry, links = _put_encoder(folder, paths.leg(channel), root, held)
         if channel == DENSE_LEGS[0]:
             entry = entry.model_copy(update={"adaptation": said})
+        factory = faiss_factory(chunks, entry.dim, settings.indexes)
         index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
         legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
         linked |= links

@@ -83,7 +83,7 @@ def tune_faiss(
         progress("measuring", done, 1 + len(factories))
         with tempfile.TemporaryDirectory(prefix="codequarry-faiss-") as folder:
             asked = settings.indexes.model_copy(update={"faiss_factory": name})
-            factory = faiss_factory(len(vectors), asked)
+            factory = faiss_factory(len(vectors), vectors.shape[1], asked)
             beside = BundlePaths(Path(folder), channel)
             started = time.process_time()
             write_trained(beside, chunk_ids, vectors, factory, asked)

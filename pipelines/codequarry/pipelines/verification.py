@@ -10,12 +10,13 @@ from codequarry.pipelines.acceptance import judge
 from codequarry.pipelines.contents import content_checks
 from codequarry.pipelines.drift import drift_checks
 from codequarry.pipelines.gates import gate_checks
+from codequarry.pipelines.secret_gate import secret_checks
 from codequarry.pipelines.staging import read_pointer, staged_pointer
 from codequarry.pipelines.staging_folder import using
 from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.checks import Check
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
+from codequarry.schemas.integrity import current_manifest, file_sha256, read_manifest, verify
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import AcceptedEntry, to_json
 from codequarry.schemas.settings import Settings
@@ -63,10 +64,12 @@ def verify_staged(settings: Settings, progress: Progress = silent, *, accept: st
 def _verified(paths: BundlePaths, settings: Settings, accept: str, progress: Progress) -> Verification:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
+    root = BundleRoot(settings.bundle.root)
     checks = (
         Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),
         *content_checks(paths, manifest, settings),
-        *drift_checks(BundleRoot(settings.bundle.root), paths, manifest, settings),
+        *secret_checks(paths, manifest, current_manifest(root), settings),
+        *drift_checks(root, paths, manifest, settings),
     )
     accepted = judge(manifest.version, checks, accept)
     asked = gate_checks(paths, settings, progress)  # only what is whole is asked

@@ -154,7 +154,7 @@ def suites_of(manifest: Manifest) -> tuple[Suite, ...]:
     return (*OF_TABLES, *(embeddings_suite(leg.channel, leg.encoder.dim) for leg in manifest.legs))
 
 
-def _as_check(outcome: Outcome) -> Check:
+def as_check(outcome: Outcome) -> Check:
     """An expectation and how many rows broke it."""
     return Check(
         outcome.expectation.name, outcome.passed, outcome.found, outcome.expectation.allowed,
@@ -164,7 +164,7 @@ def _as_check(outcome: Outcome) -> Check:
 
 def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> list[Check]:
     """What rows, tables and catalog say of each other, and whether they are as many as the manifest promises."""
-    checks = [_as_check(outcome) for suite in suites_of(manifest) for outcome in run_suite(connection, suite)]
+    checks = [as_check(outcome) for suite in suites_of(manifest) for outcome in run_suite(connection, suite)]
     of_legs = {
         f"{name}{of_leg(leg.channel)}": sql.format(embeddings=embeddings_table(leg.channel))
         for leg in manifest.legs

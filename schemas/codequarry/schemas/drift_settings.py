@@ -29,6 +29,7 @@ class DriftSettings(BaseModel):
     max_ratio: float = Field(
         default=1.5, ge=1, description="Factor by which chunks per file, token vectors and bytes per chunk may change."
     )
+    max_new_secrets: int = Field(default=10, ge=0, description="How many more secrets may be found in a repository.")
     encoders_may_change: bool = Field(
         default=False, description="Let another encoder in though nothing else of the settings changed."
     )

@@ -15,7 +15,7 @@ from codequarry.schemas.errors import UnavailableError
 
 DEPTH = 10
 """Neighbours that recall is of."""
-POOL = 100
+POOL = 150
 """How many neighbours an approximate index is asked for at least, which are then compared exactly."""
 
 Parameters = Annotated[str, StringConstraints(pattern=r"^([a-zA-Z_]+=[0-9.]+(,[a-zA-Z_]+=[0-9.]+)*)?$", max_length=200)]

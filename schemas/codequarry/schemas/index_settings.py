@@ -36,7 +36,9 @@ class IndexesSettings(BaseModel):
         "faiss_lists_from: never.",
     )
     faiss_lists_from: int = Field(
-        default=200_000, ge=1, description="From so many chunks on IVF,SQ8 with four lists for each root of a chunk."
+        default=200_000,
+        ge=1,
+        description="From so many chunks on IVF,PQ of four-bit codes, which are compared many at a time.",
     )
     faiss_coarse_from: int = Field(
         default=2_000_000,

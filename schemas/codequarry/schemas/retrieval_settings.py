@@ -24,14 +24,18 @@ class RetrievalSettings(BaseModel):
     questions: int = Field(
         default=32, ge=1, le=2_000, description="Questions mined from files that are in both versions."
     )
+    more_questions: int = Field(
+        default=256, ge=1, le=2_000, description="As many as these are asked where answers to those look worse."
+    )
     min_questions: int = Field(
-        default=8, ge=1, description="Languages with fewer questions are not judged by themselves."
+        default=16, ge=1, description="What fewer questions are of, a language or all of them, is not judged."
     )
     max_drop: float = Field(
         default=0.03,
         ge=0,
         le=1,
-        description="NDCG@10 and R@4k may fall by so much; more, and surely so (95 %, paired), stops the publish.",
+        description="NDCG@10 and R@4k may fall by so much; more, and surely so (95 % for all of them together), "
+        "stops the publish.",
     )
     ann_queries: int = Field(default=32, ge=1, le=2_000, description="Questions that recall of a dense index is of.")
     min_ann_recall: float = Field(

@@ -162,6 +162,11 @@ class ChecksSettings(_Section):
         default=0.0, ge=0.0, le=1.0, description="Smallest share of census files that must be indexed."
     )
     max_bundle_mb: int = Field(default=0, ge=0, description="A larger version stops the publish; 0 = any size.")
+    max_secrets: int | None = Field(
+        default=None,
+        ge=0,
+        description="More secrets in the files stop the publish, though they are replaced by asterisks.",
+    )
 
 
 class BundleSettings(_Section):

@@ -167,6 +167,23 @@ FAISS_IDMAP = Suite(
 )
 
 
+QRELS = Suite(
+    "qrels",
+    "SELECT id, qrels.repo, qrels.path, start_line, end_line, strlen(query) AS query_bytes, "
+    "files.path IS NOT NULL AS known, "
+    "files.path IS NULL OR (0 <= start_line AND start_line <= end_line AND end_line < files.lines) AS inside "
+    "FROM qrels LEFT JOIN files ON (files.repo, files.path, files.skip_reason) = (qrels.repo, qrels.path, '')",
+    (
+        unique("questions listed twice", "id", "repo", "path", "start_line"),
+        between("questions without a text", "query_bytes", 1),
+        holds("questions about files that are not indexed", "known"),
+        holds("questions about lines outside of their file", "inside"),
+    ),
+    key=("id", "repo", "path", "start_line"),
+)
+"""Of what a version is asked before it is published; no table of a version holds it."""
+
+
 def of_leg(leg: str) -> str:
     """Behind the name of a gate: which dense leg it is of, where it is not of the first.
 

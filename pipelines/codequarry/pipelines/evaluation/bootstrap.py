@@ -8,16 +8,16 @@ RESAMPLES = 2_000
 LEVEL = 0.95
 
 
-def intervals(values: np.ndarray, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of the 95 % interval of each column's mean: two (m,) float64.
+def intervals(values: np.ndarray, *, level: float = LEVEL, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of the interval of each column's mean: two (m,) float64.
 
     values: (n, m) float64, a row for each question, n ≥ 1. The same rows are drawn for all columns. For a paired
-    comparison the rows are differences between two answers to the same question.
+    comparison the rows are differences between two answers to the same question. level: how sure the interval is.
     """
     drawn = np.random.default_rng(seed)
     n = len(values)
     # How often each row is drawn, not which rows: a (resamples, n) product instead of a gather of n · m · resamples.
     counts = drawn.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
-    tail = (1 - LEVEL) / 2
+    tail = (1 - level) / 2
     low, high = np.quantile(counts @ values / n, [tail, 1 - tail], axis=0)
     return low, high

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from codequarry.pipelines.evaluation.bootstrap import intervals
+from codequarry.pipelines.evaluation.bootstrap import LEVEL, intervals
 from codequarry.pipelines.evaluation.metrics import METRICS, Scores, score, target_ranks
 from codequarry.pipelines.evaluation.records import Hit, Question
 from codequarry.schemas.tables import write_table
@@ -98,15 +98,18 @@ def summary_of_run(questions: Sequence[Question], run: Run) -> dict[str, Any]:
     }
 
 
-def difference(questions: Sequence[Question], run: Run, against: Run) -> list[dict[str, Any]]:
-    """What one run's answers are better by than another's to the same questions, paired, by class."""
+def difference(questions: Sequence[Question], run: Run, against: Run, *, level: float = LEVEL) -> list[dict[str, Any]]:
+    """What one run's answers are better by than another's to the same questions, paired, by class.
+
+    level: how sure the intervals are.
+    """
     own, other = (np.array(scores_of(questions, one), np.float64) for one in (run, against))
     columns = [METRICS.index(name) for name in COMPARED]
     rows_of = _classes(questions)
     found: list[dict[str, Any]] = []
     for kind, rows in rows_of.items():
         values = (own - other)[rows][:, columns]
-        low, high = intervals(values)
+        low, high = intervals(values, level=level)
         for place, metric in enumerate(COMPARED):
             found.append(
                 {
