@@ -30,7 +30,7 @@ from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.call import current_call, token_client
+from codequarry.serving.call import Call, begin_call, current_call, token_client
 from codequarry.serving.connector import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
@@ -113,6 +113,10 @@ class EngineTool(Tool):
         if self._gate is None:
             return _result(to_wire(self._answering(request)))
         call = current_call()
+        if not call.client:
+            # No transport began one: the worker thread has to know the call that a cancellation marks here.
+            call = Call()
+            begin_call(call)
         if self._by_token and call.client and (token := get_access_token()) is not None:
             call.client = token_client(token.client_id)
         place = call.place or await self._gate.enter(call.client)
