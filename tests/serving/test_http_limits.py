@@ -54,8 +54,8 @@ def answered(connection: socket.socket) -> bytes:
 
 @pytest.fixture
 def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many calls of this address are on their way as may run and wait."""
-    monkeypatch.setattr(Crowd, "too_large_for", lambda *_: True)
+    """As many calls are on their way as may run."""
+    monkeypatch.setattr(Crowd, "full", True)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -64,7 +64,7 @@ def test_busy_at_the_door_is_what_the_protocol_would_say(port: int, engine, monk
     for _ in range(SETTINGS.max_concurrency):
         engine.gate._enter("")
     behind = request(port, "POST", "/mcp", *asked)
-    monkeypatch.setattr(Crowd, "too_large_for", lambda *_: True)
+    monkeypatch.setattr(Crowd, "full", True)
     at_the_door = request(port, "POST", "/mcp", *asked)
     assert (at_the_door[0], behind[0]) == (200, 200)
     found, expected = json.loads(at_the_door[1]), json.loads(behind[1])
@@ -73,13 +73,24 @@ def test_busy_at_the_door_is_what_the_protocol_would_say(port: int, engine, monk
     assert {key: expected[key] for key in ("id", "jsonrpc")} == {key: found[key] for key in ("id", "jsonrpc")}
 
 
-def test_a_client_with_nothing_on_its_way_is_let_through_to_the_gate() -> None:
+@pytest.mark.parametrize("era", ERAS)
+def test_a_place_taken_at_the_door_is_given_back(port: int, engine, blocked, era: str) -> None:
+    """Whether the tool answered, refused its arguments, or was never reached."""
+    body, headers = tool_call("search", {"query": "open"}, era)
+    answer = json.loads(request(port, "POST", "/mcp", body, headers)[1])
+    assert answer["result"]["structuredContent"]["results"]
+    refused = json.loads(request(port, "POST", "/mcp", *tool_call("search", {"querry": "open"}, era))[1])
+    assert refused["result"]["structuredContent"]["error"]["code"] == "INVALID_ARGUMENT"
+    assert request(port, "POST", "/mcp", body, {**headers, "MCP-Protocol-Version": "1999-01-01"})[0] == 400
+    assert engine.gate.running == 0
+
+
+def test_a_crowd_is_full_when_no_place_may_be_free() -> None:
     crowd = Crowd(Gate(2))
-    crowd.inside["many"] = 4
-    assert crowd.too_large_for("many")
-    assert not crowd.too_large_for("one")
-    crowd.inside["many"] = 3
-    assert not crowd.too_large_for("many")
+    crowd.inside = 1
+    assert not crowd.full
+    crowd.inside = 2
+    assert crowd.full
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,7 +14,9 @@ import mcp_types
 import pytest
 from fastmcp import Client, FastMCP
 
+from codequarry.schemas.errors import DeadlineError
 from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchAnswer, SearchRequest
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.descriptions import INSTRUCTIONS
 from codequarry.serving.engine import Engine
@@ -246,6 +250,34 @@ def test_busy_is_an_error_to_retry(engine, era, tool, arguments) -> None:
         assert failed(call(server, era, tool, arguments), "BUSY")["retryable"] is True
         assert not call(server, era, "healthz", {}).is_error
     assert not call(server, era, tool, arguments).is_error
+
+
+def test_a_cancelled_call_stops_and_leaves_the_next_one_alone(lexical_engine, era, monkeypatch) -> None:
+    """By the protocol's own message, as over stdio."""
+    engine = Engine(lexical_engine.bundle, ServingSettings())
+    real, checked, stopped = engine.admitted_search, threading.Event(), threading.Event()
+
+    def endless_once(request: SearchRequest) -> SearchAnswer:
+        if stopped.is_set():
+            return real(request)
+        deadline = engine._search_deadline()
+        while not deadline.passed:
+            checked.set()
+            time.sleep(0.002)
+        stopped.set()
+        raise DeadlineError("cancelled", suggestion="")
+
+    async def conversation(client: Client) -> mcp_types.CallToolResult:
+        asked = asyncio.create_task(client.call_tool_mcp("search", {"query": "open"}))
+        assert await asyncio.to_thread(checked.wait, 10)
+        asked.cancel()
+        assert await asyncio.to_thread(stopped.wait, 10)
+        return await client.call_tool_mcp("search", {"query": "open"})
+
+    monkeypatch.setattr(engine, "admitted_search", endless_once)
+    server = build_server(engine, version="0")
+    assert talk(server, era, conversation).structured_content["results"]
+    assert engine.gate.running == 0
 
 
 def test_answers_follow_the_bundle_the_engine_holds(bundle_root, lexical_root, era) -> None:

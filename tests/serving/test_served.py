@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchRequest
+from codequarry.serving.bundle import Bundle
+from codequarry.serving.engine import Engine
 from codequarry.serving.served import Served
 
 
@@ -126,3 +133,19 @@ def test_the_ids_of_the_version_before_are_known_after_a_swap() -> None:
     assert slot.version_before(5) == ""
     slot.swap(Version())  # pyright: ignore[reportArgumentType]
     assert [slot.version_before(one) for one in (1, 2, 5, 9, 10)] == ["", "one", "one", "one", ""]
+
+
+def test_a_replaced_version_goes_without_the_collector(lexical_root: Path) -> None:
+    """Which leaves alone what was there when the service started; see `http.serve_http`."""
+    engine = Engine(Bundle.open_current(lexical_root), ServingSettings())
+    engine.search(SearchRequest(query="open"))
+    held = (engine.bundle, engine.bundle.catalog, engine.bundle.directory, *engine.bundle.channels.values())
+    parts = [weakref.ref(part) for part in held]
+    del held
+    gc.disable()
+    try:
+        engine.served.swap(Bundle.open_current(lexical_root))
+        assert [part() for part in parts] == [None] * len(parts)
+    finally:
+        gc.enable()
+        engine.close()

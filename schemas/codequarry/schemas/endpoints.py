@@ -29,6 +29,7 @@ ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 """What an environment variable may be called, in settings that name one."""
 MAX_ANSWER_BYTES = 64 << 20
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+_KEYS_TIMEOUT_S = 10.0
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_LARGE = frozenset({400, 413, 422})
 _EXCERPT_CHARS = 200
@@ -192,3 +193,10 @@ def patiently(ask: Callable[[], _T], retries: int) -> _T:
             pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * random.uniform(0.5, 1)
             _sleep(min(max(pause, error.retry_after_s), LONGEST_PAUSE_S))
     raise AssertionError("unreachable")
+
+
+def key_client() -> httpx2.AsyncClient:
+    """What fetches the keys of an identity provider: no redirects, neither proxies nor .netrc of the surroundings."""
+    import httpx2
+
+    return httpx2.AsyncClient(timeout=_KEYS_TIMEOUT_S, follow_redirects=False, trust_env=False)

@@ -6,6 +6,7 @@ import hashlib
 
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 
+from codequarry.schemas.endpoints import key_client
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.service_settings import AuthSettings
 
@@ -70,6 +71,7 @@ def _jwt(settings: AuthSettings) -> TokenVerifier:
             audience=settings.audience or None,
             algorithm=settings.algorithm,
             required_scopes=list(settings.scopes) or None,
+            http_client=key_client() if settings.jwks_uri else None,
         )
     except ValueError as error:
         raise SettingsError(f"[auth] cannot be used: {error}", suggestion="see docs/SECURITY.md") from error

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from codequarry.serving.gate import Place
 
 
 @dataclass(slots=True, eq=False)
@@ -12,6 +16,8 @@ class Call:
 
     client: str = ""
     """Who calls, by bearer token or else by address; "" where there is one caller only, who shares with nobody."""
+    place: Place | None = None
+    """Its place among the running calls where the transport took one, which gives it back as well."""
     abandoned: bool = False
     """Nobody waits any more: work stops at its next deadline check."""
 
@@ -31,3 +37,8 @@ def current_call() -> Call:
 def begin_call(call: Call) -> None:
     """Make this the call of the context and of all tasks and threads started from it."""
     _CALL.set(call)
+
+
+def token_client(client_id: str) -> str:
+    """The client whose bearer token this is: many may share an address, and one may have many."""
+    return f"token {client_id}"

@@ -1,17 +1,16 @@
 """What every HTTP request passes before the protocol: who calls is noted, and a flood is turned away cheaply.
 
-A call costs a millisecond of protocol before its tool may say that the server is busy, and fifty at once would all go
-through it side by side, the last of them waiting for longer than an answer takes. So calls on their way are counted
-here: when there are as many as may run and wait, further ones are answered with BUSY at an eighth of the cost, unless
-their client has none on its way; the gate then sends a call of another away.
+A call costs a millisecond of protocol before its tool may say that the server is busy; a crowd that is turned away
+there keeps the event loop from everybody else, health included. So requests on their way are counted here: when there
+are as many as may run, a further call takes its place at the gate, or waits for one, before the protocol sees it, and
+is told BUSY at an eighth of the cost when none comes free.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -19,10 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
-from codequarry.serving.call import Call, begin_call
+from codequarry.serving.call import Call, begin_call, token_client
 from codequarry.serving.descriptions import TOOLS
 from codequarry.serving.fetch import error_body
-from codequarry.serving.gate import Gate, busy
+from codequarry.serving.gate import Gate
 from codequarry.serving.http_protocol import CALL_KEY
 
 _SHED = frozenset(tool.name for tool in TOOLS if not tool.from_memory)
@@ -34,14 +33,15 @@ see a reset instead of the answer (RFC 9112, 9.6)."""
 
 @dataclass(slots=True)
 class Crowd:
-    """Requests on their way through the protocol, by client."""
+    """Requests on their way through the protocol."""
 
     gate: Gate
-    inside: Counter[str] = field(default_factory=Counter)
+    inside: int = 0
 
-    def too_large_for(self, client: str) -> bool:
-        """Whether a call of the client would only find that there is no place."""
-        return self.inside.total() >= 2 * self.gate.places and self.inside[client] > 0
+    @property
+    def full(self) -> bool:
+        """Whether a further call may find that there is no place."""
+        return self.inside >= self.gate.places
 
 
 class Patient:
@@ -85,60 +85,82 @@ class Door:
         begin_call(call)
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
-        elif self._crowd.too_large_for(call.client) and self._let_in(scope):
-            await self._turn_away(scope, receive, send)
+        elif self._crowd.full and self._let_in(scope):
+            await self._admit(call, scope, receive, send)
         else:
-            await self._pass_on(call.client, scope, receive, send)
+            await self._pass_on(scope, receive, send)
 
-    async def _pass_on(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
-        inside = self._crowd.inside
-        inside[client] += 1
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._crowd.inside += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            inside[client] -= 1
-            if not inside[client]:
-                del inside[client]
+            self._crowd.inside -= 1
 
-    async def _turn_away(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what is no call of a tool that needs a place; a call that does, when it gets one."""
         messages = [await receive()]
         while messages[-1]["type"] == "http.request" and messages[-1].get("more_body", False):
             messages.append(await receive())
-        answer = self._busy(scope, b"".join(message.get("body", b"") for message in messages))
-        if answer is None:
-            await self._app(scope, _replayed(messages, receive), send)
-        else:
-            await JSONResponse(answer)(scope, receive, send)
+        asked = _asked(scope, b"".join(message.get("body", b"") for message in messages))
+        if asked is None:
+            await self._pass_on(scope, _replayed(messages, receive), send)
+            return
+        if self._authenticated:
+            call.client = token_client(scope["user"].access_token.client_id)
+        try:
+            call.place = await self._crowd.gate.enter(call.client)
+        except BusyError as error:
+            if self._rejected is not None:
+                self._rejected(asked.tool, error.code)
+            await JSONResponse(asked.refused(error))(scope, receive, send)
+            return
+        try:
+            await self._pass_on(scope, _replayed(messages, receive), send)
+        finally:
+            call.place.withdraw()
 
     def _let_in(self, scope: Scope) -> bool:
         return not self._authenticated or bool(getattr(scope.get("user"), "is_authenticated", False))
 
-    def _busy(self, scope: Scope, body: bytes) -> dict[str, Any] | None:
-        """The answer to a tool call; None when the body is anything else, which the protocol shall judge."""
-        headers = dict(scope["headers"])
-        if not headers.get(b"content-type", b"").startswith(b"application/json"):
-            return None
-        try:
-            message = json.loads(body)
-            tool = message["params"]["name"]
-            wanted = message["jsonrpc"] == "2.0" and message["method"] == "tools/call" and tool in _SHED
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return None
-        number = message.get("id")
-        if not wanted or isinstance(number, bool) or not isinstance(number, int | str):
-            return None
-        if self._rejected is not None:
-            self._rejected(tool, BusyError.code)
-        payload = to_wire(ErrorAnswer(error=error_body(busy())))
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call of a tool that needs a place."""
+
+    tool: str
+    number: int | str
+    modern: bool
+
+    def refused(self, error: BusyError) -> dict[str, Any]:
+        """The answer, as the protocol would give it."""
+        payload = to_wire(ErrorAnswer(error=error_body(error)))
         text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
         result: dict[str, Any] = {
             "content": [{"type": "text", "text": text}],
             "structuredContent": payload,
             "isError": True,
         }
-        if headers.get(b"mcp-protocol-version", b"").startswith(_MODERN):
+        if self.modern:
             result["resultType"] = "complete"
-        return {"jsonrpc": "2.0", "id": number, "result": result}
+        return {"jsonrpc": "2.0", "id": self.number, "result": result}
+
+
+def _asked(scope: Scope, body: bytes) -> _Asked | None:
+    """What the body asks for; None when that is anything else, which the protocol shall judge."""
+    headers = dict(scope["headers"])
+    if not headers.get(b"content-type", b"").startswith(b"application/json"):
+        return None
+    try:
+        message = json.loads(body)
+        tool = message["params"]["name"]
+        wanted = message["jsonrpc"] == "2.0" and message["method"] == "tools/call" and tool in _SHED
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    number = message.get("id")
+    if not wanted or isinstance(number, bool) or not isinstance(number, int | str):
+        return None
+    return _Asked(tool, number, headers.get(b"mcp-protocol-version", b"").startswith(_MODERN))
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:

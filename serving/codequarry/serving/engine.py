@@ -30,6 +30,7 @@ from codequarry.serving.follower import Follower
 from codequarry.serving.gate import Gate
 from codequarry.serving.health import health
 from codequarry.serving.index_description import describe_index
+from codequarry.serving.lanes import Lanes
 from codequarry.serving.references import find_references
 from codequarry.serving.reranker import reranker_of
 from codequarry.serving.scopes import get_scope, scoped, set_scope
@@ -51,6 +52,7 @@ class Engine:
         self.served = Served(bundle)
         self.settings = settings
         self.gate = Gate(settings.max_concurrency)
+        self.lanes = Lanes()
         self.follower: Follower | None = None
         self.reranker = reranker_of(settings)
         """A language model that orders first results; None when the settings name none."""

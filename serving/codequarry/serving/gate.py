@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from codequarry.schemas.errors import BusyError
 
-WAIT_S = 0.02
+WAIT_S = 0.01
 
 
 class Place:

@@ -30,7 +30,7 @@ from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.tools import ErrorAnswer, to_wire
 from codequarry.serving import present
 from codequarry.serving.arguments import parse
-from codequarry.serving.call import current_call
+from codequarry.serving.call import Call, begin_call, current_call, token_client
 from codequarry.serving.connector import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.fetch import error_body
@@ -102,27 +102,31 @@ class EngineTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """One call. Never raises: every failure becomes an error result."""
         try:
-            answer = await self._answered(parse(self.request, arguments))
+            return await self._answered(parse(self.request, arguments))
         except CodequarryError as error:
             return self._failed(error)
         except Exception:
             logger.exception("tool %s failed", self.name)
             return self._failed(_INTERNAL)
-        return _result(to_wire(answer))
 
-    async def _answered(self, request: BaseModel) -> BaseModel:
+    async def _answered(self, request: BaseModel) -> ToolResult:
         if self._gate is None:
-            return self._answering(request)
+            return _result(to_wire(self._answering(request)))
         call = current_call()
+        if not call.client:
+            # No transport began one: the worker thread has to know the call that a cancellation marks here.
+            call = Call()
+            begin_call(call)
         if self._by_token and call.client and (token := get_access_token()) is not None:
-            call.client = f"token {token.client_id}"
-        place = await self._gate.enter(call.client)
+            call.client = token_client(token.client_id)
+        place = call.place or await self._gate.enter(call.client)
 
-        def work() -> BaseModel:
+        def work() -> ToolResult:
             if not place.start():
                 raise CodequarryError("the call was cancelled before it began")
             try:
-                return self._answering(request)
+                with self._engine.lanes.lane():
+                    return _result(to_wire(self._answering(request)))
             finally:
                 place.end()
 
