@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from codequarry.assets.asking import Asker, engine_over
 from codequarry.pipelines.evaluation.bootstrap import intervals
@@ -17,8 +15,8 @@ from codequarry.pipelines.evaluation.profile_search import fit_profile
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.results import scores_of
 from codequarry.pipelines.workspace import silent
-from codequarry.schemas.near_names import FORM
 from codequarry.schemas.ranking import BUILT_IN, RankingProfile
+from codequarry.schemas.row_index import RowIndex
 from codequarry.schemas.settings import ServingSettings
 from codequarry.serving.engine import Engine
 from codequarry.serving.symbol_channel import SymbolChannel
@@ -81,10 +79,18 @@ def _without_words(engine: Engine) -> None:
     bundle.channels["symbol"] = SymbolChannel(bundle.catalog, None)
 
 
+class _Exactly(RowIndex):
+    """An index that knows names only as they are written."""
+
+    def near_names(self, key: str) -> list[str]:
+        """None."""
+        return []
+
+
 def without_near_names(engine: Engine) -> None:
     """Take away what misspelt names are found by."""
     catalog = engine.bundle.catalog
-    catalog.index = replace(catalog.index, near=np.empty(0, FORM))
+    catalog.index = _Exactly(**{each.name: getattr(catalog.index, each.name) for each in fields(RowIndex)})
 
 
 def _all(raw: dict[str, Any], weight: str, value: float) -> None:
