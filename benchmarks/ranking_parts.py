@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from codequarry.assets.asking import Asker, engine_over
 from codequarry.pipelines.evaluation.bootstrap import intervals
 from codequarry.pipelines.evaluation.profile_search import fit_profile
