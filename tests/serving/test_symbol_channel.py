@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -120,6 +121,22 @@ def test_filters(engine: Engine) -> None:
     }
     assert not ask(engine, "listenAndServe", filters=SearchFilters(repos=["quarry"])).results
     assert ask(engine, "listenAndServe", filters=SearchFilters(lang=["go"])).results[0].id == str(GATEWAY.id)
+
+
+@pytest.mark.parametrize("few", [256, 0], ids=["in the query", "after the hits"])
+def test_a_filter_leaves_names_found_by_their_words_though_many_others_have_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("codequarry.serving.bm25._FEW", few)
+    others = [piece(f"many/{number}.py", "session_pool") for number in range(450)]
+    wanted = piece("one/session.py", "SessionPool", "close_all_of_them_at_once")
+    nodes = [definition_row(each, each.symbols[0]) for each in (*others, wanted)]
+    write_bundle(tmp_path, (*others, wanted), rows={"ast_nodes": nodes})
+    with closing(Engine(Bundle.open_current(tmp_path, channels=("bm25", "symbol")), ServingSettings())) as engine:
+        answer = ask(engine, "session pool", filters=SearchFilters(include=["one/**"]))
+    assert [(one.id, one.metadata.explain.hit_reason) for one in answer.results] == [
+        (str(wanted.id), ["symbol:words=SessionPool", "filter:include"])
+    ]
 
 
 def test_nothing_named_and_nothing_found(engine: Engine) -> None:

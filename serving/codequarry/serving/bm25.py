@@ -106,8 +106,10 @@ class Bm25Channel:
         found = self._hits(tantivy.Query.phrase_query(self._schema, "body", list(tokens)), _PHRASE_HITS + 1)[0]
         return np.sort(found) if len(found) <= _PHRASE_HITS else np.empty(0, np.int64)
 
-    def named(self, terms: Sequence[str], limit: int) -> np.ndarray:
+    def named(self, terms: Sequence[str], limit: int, *, allowed: np.ndarray | None = None) -> np.ndarray:
         """The chunks whose definitions' names have most of these terms: at most (limit,) int64 ids, best first.
+
+        allowed: (m,) int64, sorted: only these chunks may be returned; None for all.
 
         Raises UnavailableError: the index is damaged.
         """
@@ -117,7 +119,18 @@ class Bm25Channel:
             (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, "name", term, index_option="freq"))
             for term in terms
         ]
-        return self._hits(tantivy.Query.boolean_query(clauses), limit)[0]
+        query = tantivy.Query.boolean_query(clauses)
+        if allowed is None:
+            return self._hits(query, limit)[0]
+        if len(allowed) <= _FEW:
+            return self._hits(self._restricted(query, allowed), limit)[0]
+        fetch = limit
+        while True:
+            fetch = min(4 * fetch, self.count)
+            ids = self._hits(query, fetch)[0]
+            kept = ids[members(ids, allowed)]
+            if len(kept) >= limit or len(ids) < fetch or fetch == self.count:
+                return kept[:limit]
 
     def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
         """For each of the three rarest of these terms, the chunks whose text has it: (m,) int64 ids, in any order.

@@ -56,7 +56,7 @@ SPARSE = "splade"
 _EXPLAIN_BYTES = 2048
 """Of what explains a result, as JSON."""
 _MAX_TERMS_CHARS = 300
-_SHORT_REASON = 60
+_SHORT_REASON = 40
 _LITTLE_TEXT = 220
 """Bytes of what is said with which no explanation without lists grows too large."""
 
@@ -381,7 +381,8 @@ def _within_bounds(explain: Explain) -> Explain:
         while rest and _size(explain) > _EXPLAIN_BYTES:
             rest.pop()
             explain = explain.model_copy(update={part: list(rest)})
-    for less in ({"said": ""}, {"hit_reason": [reason[:_SHORT_REASON] for reason in explain.hit_reason]}):
+    shorter = [reason[:_SHORT_REASON] for reason in explain.hit_reason]
+    for less in ({"said": ""}, {"hit_reason": shorter}, {"leaves": {}, "kinds": {}}):
         if _size(explain) > _EXPLAIN_BYTES:
             explain = explain.model_copy(update=less)
     return explain

@@ -66,7 +66,7 @@ class SymbolChannel:
         if self._names is None:
             notes = ("symbol looked for whole names only, the lexical index is off",)
         else:
-            near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS)
+            near = self._names.named(sorted(asked.words)[:MAX_TERMS], _BY_WORDS, allowed=allowed)
         slips = _slips(asked, index)
         meant = {name for names in slips.values() for name in names}
         keys = meant.union(map(str.lower, (*asked.plain, *map(_last, asked.qualified), *asked.words)))
