@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchAnswer, SearchRequest
 from codequarry.serving.door import Crowd
 from codequarry.serving.engine import Engine
 from codequarry.serving.gate import Gate
@@ -149,6 +150,37 @@ def test_row_09_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkey
     assert sorted(set(codes)) == ["BUSY", "ok"]
     assert codes.count("ok") <= 2
     assert sorted(seconds)[len(seconds) // 2] < 5
+
+
+@pytest.mark.parametrize(("trusted", "told"), [(("127.0.0.1",), "ok"), ((), "BUSY")])
+def test_a_client_leaves_places_to_others(lexical_engine, monkeypatch, trusted: tuple[str, ...], told: str) -> None:
+    """Who is who says a trusted proxy; the word of anybody else does not count, and all come from one address."""
+    engine = Engine(lexical_engine.bundle, ServingSettings(max_concurrency=4, trusted_proxies=trusted))
+    release, held = threading.Event(), threading.Semaphore(0)
+    real = engine.admitted_search
+
+    def search(asked: SearchRequest) -> SearchAnswer:
+        if asked.query == "hold":
+            held.release()
+            release.wait(20)
+        return real(asked)
+
+    def ask(port: int, query: str, client: str) -> str:
+        body, headers = tool_call("search", {"query": query}, ERAS[0])
+        answer = json.loads(request(port, "POST", "/mcp", body, {**headers, "X-Forwarded-For": client})[1])
+        return answer["result"]["structuredContent"].get("error", {}).get("code", "ok")
+
+    monkeypatch.setattr(engine, "admitted_search", search)
+    with running(Service(engine, "0")) as port:
+        many = [threading.Thread(target=ask, args=(port, "hold", "192.0.2.1")) for _ in range(3)]
+        for one in many:
+            one.start()
+        assert all(held.acquire(timeout=20) for _ in many)
+        assert ask(port, "open", "192.0.2.1") == "BUSY"
+        assert ask(port, "open", "192.0.2.2") == told
+        release.set()
+        for one in many:
+            one.join()
 
 
 def test_row_08_headers_that_never_end_are_given_up(port: int) -> None:
