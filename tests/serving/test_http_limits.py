@@ -86,11 +86,12 @@ def test_a_place_taken_at_the_door_is_given_back(port: int, engine, blocked, era
     assert engine.gate.running == 0
 
 
-def test_a_crowd_is_full_when_no_place_may_be_free() -> None:
-    crowd = Crowd(Gate(2))
-    crowd.inside = 1
+@pytest.mark.parametrize(("places", "full"), [(1, 1), (2, 2), (8, 6)])
+def test_a_crowd_is_full_when_a_client_may_find_no_place(places: int, full: int) -> None:
+    crowd = Crowd(Gate(places))
+    crowd.inside = full - 1
     assert not crowd.full
-    crowd.inside = 2
+    crowd.inside = full
     assert crowd.full
 
 
