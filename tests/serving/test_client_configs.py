@@ -12,6 +12,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from fastmcp.mcp_config import MCPConfig
 
+from codequarry.schemas.settings import SETTINGS_FILE
 from codequarry.serving.client_configs import CLIENTS, Server, snippet
 
 STARTED = Server(command=("/opt/code quarry/bin/codequarry", "serve", "--stdio", "--root", "/srv/b"))
@@ -63,6 +64,20 @@ def test_the_printed_configuration_starts_a_server_that_answers(run, lexical_roo
             return [tool.name for tool in await client.list_tools()]
 
     assert "semantic_search_pro" in asyncio.run(conversation())
+
+
+def test_the_settings_of_the_operator_go_along(run, lexical_root: Path, tmp_path: Path, monkeypatch) -> None:
+    def printed(*given: object) -> list[str]:
+        out = run("install-client", "cursor", "--print", "--root", lexical_root, *given)[1]
+        return json.loads(out)["mcpServers"]["codequarry"]["args"]
+
+    monkeypatch.chdir(tmp_path)
+    assert "--settings" not in printed()
+    mine, others = tmp_path / SETTINGS_FILE, tmp_path / "others.toml"
+    mine.touch()
+    others.touch()
+    assert printed()[-2:] == ["--settings", str(mine)]
+    assert printed("--settings", "others.toml")[-2:] == ["--settings", str(others)]
 
 
 def test_without_print_it_says_where_the_text_belongs(run, lexical_root: Path) -> None:

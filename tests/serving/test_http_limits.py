@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 
 from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.tools import SearchAnswer, SearchRequest
 from codequarry.serving.door import Crowd
 from codequarry.serving.engine import Engine
 from codequarry.serving.gate import Gate
@@ -85,11 +86,12 @@ def test_a_place_taken_at_the_door_is_given_back(port: int, engine, blocked, era
     assert engine.gate.running == 0
 
 
-def test_a_crowd_is_full_when_no_place_may_be_free() -> None:
-    crowd = Crowd(Gate(2))
-    crowd.inside = 1
+@pytest.mark.parametrize(("places", "full"), [(1, 1), (2, 2), (8, 6)])
+def test_a_crowd_is_full_when_a_client_may_find_no_place(places: int, full: int) -> None:
+    crowd = Crowd(Gate(places))
+    crowd.inside = full - 1
     assert not crowd.full
-    crowd.inside = 2
+    crowd.inside = full
     assert crowd.full
 
 
@@ -149,6 +151,37 @@ def test_row_09_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkey
     assert sorted(set(codes)) == ["BUSY", "ok"]
     assert codes.count("ok") <= 2
     assert sorted(seconds)[len(seconds) // 2] < 5
+
+
+@pytest.mark.parametrize(("trusted", "told"), [(("127.0.0.1",), "ok"), ((), "BUSY")])
+def test_a_client_leaves_places_to_others(lexical_engine, monkeypatch, trusted: tuple[str, ...], told: str) -> None:
+    """Who is who says a trusted proxy; the word of anybody else does not count, and all come from one address."""
+    engine = Engine(lexical_engine.bundle, ServingSettings(max_concurrency=4, trusted_proxies=trusted))
+    release, held = threading.Event(), threading.Semaphore(0)
+    real = engine.admitted_search
+
+    def search(asked: SearchRequest) -> SearchAnswer:
+        if asked.query == "hold":
+            held.release()
+            release.wait(20)
+        return real(asked)
+
+    def ask(port: int, query: str, client: str) -> str:
+        body, headers = tool_call("search", {"query": query}, ERAS[0])
+        answer = json.loads(request(port, "POST", "/mcp", body, {**headers, "X-Forwarded-For": client})[1])
+        return answer["result"]["structuredContent"].get("error", {}).get("code", "ok")
+
+    monkeypatch.setattr(engine, "admitted_search", search)
+    with running(Service(engine, "0")) as port:
+        many = [threading.Thread(target=ask, args=(port, "hold", "192.0.2.1")) for _ in range(3)]
+        for one in many:
+            one.start()
+        assert all(held.acquire(timeout=20) for _ in many)
+        assert ask(port, "open", "192.0.2.1") == "BUSY"
+        assert ask(port, "open", "192.0.2.2") == told
+        release.set()
+        for one in many:
+            one.join()
 
 
 def test_row_08_headers_that_never_end_are_given_up(port: int) -> None:

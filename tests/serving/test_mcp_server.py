@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -115,6 +116,14 @@ def test_the_examples_in_the_descriptions_are_valid_arguments() -> None:
     for tool in listed_tools():
         example = json.loads(tool["description"].partition("Example: ")[2])
         jsonschema.validate(example, tool["inputSchema"])
+
+
+@pytest.mark.parametrize("profile", ["full", "chatgpt"])
+def test_descriptions_say_when_to_use_a_tool_and_when_not(profile: str) -> None:
+    for tool in listed_tools(profile):
+        assert re.search(r"\bUse it \w+", tool["description"]), tool["name"]
+        assert re.search(r"\bDo not (use|call|invent) ", tool["description"]), tool["name"]
+        assert "Example: {" in tool["description"], tool["name"]
 
 
 def test_nothing_from_the_index_reaches_the_listing(server, lexical_engine) -> None:

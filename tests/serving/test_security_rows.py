@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
-from codequarry.schemas.settings import ServingSettings
+from codequarry.schemas.settings import SETTINGS_FILE, ServingSettings
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.engine import Engine
 from codequarry.serving.http import Service
@@ -214,6 +214,12 @@ def test_row_01_and_16_no_file_outside_is_opened_and_nobody_is_called(lexical_ro
 def test_row_16_the_service_works_without_any_network(lexical_root: Path, tmp_path: Path) -> None:
     answers = conversation(["unshare", "-rn", *serve(lexical_root)], tmp_path)
     assert answers[1]["result"]["structuredContent"]["results"]
+
+
+def test_row_16_settings_lying_where_a_client_works_name_no_server(lexical_root: Path, tmp_path: Path) -> None:
+    """A repository's own settings file would otherwise have every query sent to whoever wrote it."""
+    (tmp_path / SETTINGS_FILE).write_text("this is no TOML, and ends whoever reads it")
+    assert conversation(serve(lexical_root), tmp_path)[1]["result"]["structuredContent"]["results"]
 
 
 def test_row_18_no_answer_tells_where_anything_lies(lexical_root: Path, tmp_path: Path) -> None:

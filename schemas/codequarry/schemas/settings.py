@@ -321,13 +321,18 @@ class Settings(_Section):
 
 
 def load_settings(
-    path: Path | None = None, *, env: Mapping[str, str] | None = None, bundle_root: Path | None = None
+    path: Path | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    bundle_root: Path | None = None,
+    look_here: bool = True,
 ) -> Settings:
     """Read the settings.
 
     path: the file; None takes ``dagster_project.toml`` of the current folder when there is one.
     env: the environment overrides are read from (default: the process's).
     bundle_root: wins over ``[bundle] root``; relative to the current folder.
+    look_here: without it no file is taken from the current folder, which may be a stranger's.
 
     Relative paths in the result are resolved against the file's folder (the current folder without a file).
 
@@ -335,7 +340,7 @@ def load_settings(
     """
     file = path if path is not None else Path(SETTINGS_FILE)
     data: dict[str, Any] = {}
-    if file.is_file():
+    if file.is_file() and (look_here or path is not None):
         data = _read_toml(file)
     elif path is not None:
         raise SettingsError(

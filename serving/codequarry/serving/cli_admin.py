@@ -7,6 +7,7 @@ import logging
 import signal
 import sys
 from importlib.metadata import version as distribution_version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -45,7 +46,8 @@ def serve(
     """Serve the current bundle over MCP.
 
     Over HTTP both profiles are served, at /mcp and /chatgpt/mcp, with /healthz and /metrics beside them; --profile
-    chooses one for --stdio.
+    chooses one for --stdio. With --stdio and --root, settings are taken from --settings alone and not from the current
+    folder, which is whichever the client works in.
 
     Example: codequarry serve --stdio
 
@@ -61,7 +63,8 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # FAISS reports every instruction set its wheel was not built for.
     logging.getLogger("faiss").setLevel(logging.WARNING)
-    settings = load_settings(settings_file, bundle_root=root)
+    # A client starts it in whichever folder it works in: settings lying there are not the operator's.
+    settings = load_settings(settings_file, bundle_root=root, look_here=not (stdio and root))
     serving = _bound(settings.serving, host, port)
     if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
         raise InvalidArgumentError(
@@ -97,14 +100,17 @@ def serve(
 
             service = Service(engine, version, build_auth(settings.auth))
             name = engine.bundle.manifest.version
-            serve_http(service, serving, lambda url: typer.echo(_announced(name, url, settings), err=True))
+            serve_http(
+                service, serving, lambda url: typer.echo(_announced(name, url, settings, settings_file), err=True)
+            )
     finally:
         engine.close()
 
 
-def _announced(version: str, url: str, settings: Settings) -> str:
+def _announced(version: str, url: str, settings: Settings, settings_file: Path | None) -> str:
     """What is served where, and how the usual clients reach it."""
-    by_url, started = Server(url=url, token=settings.auth.required), Server(stdio_command(settings.bundle.root))
+    by_url = Server(url=url, token=settings.auth.required)
+    started = Server(stdio_command(settings.bundle.root, settings_file))
     lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
     for client in CLIENTS:
         # A client on this machine that can start the server needs no bridge to a URL.

@@ -10,7 +10,7 @@ import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.service_settings import AuthSettings
-from codequarry.schemas.settings import load_settings
+from codequarry.schemas.settings import SETTINGS_FILE, load_settings
 from codequarry.serving.cli_options import RootOption, SettingsOption
 from codequarry.serving.client_configs import CLIENTS, Server, snippet
 from codequarry.serving.tokens import new_token
@@ -47,7 +47,7 @@ def install_client(
     server = (
         Server(url=url.rstrip("/").removesuffix("/mcp"), token=settings.auth.required)
         if url
-        else Server(command=stdio_command(settings.bundle.root))
+        else Server(command=stdio_command(settings.bundle.root, settings_file))
     )
     found = snippet(client, server)
     if not only_print:
@@ -75,9 +75,14 @@ def token(
     typer.echo(f'  tokens = ["{name}:{digest}"]')
 
 
-def stdio_command(root: Path) -> tuple[str, ...]:
-    """How a client starts the server over stdio, by absolute paths: clients start it in folders of their own."""
+def stdio_command(root: Path, settings_file: Path | None = None) -> tuple[str, ...]:
+    """How a client starts the server over stdio, by absolute paths: clients start it in folders of their own.
+
+    settings_file: as given on the command line; that of the current folder when None and there is one.
+    """
     program = Path(sys.argv[0]).resolve()
     installed = program.name == "codequarry" and program.is_file()
     started = (str(program),) if installed else (sys.executable, "-m", "codequarry.serving.cli")
-    return (*started, "serve", "--stdio", "--root", str(root))
+    file = settings_file or Path(SETTINGS_FILE)
+    settings = ("--settings", str(file.resolve())) if file.is_file() else ()
+    return (*started, "serve", "--stdio", "--root", str(root), *settings)

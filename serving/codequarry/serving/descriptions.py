@@ -108,7 +108,8 @@ SEARCH_CODE = ToolDescription(
     "Search text",
     """\
 Find every place where a text stands in the indexed code, like grep. Use it when you know the characters: an \
-identifier, an error message, a configuration key, a pattern. Use search for questions and unsure words.
+identifier, an error message, a configuration key, a pattern. Do not use it for questions or unsure words (use \
+search), nor for a definition or its uses (use go_to_definition, find_references).
 
 `mode`: exact (default), word (no word goes on at either end), phrase (words in this order, whatever case, spaces or \
 punctuation between; "remove expired" finds removeExpired), regex (RE2: no look-around, no back-references; \\w, \\d \
@@ -148,7 +149,8 @@ FIND_REFERENCES = ToolDescription(
     "Find references",
     """\
 Find who calls, imports, reads, writes or otherwise uses a symbol, across the indexed repositories. Use it before you \
-change a definition, or to see it in use. Give `symbol` or a place (`uri`, `line`, `column`), as for go_to_definition. \
+change a definition, or to see it in use. Do not use it to read the definition (use go_to_definition), nor for text \
+that is no symbol (use search_code). Give `symbol` or a place (`uri`, `line`, `column`), as for go_to_definition. \
 `filters` narrow where it is used, not where it is defined.
 
 Returns places with a preview of the line, the definition around it and its `chunk_id`, precise ones first. Precise \

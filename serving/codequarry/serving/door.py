@@ -2,8 +2,8 @@
 
 A call costs a millisecond of protocol before its tool may say that the server is busy; a crowd that is turned away
 there keeps the event loop from everybody else, health included. So requests on their way are counted here: when there
-are as many as may run, a further call takes its place at the gate, or waits for one, before the protocol sees it, and
-is told BUSY at an eighth of the cost when none comes free.
+are as many as one client may run, a further call takes its place at the gate, or waits for one, before the protocol
+sees it, and is told BUSY at an eighth of the cost when none comes free.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Crowd:
 
     @property
     def full(self) -> bool:
-        """Whether a further call may find that there is no place."""
-        return self.inside >= self.gate.places
+        """Whether a further call may find that there is no place for its client."""
+        return self.inside >= self.gate.most
 
 
 class Patient:

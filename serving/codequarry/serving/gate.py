@@ -60,7 +60,8 @@ class Gate:
     def __init__(self, places: int) -> None:
         self.lock = threading.Lock()
         self.places = places
-        self._most = places - places // 4
+        self.most = places - places // 4
+        """Of a client that shares the server with others."""
         self._running: Counter[str] = Counter()
         self._waiting: list[_Waiting] = []
 
@@ -128,7 +129,7 @@ class Gate:
             return waiting
 
     def _may_run(self, client: str) -> bool:
-        most = self._most if client else self.places
+        most = self.most if client else self.places
         return self._running.total() < self.places and self._running[client] < most
 
     def _make_room(self, client: str) -> bool:
