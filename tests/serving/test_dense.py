@@ -17,7 +17,7 @@ from codequarry.serving.query_encoder import LazyEncoder
 from tests.serving.bundle_factory import mapped_index
 
 ROWS, DIM, LIMIT = 2000, 32, 20
-EXACT, APPROXIMATE = ("Flat",), ("HNSW32,SQ8", "IVF16,SQ8", "PCA16,IVF16,Flat")
+EXACT, APPROXIMATE = ("Flat",), ("HNSW32,SQ8", "IVF16,SQ8", "IVF16,PQ16x4fs_64", "PCA16,IVF16,Flat")
 
 
 def unit(shape: tuple[int, int], seed: int) -> np.ndarray:
