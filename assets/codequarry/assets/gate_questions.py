@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -24,8 +25,8 @@ def gate_questions(staged: BundlePaths, current: BundlePaths, count: int) -> lis
     The documentation is in both versions' indexes: how good the answers are, `codequarry evaluate` tells; these tell
     whether they are as good as they were.
     """
-    languages = _same_files(staged, current)
-    nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if path_class(node["path"]) == SOURCE]
+    languages, classes = _same_files(staged, current), cache(path_class)
+    nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if classes(node["path"]) == SOURCE]
     said = [(node, sentence_of(node["doc"], node["name"])) for node in nodes if node["doc"]]
     named = [(node, node["name"]) for node in nodes if is_telling_name(node["name"])]
     found: list[Question] = []

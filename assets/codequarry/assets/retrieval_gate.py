@@ -31,7 +31,9 @@ from codequarry.serving.bundle import Bundle
 from codequarry.serving.dense import FaissChannel
 from codequarry.serving.engine import Engine
 
-_OPENINGS = 3
+_OPENINGS = 2
+_DEPTH = 20
+"""Results of an answer that are looked at; 4,000 tokens are seldom more."""
 _NOISE_MS = 5.0
 """Times below this are taken for it: their ratios say nothing."""
 _EXAMPLES = 3
@@ -136,8 +138,8 @@ def _compared(
     asked = gate_questions(own.bundle.paths, other_paths, settings.retrieval.questions)
     other, other_ms = _opened(other_paths, settings)
     with closing(other):
-        run = Asker(own).ask("staged", asked, "hybrid", _quiet) if asked else _nothing("staged")
-        against = Asker(other).ask("CURRENT", asked, "hybrid", _quiet) if asked else _nothing("CURRENT")
+        run = Asker(own, _DEPTH).ask("staged", asked, "hybrid", _quiet) if asked else _nothing("staged")
+        against = Asker(other, _DEPTH).ask("CURRENT", asked, "hybrid", _quiet) if asked else _nothing("CURRENT")
     return Comparison(
         version=manifest.version,
         against=held.version,

@@ -8,8 +8,8 @@ offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` 
 postings.npy     (p,) of file (int32), count (int32), BM25 weight (float32); files ascending
 facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
 shards.npy       (f,) uint8: the shard of each, where there is more than one; none before format 6
-cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number where
-                 there is one shard
+cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number
+                 where there is one shard
 ================ ================================================================================
 """
 
@@ -80,7 +80,7 @@ class FileIndex:
 
     @classmethod
     def build(cls, files: Sequence[FileRow], cards: np.ndarray, shards: Sequence[int] | None = None) -> Self:
-        """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for a single one."""
+        """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for one."""
         numbers = np.array(shards if shards is not None else [0] * len(files), np.uint8)
         found = [[stem(word) for word in name_words(file.path)] for file in files]
         average = sum(map(len, found)) / max(len(found), 1) or 1.0

@@ -21,7 +21,7 @@ _LETTER_BYTES = 4
 
 
 def by_last_letters(names: Mapping[str, int]) -> np.ndarray:
-    """(f,) int32: numbers of the names that a misspelt one may mean, sorted by their letters from the last to the first.
+    """(f,) int32: numbers of the names that a misspelt one may mean, sorted by their letters from the last on.
 
     names: in lower case.
     """
@@ -34,8 +34,8 @@ def near_numbers(
 ) -> list[int]:
     """Numbers of the names that are one slip away from this one, in lower case, ascending.
 
-    strings: what the numbers name, sorted. starts: (s + 1,) of their bytes in UTF-8. keys: (d,) numbers of the names, ascending.
-    backwards: of `by_last_letters`.
+    strings: what the numbers name, sorted. starts: (s + 1,) of their bytes in UTF-8. keys: (d,) numbers of the names,
+    ascending. backwards: of `by_last_letters`.
     """
     if not _NAME.fullmatch(name):
         return []
