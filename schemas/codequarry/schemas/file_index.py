@@ -132,7 +132,7 @@ class FileIndex:
         """
         try:
             names = tuple((folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1])
-            arrays = [_mapped(folder, name) for name in _ARRAYS]
+            offsets, postings, facts = (_mapped(folder, name) for name in _ARRAYS)
             if (folder / "shards.npy").exists():
                 shards = _mapped(folder, "shards")
                 cards = {number: _mapped(folder, f"cards.{number:02}") for number in np.unique(shards).tolist()}
@@ -140,7 +140,7 @@ class FileIndex:
                 shards, cards = np.zeros(len(rows), np.uint8), {0: _mapped(folder, "cards")}
         except (OSError, ValueError) as error:
             raise UnavailableError("the version has no index of its files, or a damaged one") from error
-        found = cls(names, *arrays, cards, shards)
+        found = cls(names, offsets, postings, facts, cards, shards)
         if not found._fits(rows, dim):
             raise UnavailableError(f"the index of files is not one of these {len(rows)} files in {dim} dimensions")
         return found

@@ -40,7 +40,7 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
         repaired += row is not found
         lines = Counter(filter(None, map(str.strip, row.text.split("\n"))))
         count = lines.total()
-        original = next((one for one, *others in kept if _alike(lines, count, *others)), None)
+        original = next((one for one, other, others in kept if _alike(lines, count, other, others)), None)
         if original is None:
             kept.append((row, lines, count))
         else:
