@@ -31,7 +31,7 @@ class _Mirrored(Sequence[str]):
         return len(self._backwards)
 
     def __getitem__(self, at: Any) -> Any:
-        return self._strings[self._backwards[at]][::-1]
+        return self._strings[int(self._backwards[at])][::-1]
 
 
 def by_last_letters(names: Mapping[str, int]) -> np.ndarray:
