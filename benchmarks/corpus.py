@@ -34,7 +34,7 @@ def index(home: Path, *, packages: Sequence[str] = PACKAGES, fresh: bool = False
         shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True, exist_ok=True)
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},  # as installed
         "CODEQUARRY__PATHS__STORE": str(home / "store"),
         "CODEQUARRY__PATHS__WORK": str(home / "work"),
     }

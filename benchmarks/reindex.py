@@ -71,7 +71,7 @@ def _indexed(home: Path, repository: Path, message: str, model: str) -> tuple[fl
     subprocess.run([*_GIT, "add", "--all"], cwd=repository, check=True)
     subprocess.run([*_GIT, "commit", "--quiet", "-m", message], cwd=repository, check=True)
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},  # as installed
         "CODEQUARRY__PATHS__STORE": str(home / "store"),
         "CODEQUARRY__PATHS__WORK": str(home / "work"),
         "CODEQUARRY__EMBEDDING__MODEL": model,

@@ -84,6 +84,19 @@ def test_cards_are_compared_down_to_a_rank() -> None:
     assert 0 < found[15] < 1
 
 
+def test_cards_by_shard_answer_as_cards_in_one(tmp_path: Path) -> None:
+    rows = [FileRow(row, "quarry", f"{row}.py", 0, 0) for row in range(40)]
+    cards = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    whole = FileIndex.build(rows, cards)
+    FileIndex.build(rows, cards, [row % 3 for row in range(40)]).write(tmp_path / "files")
+    assert not (tmp_path / "files" / "cards.npy").exists()
+    parted = FileIndex.open(tmp_path / "files", np.arange(40), 8)
+    assert parted.card_evidence(cards[7]) == pytest.approx(whole.card_evidence(cards[7]), abs=1e-6)
+    np.save(tmp_path / "files" / "cards.01.npy", cards[:2])
+    with pytest.raises(UnavailableError):
+        FileIndex.open(tmp_path / "files", np.arange(40), 8)
+
+
 def test_a_profile_is_read_as_it_was_written_and_nothing_else() -> None:
     assert read_profile(BUILT_IN.model_dump_json().encode()) == BUILT_IN
     # As profiles of format 4 say it: once for all classes.

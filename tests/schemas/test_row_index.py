@@ -78,6 +78,16 @@ def test_an_empty_catalog_has_an_index(tmp_path: Path) -> None:
     assert index.definitions_in([7]).tolist() == []
 
 
+def test_misspelt_names_are_found_also_where_format_5_wrote_hashes(paths: BundlePaths, tmp_path: Path) -> None:
+    now = RowIndex.open(paths.rows)
+    now.write(tmp_path / "rows")
+    (tmp_path / "rows" / "backwards.npy").rename(tmp_path / "rows" / "near.npy")
+    before = RowIndex.open(tmp_path / "rows")
+    for name in ("idnex", "grösse", "größé", "index", "nowhere"):
+        assert before.near_names(name) == now.near_names(name)
+    assert (now.near_names("idnex"), now.near_names("größé")) == (["index"], ["größe"])
+
+
 @pytest.mark.parametrize("name", ["strings", "string_starts", "ids_rows", "symbols", "definitions", "started_starts"])
 def test_an_index_that_is_cut_is_damaged(paths: BundlePaths, tmp_path: Path, name: str) -> None:
     RowIndex.open(paths.rows).write(tmp_path / "rows")
@@ -87,7 +97,7 @@ def test_an_index_that_is_cut_is_damaged(paths: BundlePaths, tmp_path: Path, nam
         RowIndex.open(tmp_path / "rows")
 
 
-@pytest.mark.parametrize("name", ["ids_rows", "symbols", "definitions", "started", "chunks"])
+@pytest.mark.parametrize("name", ["ids_rows", "symbols", "definitions", "started", "chunks", "backwards"])
 def test_a_number_of_nothing_is_damage(paths: BundlePaths, tmp_path: Path, name: str) -> None:
     RowIndex.open(paths.rows).write(tmp_path / "rows")
     numbers = np.load(tmp_path / "rows" / f"{name}.npy")

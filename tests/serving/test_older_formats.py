@@ -23,7 +23,6 @@ from codequarry.serving.engine import Engine
 from codequarry.serving.texts import TableTexts
 
 _AS_BEFORE = (
-    "DROP INDEX chunks_mat_id",
     "ALTER TABLE chunks_mat ADD COLUMN text VARCHAR",
     "UPDATE chunks_mat SET text = chunks.text FROM chunks WHERE chunks.chunk_id = chunks_mat.chunk_id",
     "ALTER TABLE occurrences_mat ADD COLUMN chunk_id BIGINT",

@@ -40,8 +40,10 @@ def engine_over(root: Path, settings: ServingSettings, version: str = "") -> Ite
 class Asker:
     """Asks one engine; remembers how long its chunks are."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, depth: int = TOP_K_MAX) -> None:
+        """depth: results asked for."""
         self._engine = engine
+        self._depth = depth
         self._chars: dict[str, int] = {}
 
     def ask(
@@ -92,7 +94,7 @@ class Asker:
         )  # fmt: skip
 
     def _search(self, query: str, channel: Channel) -> SearchAnswer:
-        return self._engine.search(SearchRequest(query=query, top_k=TOP_K_MAX, channel=channel))
+        return self._engine.search(SearchRequest(query=query, top_k=self._depth, channel=channel))
 
 
 def open_version(root: Path, version: str, settings: ServingSettings | None = None) -> Bundle:

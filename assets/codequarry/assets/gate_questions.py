@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -33,7 +34,8 @@ def gate_questions(staged: BundlePaths, alike: Mapping[tuple[str, str], str], co
     The documentation is in both versions' indexes: how good the answers are, `codequarry evaluate` tells; these tell
     whether they are as good as they were.
     """
-    nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if path_class(node["path"]) == SOURCE]
+    classes = cache(path_class)
+    nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if classes(node["path"]) == SOURCE]
     said = [(node, sentence_of(node["doc"], node["name"])) for node in nodes if node["doc"]]
     named = [(node, node["name"]) for node in nodes if is_telling_name(node["name"])]
     found: list[Question] = []

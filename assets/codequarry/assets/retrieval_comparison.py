@@ -25,6 +25,8 @@ from codequarry.schemas.retrieval_settings import RetrievalSettings
 from codequarry.schemas.tools import Channel
 from codequarry.serving.engine import Engine
 
+_DEPTH = 20
+"""Results of an answer that are looked at; 4,000 tokens are seldom more."""
 _NOISE_MS = 5.0
 """Times below this are taken for it: their ratios say nothing."""
 _EXAMPLES = 3
@@ -112,7 +114,7 @@ def _asked(
     name: str, engine: Engine, channel: Channel, questions: Sequence[Question], alike: Container[tuple[str, str]]
 ) -> Run:
     """Answers, of which only the chunks count that are of files which both versions hold."""
-    run = Asker(engine).ask(name, questions, channel, lambda _: None)
+    run = Asker(engine, _DEPTH).ask(name, questions, channel, lambda _: None)
     kept = tuple(tuple(hit for hit in hits if (hit.repo, hit.path) in alike) for hits in run.hits)
     return replace(run, hits=kept)
 

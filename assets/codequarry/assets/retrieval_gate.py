@@ -24,7 +24,7 @@ from codequarry.serving.bundle import Bundle
 from codequarry.serving.dense import FaissChannel
 from codequarry.serving.engine import Engine
 
-_OPENINGS = 3
+_OPENINGS = 2
 _EXAMPLES = 3
 
 

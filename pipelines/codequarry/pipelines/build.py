@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from codequarry.pipelines.adaptation import AdaptationReport, adapt_encoder
 from codequarry.pipelines.chunks import ChunkReport, chunk_repository
 from codequarry.pipelines.disk_space import require_space_for_run
 from codequarry.pipelines.embeddings import EmbeddingReport, embed_repository
 from codequarry.pipelines.encoders import encoder_directories, same_encoders, token_encoder_directory
-from codequarry.pipelines.late_gain import LateReport, measure_late
 from codequarry.pipelines.modules import ModuleReport, module_repository
 from codequarry.pipelines.publication import acknowledge_current
 from codequarry.pipelines.publisher import publish_verified
@@ -25,17 +23,19 @@ from codequarry.pipelines.scip_given import given_files, given_identity
 from codequarry.pipelines.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources import named
 from codequarry.pipelines.sparse_encoders import sparse_directories, sparse_fingerprints
-from codequarry.pipelines.splade_stage import embed_sparse
 from codequarry.pipelines.staging import stage_bundle
 from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.verification import verify_staged
-from codequarry.pipelines.warp_stage import embed_tokens
 from codequarry.pipelines.workspace import Progress, silent, working
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.integrity import current_manifest
 from codequarry.schemas.layout import RANKING_FILE, BundleRoot
 from codequarry.schemas.manifest import Manifest, SourceEntry
 from codequarry.schemas.settings import Settings
+
+if TYPE_CHECKING:  # what the settings may not want is imported when they do
+    from codequarry.pipelines.adaptation import AdaptationReport
+    from codequarry.pipelines.late_gain import LateReport
 
 _T = TypeVar("_T")
 
@@ -108,7 +108,11 @@ def index_repositories(
             acknowledge_current(root)
             path = root.version(current.version).path
             return IndexReport(path, current, True, snapshots, (), (), (), (), seconds, cpu_seconds)
-        adaptation = timed("adapt", lambda: adapt_encoder(settings, progress)) if settings.embedding.adapt else None
+        adaptation = late = None
+        if settings.embedding.adapt:
+            from codequarry.pipelines.adaptation import adapt_encoder
+
+            adaptation = timed("adapt", lambda: adapt_encoder(settings, progress))
         timed("embed", lambda: _require_encoders(settings))  # what is missing is said before the long stages
         chunks = tuple(
             timed("chunk", lambda name=name: chunk_repository(name, settings, progress)) for name in repositories
@@ -123,10 +127,15 @@ def index_repositories(
             timed("embed", lambda name=name: embed_repository(name, settings, progress)) for name in repositories
         )
         if settings.late_interaction:
+            from codequarry.pipelines.late_gain import measure_late
+            from codequarry.pipelines.warp_stage import embed_tokens
+
             for name in repositories:
                 timed("tokens", lambda name=name: embed_tokens(name, settings, progress))
-        late = timed("late", lambda: measure_late(settings, progress)) if settings.late_interaction else None
+            late = timed("late", lambda: measure_late(settings, progress))
         if settings.learned_sparse:
+            from codequarry.pipelines.splade_stage import embed_sparse
+
             for name in repositories:
                 timed("sparse", lambda name=name: embed_sparse(name, settings, progress))
         staged = timed("stage", lambda: stage_bundle(list(repositories), settings, progress))

@@ -25,6 +25,7 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
     statements = build_statements(*dims)
     with closing(duckdb.connect()) as connection:
         connection.execute("SET threads = 1")
+        connection.execute("SET parquet_metadata_cache = true")  # every table reads the same files
         for statement in (*create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *statements):
             connection.execute(statement)
         connection.execute("CHECKPOINT")

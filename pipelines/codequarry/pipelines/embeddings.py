@@ -160,7 +160,8 @@ class _Encoding:
     """The encoder of a run, opened when the first text needs it."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self._open = partial(_opened, folder, EncoderSpec.load(folder).fingerprint, settings.embedding)
+        fingerprint = EncoderSpec.load(folder).fingerprint
+        self._open = partial(_opened, folder, fingerprint, settings.embedding.model_dump_json())
         self.embedded = 0
         """Texts encoded so far."""
 
@@ -175,9 +176,9 @@ class _Encoding:
 
 
 @lru_cache(maxsize=1)
-def _opened(folder: Path, _fingerprint: str, embedding: EmbeddingSettings) -> DocumentEncoder:
-    """An encoder; the one opened last stays, because chunks and cards of files need the same."""
-    spec = EncoderSpec.load(folder)
+def _opened(folder: Path, _fingerprint: str, settings: str) -> DocumentEncoder:
+    """An encoder; the one opened last stays, because chunks and cards of files need the same. settings: as JSON."""
+    embedding, spec = EmbeddingSettings.model_validate_json(settings), EncoderSpec.load(folder)
     if spec.documents is not None and embedding.by_transformers:
         return TorchDocuments.open(spec, embedding)
     return open_encoder(folder, threads=embedding.threads or os.cpu_count() or 1, endpoint=embedding.made_by)

@@ -31,11 +31,9 @@ from codequarry.pipelines.parts import Part, plan_parts
 from codequarry.pipelines.ranking_profile import profile_bytes
 from codequarry.pipelines.shards import Shard, link_shard, plan_shards, write_shard
 from codequarry.pipelines.snapshot import read_snapshot
-from codequarry.pipelines.splade_stage import put_splade
 from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.table_rows import row_groups
 from codequarry.pipelines.version_manifest import encoder_entry, file_entries, source_entry, version_manifest
-from codequarry.pipelines.warp_stage import put_warp
 from codequarry.pipelines.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, PublishError
@@ -152,9 +150,13 @@ def _fill(
     timed("rows", lambda: write_row_index(paths))
     warp = splade = None
     if settings.late_interaction:
+        from codequarry.pipelines.warp_stage import put_warp
+
         warp, links = timed("warp", lambda: put_warp(paths, plan, settings, root, held, progress))
         linked |= links
     if settings.learned_sparse:
+        from codequarry.pipelines.splade_stage import put_splade
+
         splade, links = timed("splade", lambda: put_splade(paths, plan, settings, root, held, progress))
         linked |= links
     files = timed("checksums", lambda: file_entries(paths, held, linked, catalog))

@@ -1,9 +1,9 @@
 """SQL of the DuckDB catalog.
 
 Views read the version's Parquet files through the session variable ``bundle`` (the version's folder), so the file
-opens read-only from any directory. What a request touches is materialized beside them: look-ups by id through a
-Parquet view cost about eight times as much as through a table with a unique index. Chunks lie there in the order of
-their files, because text search reads whole files, and say where in ``texts.*bin`` their text is.
+opens read-only from any directory. What a request touches is materialized beside them: look-ups through a
+Parquet view cost about eight times as much as through a table. Chunks lie there in the order of their files, because
+text search reads whole files, and say where in ``texts.*bin`` their text is; by id they are found in ``rows/``.
 
 Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
 row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
@@ -54,8 +54,6 @@ TABLES: dict[str, str] = {
     **symbol_catalog.TABLES,
 }
 
-INDEXES: tuple[str, ...] = ("CREATE UNIQUE INDEX chunks_mat_id ON chunks_mat (chunk_id)",)
-
 _ROW_GROUP = 2_048
 _BLOCK_BYTES = 65_536
 """A quarter of DuckDB's own: a column of a small row group leaves the rest of its block empty."""
@@ -86,7 +84,7 @@ def build_statements(*dims: int) -> list[str]:
     """
     created = [f"CREATE VIEW {name} AS {sql}" for name, sql in views(*dims).items()]
     tables = [f"CREATE TABLE {name} AS {sql}" for name, sql in TABLES.items()]
-    return [*created, *tables, *INDEXES]
+    return [*created, *tables]
 
 
 def set_bundle(path: str) -> str:

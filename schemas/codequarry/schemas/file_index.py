@@ -8,8 +8,8 @@ offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` 
 postings.npy     (p,) of file (int32), count (int32); files ascending; in older versions of a weight besides
 facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
 shards.npy       (f,) uint8: the shard of each, where there is more than one; none before format 6
-cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number where
-                 there is one shard
+cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number
+                 where there is one shard
 ================ ================================================================================
 """
 
@@ -79,7 +79,7 @@ class FileIndex:
 
     @classmethod
     def build(cls, files: Sequence[FileRow], cards: np.ndarray, shards: Sequence[int] | None = None) -> Self:
-        """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for a single one."""
+        """Make the index of a version's files, by row. cards: (f, d) float32. shards: of each; None for one."""
         numbers = np.array(shards if shards is not None else [0] * len(files), np.uint8)
         found = [[stem(word) for word in name_words(file.path)] for file in files]
         by_word: dict[str, list[tuple[int, int]]] = {}
@@ -124,7 +124,7 @@ class FileIndex:
         """
         try:
             names = tuple((folder / _WORDS).read_text(encoding="utf-8").split("\n")[:-1])
-            arrays = [_mapped(folder, name) for name in _ARRAYS]
+            offsets, postings, facts = (_mapped(folder, name) for name in _ARRAYS)
             if (folder / "shards.npy").exists():
                 shards = _mapped(folder, "shards")
                 cards = {number: _mapped(folder, f"cards.{number:02}") for number in np.unique(shards).tolist()}
@@ -132,7 +132,7 @@ class FileIndex:
                 shards, cards = np.zeros(len(rows), np.uint8), {0: _mapped(folder, "cards")}
         except (OSError, ValueError) as error:
             raise UnavailableError("the version has no index of its files, or a damaged one") from error
-        found = cls(names, *arrays, cards, shards)
+        found = cls(names, offsets, postings, facts, cards, shards)
         if not found._fits(rows, dim):
             raise UnavailableError(f"the index of files is not one of these {len(rows)} files in {dim} dimensions")
         return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,21 @@ _LETTER_BYTES = 4
 """Bytes of UTF-8 by which names one slip apart may differ in length."""
 
 
+class _Mirrored(Sequence[str]):
+    """Names from their last letter to the first, sorted."""
+
+    def __init__(self, strings: Sequence[str], backwards: np.ndarray) -> None:
+        self._strings, self._backwards = strings, backwards
+
+    def __len__(self) -> int:
+        return len(self._backwards)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._strings[int(self._backwards[at])][::-1]
+
+
 def by_last_letters(names: Mapping[str, int]) -> np.ndarray:
-    """(f,) int32: numbers of the names that a misspelt one may mean, sorted by their letters from the last to the first.
+    """(f,) int32: numbers of the names that a misspelt one may mean, sorted by their letters from the last on.
 
     names: in lower case.
     """
@@ -34,19 +48,21 @@ def near_numbers(
 ) -> list[int]:
     """Numbers of the names that are one slip away from this one, in lower case, ascending.
 
-    strings: what the numbers name, sorted. starts: (s + 1,) of their bytes in UTF-8. keys: (d,) numbers of the names, ascending.
-    backwards: of `by_last_letters`.
+    strings: what the numbers name, sorted. starts: (s + 1,) of their bytes in UTF-8. keys: (d,) numbers of the names,
+    ascending. backwards: of `by_last_letters`.
     """
     if not _NAME.fullmatch(name):
         return []
     half = len(name) // 2
     first, last = name[:half], name[:half:-1]
     ahead = np.searchsorted(keys, [bisect_left(strings, end) for end in (first, first + _BEYOND)])
-    behind = [bisect_left(backwards, end, key=lambda at: strings[at][::-1]) for end in (last, last + _BEYOND)]
+    mirrored = _Mirrored(strings, backwards)
+    behind = bisect_left(mirrored, last), bisect_left(mirrored, last + _BEYOND)
     found = np.unique(np.concatenate([keys[slice(*ahead)], backwards[slice(*behind)]]))
     lengths = starts[found + 1] - starts[found]
     found = found[np.abs(lengths - len(name.encode())) <= _LETTER_BYTES]
-    return [at for at in found.tolist() if is_near(name, strings[at]) and _NAME.fullmatch(strings[at])]
+    numbers: list[int] = found.tolist()
+    return [at for at in numbers if is_near(name, strings[at]) and _NAME.fullmatch(strings[at])]
 
 
 def is_near(one: str, other: str) -> bool:

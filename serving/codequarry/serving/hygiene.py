@@ -25,7 +25,7 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
     Two chunks are copies when all but one in twenty of their lines are the same (Jaccard similarity of the multisets
     of stripped lines); chunks of one or two lines never are, because those agree by chance.
     """
-    kept: list[tuple[ChunkRow, Counter[str]]] = []
+    kept: list[tuple[ChunkRow, Counter[str], int]] = []
     missing = repaired = looked_at = 0
     copies: list[str] = []
     for chunk_id in ranked:
@@ -39,9 +39,10 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
             continue
         repaired += row is not found
         lines = Counter(filter(None, map(str.strip, row.text.split("\n"))))
-        original = next((one for one, others in kept if _alike(lines, others)), None)
+        count = lines.total()
+        original = next((one for one, other, others in kept if _alike(lines, count, other, others)), None)
         if original is None:
-            kept.append((row, lines))
+            kept.append((row, lines, count))
         else:
             copies.append(f"{row.chunk_id} as {original.chunk_id}")
     if missing:
@@ -54,7 +55,7 @@ def standing(ranked: Sequence[int], rows: Mapping[int, ChunkRow], wanted: int, l
     if looked_at > len(kept):
         density = len(kept) / looked_at
         limits.append(f"density {density:.2f}: {len(kept)} of the {looked_at} best candidates stand")
-    return [row for row, _ in kept]
+    return [row for row, *_ in kept]
 
 
 def sound(row: ChunkRow) -> ChunkRow | None:
@@ -75,8 +76,9 @@ def sound(row: ChunkRow) -> ChunkRow | None:
     return row._replace(start_line=start, end_line=end, start_byte=begin, end_byte=after, lang=lang)
 
 
-def _alike(one: Counter[str], other: Counter[str]) -> bool:
-    smaller, larger = sorted((one.total(), other.total()))
+def _alike(one: Counter[str], count: int, other: Counter[str], others: int) -> bool:
+    """count, others: lines of each."""
+    smaller, larger = (count, others) if count < others else (others, count)
     if smaller < _LEAST_LINES or smaller < _ALIKE * larger:
         return False
     common = (one & other).total()
