@@ -65,7 +65,7 @@ WRONG_STAGES: dict[str, tuple[str, Edit, str]] = {
     "a chunk is of another language": ("chunks", first("lang", "klingon"), "of another language than their file"),
     "chunks of another file": ("chunks", first("path", "elsewhere.py"), "chunks of files that are not indexed"),
     "a file of an unknown language": ("files", first("lang", "klingon"), "files of an unknown language"),
-    "a file is listed twice": ("files", lambda t: pa.concat_tables([t.slice(0, 1), t]), "contains duplicates"),
+    "a file is listed twice": ("files", lambda t: pa.concat_tables([t.slice(0, 1), t]), "files listed twice"),
     "a file lost its checksum": ("files", first("sha256", ""), "indexed files without a sha256"),
     "a vector is missing": ("embeddings", lambda table: table.slice(1), "do not hold the same ids"),
     "half the vectors are missing": ("embeddings", lambda t: t.slice(len(t) // 2), "do not hold the same ids"),
