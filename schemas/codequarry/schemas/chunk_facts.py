@@ -54,7 +54,7 @@ class ChunkFacts:
     @classmethod
     def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
         """Of an open catalog whose variable ``bundle`` is set."""
-        chunks = connection.execute("SELECT count(*) FROM chunks_mat").fetchall()[0][0]
+        chunks: int = connection.execute("SELECT count(*) FROM chunks_mat").fetchall()[0][0]
         found: dict[str, Any] = connection.execute(_LEAVES).fetchnumpy()
         kinds, numbers = np.unique(found["kind"].astype(str), return_inverse=True)
         leaves = np.zeros(len(numbers), _LEAF)
