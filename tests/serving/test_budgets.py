@@ -51,6 +51,23 @@ def test_without_a_budget_nothing_is_cut(server, tool, arguments, key) -> None:
     assert ask(server, tool, {**arguments, "max_tokens": 16_000})[key] == whole[key]
 
 
+def test_how_scores_were_made_goes_before_any_result_does(server) -> None:
+    asked = {"query": "open file step index"}
+    whole = ask(server, "search", asked)["results"]
+    assert all("scoring" in one["metadata"]["explain"] for one in whole)
+    answer = ask(server, "search", {**asked, "max_tokens": size(whole) // 4 - 1})
+    assert [one["id"] for one in answer["results"]] == [one["id"] for one in whole]
+    assert [one["snippet"] for one in answer["results"]] == [one["snippet"] for one in whole]
+    for one, full in zip(answer["results"], whole, strict=True):
+        told = full["metadata"]["explain"]
+        assert one["metadata"]["explain"] == {
+            name: told[name] for name in ("hit_reason", "channels", "scip", "ast", "cst")
+        }
+    assert [limit for limit in answer["limits"] if "to stay within" in limit] == [
+        f"explanations cut to reasons and ranks to stay within {size(whole) // 4 - 1} tokens"
+    ]
+
+
 def test_a_snippet_shrinks_before_its_result_goes(server) -> None:
     whole = ask(server, "search", {"query": "open file step index"})["results"]
     seen = False

@@ -178,13 +178,16 @@ class ImpactTerm(WireModel):
 
 
 class Explain(WireModel):
-    """Why a chunk was returned; the parts reproduce the score."""
+    """Why a chunk was returned; the parts reproduce the score. Where `max_tokens` leaves too little room for the
+    results, only reasons and ranks are told."""
 
     hit_reason: list[str] = Field(
         description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'."
     )
     channels: dict[str, ChannelScore] = Field(description="Rank, score and weight by channel that found the chunk.")
-    scoring: Scoring = Field(description="How the score was made of channels and evidence.")
+    scoring: Scoring | SkipJsonSchema[None] = Field(
+        default=None, description="How the score was made of channels and evidence; absent where there is no room."
+    )
     scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
     ast: bool = Field(description="True when the chunk comes from a syntax tree.")
     cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")

@@ -1,4 +1,4 @@
-"""The token budget of search answers: snippets shrink, then the last results go, and the answer says so."""
+"""The token budget of search answers: explanations shrink, then snippets, then the last results go, and it is said."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from codequarry.schemas.answers import Finding
 from codequarry.schemas.code_search import CodeMatch
-from codequarry.schemas.tools import CHARS_PER_TOKEN, MAX_TOKENS_MAX, MAX_TOKENS_MIN, SearchResult, to_wire
+from codequarry.schemas.tools import CHARS_PER_TOKEN, MAX_TOKENS_MAX, MAX_TOKENS_MIN, Explain, SearchResult, to_wire
 from codequarry.serving.arguments import clamped
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
@@ -23,16 +23,21 @@ def within_budget(
     max_tokens: int,
     limits: list[str],
     shorter: Callable[[ResultT, int], ResultT],
+    briefer: Callable[[ResultT], ResultT] | None = None,
 ) -> list[ResultT]:
     """The first results that fit into a budget; ``limits`` is told what was cut.
 
     max_tokens: 0 for no budget.
     shorter: a result with at most so many lines of code.
+    briefer: a result with a shorter explanation, taken of all when not all results fit as they are.
     """
     if not max_tokens:
         return list(results)
     tokens = clamped("max_tokens", max_tokens, MAX_TOKENS_MIN, MAX_TOKENS_MAX, limits)
     left, shortened = tokens * CHARS_PER_TOKEN, 0
+    if briefer is not None and sum(map(_size, results)) > left:
+        results = [briefer(result) for result in results]
+        limits.append(f"explanations cut to reasons and ranks to stay within {tokens} tokens")
     kept: list[ResultT] = []
     for result in results:
         fitting = _fitting(result, left, shorter)
@@ -54,6 +59,14 @@ def within_budget(
 def shorter_result(result: SearchResult, lines: int) -> SearchResult:
     """A search result with at most so many lines in its snippet."""
     return result.model_copy(update={"snippet": _first(result.snippet, lines)})
+
+
+def briefer_result(result: SearchResult) -> SearchResult:
+    """A search result that tells why it was found and where it came, not how its score was made."""
+    explain = result.metadata.explain
+    told = {name: getattr(explain, name) for name in ("hit_reason", "channels", "scip", "ast", "cst")}
+    metadata = result.metadata.model_copy(update={"explain": Explain(**told)})
+    return result.model_copy(update={"metadata": metadata})
 
 
 def shorter_match(match: CodeMatch, lines: int) -> CodeMatch:

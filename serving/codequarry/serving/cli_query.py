@@ -14,7 +14,9 @@ from codequarry.schemas.settings import Settings, load_settings
 from codequarry.schemas.tools import (
     MAX_TOKENS_DEFAULT,
     TOP_K_DEFAULT,
+    Explain,
     FetchRequest,
+    Scoring,
     SearchAnswer,
     SearchRequest,
     SearchResult,
@@ -168,7 +170,18 @@ def _show(answer: SearchAnswer, explain: bool) -> None:
 def _explain(result: SearchResult) -> None:
     explain = result.metadata.explain
     typer.echo(f"    {', '.join(explain.hit_reason)}")
-    scoring = explain.scoring
+    if explain.scoring is not None:
+        _explain_score(explain, explain.scoring)
+    for what, counts in (("holds", explain.kinds), ("leaves", explain.leaves)):
+        if counts:
+            typer.echo(f"    {what}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    if explain.said:
+        typer.echo(f"    its file: {for_terminal(explain.said)}")
+    _explain_tokens(result)
+    _explain_terms(result)
+
+
+def _explain_score(explain: Explain, scoring: Scoring) -> None:
     typer.echo(f"    query: {scoring.query_class.replace('_', ' ')} ({scoring.reason})")
     for name, part in explain.channels.items():
         typer.echo(
@@ -186,13 +199,6 @@ def _explain(result: SearchResult) -> None:
         typer.echo(f"    place {scoring.fused_place} before the language model's order: x {scoring.reranked:.3f}")
     if scoring.late:
         typer.echo(f"    late interaction {scoring.late}")
-    for what, counts in (("holds", explain.kinds), ("leaves", explain.leaves)):
-        if counts:
-            typer.echo(f"    {what}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
-    if explain.said:
-        typer.echo(f"    its file: {for_terminal(explain.said)}")
-    _explain_tokens(result)
-    _explain_terms(result)
 
 
 def _rule(rule: str) -> str:

@@ -19,7 +19,7 @@ from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.symbol_tools import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.tools import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.serving.answers import semantic_search_pro
-from codequarry.serving.budgets import shorter_match, shorter_result, within_budget
+from codequarry.serving.budgets import briefer_result, shorter_match, shorter_result, within_budget
 from codequarry.serving.bundle import Bundle
 from codequarry.serving.call import current_call
 from codequarry.serving.code_search import search_code
@@ -104,7 +104,7 @@ class Engine:
             reranker = self.reranker if self.settings.reranker_always else None
             found = search(bundle, scoped(request), self.settings, self._search_deadline(), reranker=reranker)
         limits = list(found.limits)
-        results = within_budget(found.results, request.max_tokens, limits, shorter_result)
+        results = within_budget(found.results, request.max_tokens, limits, shorter_result, briefer_result)
         return found.model_copy(update={"results": results, "limits": limits})
 
     def admitted_pro(self, request: ProRequest) -> ProAnswer:
