@@ -28,7 +28,10 @@ _LIBRARIES = ("duckdb", "faiss-cpu", "fastmcp", "numpy", "pyarrow", "tantivy", "
 _OPTIONAL = {
     "needed to index: pip install 'codequarry[build]'": ("dagster", "pathspec", "tree-sitter"),
     "needed for MiniLM: pip install 'codequarry[models]'": ("onnx", "onnxruntime"),
-    "needed for sparse models without an ONNX graph: pip install 'codequarry[sparse]'": ("torch", "transformers"),
+    "needed for models by their names and sparse ones without an ONNX graph: pip install 'codequarry[transformers]'": (
+        "torch",
+        "transformers",
+    ),
     "needed for late interaction: pip install 'codequarry[warp]'": ("numba", "onnxruntime"),
 }
 _PROGRAMS = {"git": "sources with git", "scip-python": "Python by SCIP", "scip-typescript": "TypeScript by SCIP"}

@@ -6,7 +6,8 @@ score      a definition
 1 and .95  whose qualified name ends in one of the query (``Index.open``), in the same case or any
 .9 and .8  whose name is an identifier of the query, in the same case or any
 .7         whose name is the last part of a qualified name of the query, but of something else
-.65 and .6 whose (qualified) name is one slip of the keys away from one of the query that nothing is called
+.95 and .9 whose (qualified) name is one slip of the keys away from a query that is a name, which nothing is called
+.65 and .6 the same of a name among other words, which may mean something else
 .1 to .4   whose name has no word that the query lacks: .1 + .3 * its share of the query's words
 ========== ====================================================================================
 
@@ -36,6 +37,8 @@ _CLASS_STEP = 0.005
 _NO_LETTERS = "".join(character for character in map(chr, range(128)) if not character.isalnum())
 _MEANT = 3
 """Names that a note tells."""
+_NAMES = frozenset({"identifier", "qualified_name"})
+"""Classes of queries that are a name and nothing else."""
 _NO_CODE = frozenset({"section", "key", "table"})
 _NO_CODE_SHARE = 1 / 3
 
@@ -141,6 +144,7 @@ class _Tiers:
             for name in asked.qualified
             for meant in slips.get(_last(name).lower(), ())
         )
+        self._slip = 0.9 if asked.kind in _NAMES else 0.6
         self._words = tuple(asked.words)
         self._lower = frozenset(map(str.lower, asked.plain))
         self.lasts = frozenset(_last(name).lower() for name in asked.qualified) | self._meant
@@ -152,7 +156,7 @@ class _Tiers:
         lower = full.lower()
         if any(lower.endswith(name) for _, name in self._qualified):
             return 0.95, "qualified_any_case"
-        return (0.65, "misspelt_qualified") if lower.endswith(self._meant_full) else (0.0, "")
+        return (self._slip + 0.05, "misspelt_qualified") if lower.endswith(self._meant_full) else (0.0, "")
 
     def of_name(self, name: str) -> tuple[float, str]:
         if name in self._asked.plain:
@@ -161,7 +165,7 @@ class _Tiers:
         if lower in self._lower:
             return 0.8, "any_case"
         if lower in self._meant:
-            return 0.6, "misspelt"
+            return self._slip, "misspelt"
         if lower in self.lasts:
             return 0.7, "name"
         if not lower.lstrip(_NO_LETTERS).startswith(self._words):
