@@ -39,6 +39,19 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
+def test_every_extra_that_is_named_is_there() -> None:
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = re.compile(r"codequarry\[([a-z]+(?:,[a-z]+)*)\]|needs the extra [`'](\w+)[`']")
+    unknown = {
+        f"{file.relative_to(PROJECT)}: {extra}"
+        for file in tracked(*(f"{layer}/*.py" for layer in LAYERS), "*.md")
+        for found in named.finditer(file.read_text(encoding="utf-8"))
+        for extra in (found[1] or found[2]).split(",")
+        if extra not in extras
+    }
+    assert unknown == set()
+
+
 def test_the_namespace_package_has_no_init() -> None:
     assert [layer for layer in LAYERS if (PROJECT / layer / "codequarry" / "__init__.py").exists()] == []
     assert all((PROJECT / layer / "codequarry" / layer / "py.typed").exists() for layer in LAYERS)
