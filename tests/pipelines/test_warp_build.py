@@ -191,7 +191,7 @@ def test_a_text_is_encoded_once(tmp_path: Path, encoding: TokenEncoding) -> None
 def test_a_killed_run_goes_on_where_it_stopped(
     tmp_path: Path, encoding: TokenEncoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codequarry.pipelines.warp_tokens._SAVE_EVERY", 2)
+    monkeypatch.setattr("codequarry.pipelines.text_indexes._BATCH", 2)
 
     def stop(_what: str, done: int, _total: int) -> None:
         if done == 4:
