@@ -158,12 +158,15 @@ class Bundle:
 
     @cached_property
     def files(self) -> RankedFiles:
-        """What the ranking knows of each file; of versions before format 4 only its name."""
+        """What the ranking knows of each file; of versions before format 4 only its name.
+
+        Raises UnavailableError: it is there and cannot be opened; results would come in another order.
+        """
         directory = self.directory
         rows = np.flatnonzero(np.diff(directory.row_starts))
-        try:
+        if self.paths.files.is_dir():
             index = FileIndex.open(self.paths.files, rows, self.manifest.encoder.dim)
-        except UnavailableError:
+        else:
             found = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows.tolist()]
             index = FileIndex.build(found, np.zeros((len(found), 0), np.float32))
         return RankedFiles(index, directory, self.profile)
@@ -227,10 +230,10 @@ def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:
 
 
 def _profile(paths: BundlePaths) -> RankingProfile:
-    """The version's; the built-in one where it has none, or none that this program can read."""
+    """The version's; the built-in one where it has none, or none that this program knows. Raises OSError."""
     try:
-        return read_profile(paths.ranking.read_bytes())
-    except (OSError, IntegrityError):
+        return read_profile(paths.ranking.read_bytes()) if paths.ranking.is_file() else BUILT_IN
+    except IntegrityError:
         return BUILT_IN
 
 
