@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -147,9 +148,10 @@ def test_a_slow_one_is_waited_for_no_longer_than_its_budget_and_then_given_a_res
     engine = engine_for(root, server, reranker_always=True, reranker_budget_ms=100)
     found, again = engine.search(ASK), engine.search(ASK)
     engine.close()
-    limit = "the language model did not rerank: no order within 100 ms; the order is that of the fusion"
-    assert limit in found.limits
-    assert limit in again.limits
+    # Whoever waits and whoever reads give up at the same time; which of them is first, chance decides.
+    late = re.compile(r"the language model did not rerank: no (order within 100 ms|whole answer within 0\.1 s);")
+    assert any(map(late.match, found.limits))
+    assert any(map(late.match, again.limits))
     assert len(server.requests) == 1
 
 
