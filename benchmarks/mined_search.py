@@ -33,7 +33,11 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=40, help="most questions of each kind and repository")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--worth", action="store_true", help="ask without each part of the ranking as well")
-    parser.add_argument("--misspelt", action="store_true", help="ask for identifiers with one slip of the keys as well")
+    parser.add_argument(
+        "--misspelt",
+        action="store_true",
+        help="ask for identifiers with one slip of the keys and in another convention as well",
+    )
     parser.add_argument("--home", type=Path, default=HOME, help="where bundles are kept")
     options = parser.parse_args()
     settings = load_settings()

@@ -1,4 +1,4 @@
-"""What the look-up of misspelt names is worth and costs: mined identifiers, each with one slip of the keys."""
+"""What the look-ups of names written otherwise are worth and cost: mined identifiers, misspelt or in another style."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchmarks.ranking_parts import Corpus, without_near_names
+from benchmarks.ranking_parts import Corpus, without_names_by_words, without_near_names
 from benchmarks.report import percentile
 from codequarry.assets.asking import Asker, engine_over
 from codequarry.pipelines.evaluation.bootstrap import intervals
 from codequarry.pipelines.evaluation.name_questions import IDENTIFIER
 from codequarry.pipelines.evaluation.records import Question
 from codequarry.pipelines.evaluation.results import scores_of
+from codequarry.schemas.analyzer import identifier_parts
 from codequarry.schemas.settings import ServingSettings
 from codequarry.serving.engine import Engine
 
@@ -48,25 +49,46 @@ _SLIPS: dict[str, Callable[[str, random.Random], str]] = {
 }
 
 
+def in_another_convention(name: str) -> str:
+    """``open_index`` for ``openIndex``, and the other way round. name: of more than one word."""
+    first, *rest = identifier_parts(name)
+    return first + "".join(map(str.capitalize, rest)) if "_" in name.strip("_") else "_".join((first, *rest))
+
+
 def slips_of(name: str, draw: random.Random) -> dict[str, str]:
     """A name of more than one word, once with each slip."""
     return {kind: slip(name, draw) for kind, slip in _SLIPS.items()}
 
 
+def spellings_of(name: str, draw: random.Random) -> dict[str, str]:
+    """The same and the name in another convention, alone and in a question."""
+    other = in_another_convention(name)
+    return {
+        **slips_of(name, draw),
+        "another convention": other,
+        "another convention, in a question": f"where is {other} used",
+    }
+
+
 def misspelt(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Every question for an identifier, once with each slip; its kind is the slip."""
+    """Every question for an identifier, once with each spelling; its kind is how it is spelt."""
     draw = random.Random(seed)
     return [
         question._replace(kind=kind, query=query)
         for question in questions
         if question.kind == IDENTIFIER
-        for kind, query in slips_of(question.query, draw).items()
+        for kind, query in spellings_of(question.query, draw).items()
     ]
+
+
+def _without_both(engine: Engine) -> None:
+    without_near_names(engine)
+    without_names_by_words(engine)
 
 
 def print_misspelt(corpora: Sequence[Corpus], serving: ServingSettings, seed: int) -> None:
     """Print NDCG@10 and latency of misspelt names, with what finds them and without."""
-    ways: dict[str, Callable[[Engine], object]] = {"with": lambda _: None, "without": without_near_names}
+    ways: dict[str, Callable[[Engine], object]] = {"with": lambda _: None, "without": _without_both}
     found: dict[str, dict[str, list[tuple[float, float]]]] = {way: {} for way in ways}
     for root, questions in corpora:
         asked = misspelt(questions, seed)
@@ -78,15 +100,13 @@ def print_misspelt(corpora: Sequence[Corpus], serving: ServingSettings, seed: in
                 for question, scores, spent in scored:
                     for kind in (question.kind, "all"):
                         found[way].setdefault(kind, []).append((scores.ndcg_10, spent))
-    print(
-        "\n| misspelt identifier | questions | NDCG@10 with the look-up | without | difference, 95 % | p50 / p95 ms |"
-    )
+    print("\n| identifier with | questions | NDCG@10 with the look-ups | without | difference, 95 % | p50 / p95 ms |")
     print("|---|---|---|---|---|---|")
     for kind in found["with"]:
         rows = {way: np.array(found[way][kind]) for way in ways}
         gains = rows["with"][:, 0] - rows["without"][:, 0]
-        if kind == "all":  # slips of one name are no questions of their own
-            gains = gains.reshape(-1, len(_SLIPS)).mean(axis=1)
+        if kind == "all":  # spellings of one name are no questions of their own
+            gains = gains.reshape(-1, len(found["with"]) - 1).mean(axis=1)
         (low,), (high,) = intervals(gains[:, None])
         means = [f"{rows[way][:, 0].mean():.3f}" for way in ways]
         times = [" / ".join(f"{percentile(rows[way][:, 1].tolist(), p):.1f}" for p in (0.5, 0.95)) for way in ways]

@@ -68,7 +68,7 @@ def parts() -> Iterator[Part]:
         raw = BUILT_IN.model_dump()
         remove(raw)
         yield Part(name, RankingProfile.model_validate(raw))
-    yield Part("definitions found by words of their names", remove=_without_words)
+    yield Part("definitions found by words of their names", remove=without_names_by_words)
     yield Part("names one slip away", remove=without_near_names)
     yield Part("fusion by scores (by ranks instead)", serving={"fusion": "weighted_rrf"})
 
@@ -76,7 +76,8 @@ def parts() -> Iterator[Part]:
 _PATH_CLASSES = ("test", "example", "docs", "generated", "vendored", "stub")
 
 
-def _without_words(engine: Engine) -> None:
+def without_names_by_words(engine: Engine) -> None:
+    """Take away what finds names by their words."""
     bundle = engine.bundle
     bundle.channels["symbol"] = SymbolChannel(bundle.catalog, None)
 

@@ -16,15 +16,18 @@ from codequarry.schemas.near_names import is_near
 from tests.pipelines.repositories import git
 
 
-def test_every_identifier_is_asked_with_four_slips_each_one_key_away() -> None:
+def test_every_identifier_is_asked_with_four_slips_each_one_key_away_and_in_another_convention() -> None:
     names = ["parse_price", "HTTPServer", "aa_bb_aa"]
     target = (Target("shop.py"),)
     questions = [Question(name, IDENTIFIER, name, target) for name in names]
     for seed in range(20):
         asked = misspelt([*questions, Question("L", LITERAL, "no such price", target)], seed)
-        assert [one.id for one in asked] == [name for name in names for _ in range(4)]
-        assert all(is_near(one.id.lower(), one.query.lower()) or one.id.lower() == one.query.lower() for one in asked)
+        assert [one.id for one in asked] == [name for name in names for _ in range(6)]
+        slips = [one for one in asked if "convention" not in one.kind]
+        assert all(is_near(one.id.lower(), one.query.lower()) or one.id.lower() == one.query.lower() for one in slips)
         assert all(one.id != one.query for one in asked)
+        others = [one.query for one in asked if one.kind == "another convention"]
+        assert others == ["parsePrice", "http_server", "aaBbAa"]
     assert misspelt(questions, 1) == misspelt(questions, 1) != misspelt(questions, 2)
 
 

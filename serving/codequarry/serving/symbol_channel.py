@@ -6,6 +6,9 @@ score      a definition
 1 and .95  whose qualified name ends in one of the query (``Index.open``), in the same case or any
 .9 and .8  whose name is an identifier of the query, in the same case or any
 .7         whose name is the last part of a qualified name of the query, but of something else
+.75        whose name is a query that is an identifier, in another convention: ``open_index`` for ``openIndex``
+.65        the same of the last part of a query that is a qualified name
+.55        the same of a name among other words
 .95 and .9 whose (qualified) name is one slip of the keys away from a query that is a name, which nothing is called
 .65 and .6 the same of a name among other words, which may mean something else
 .1 to .4   whose name has no word that the query lacks: .1 + .3 * its share of the query's words
@@ -39,6 +42,7 @@ _MEANT = 3
 """Names that a note tells."""
 _NAMES = frozenset({"identifier", "qualified_name"})
 """Classes of queries that are a name and nothing else."""
+_CONVENTION = {"identifier": 0.75, "qualified_name": 0.65}
 _NO_CODE = frozenset({"section", "key", "table"})
 _NO_CODE_SHARE = 1 / 3
 
@@ -145,9 +149,12 @@ class _Tiers:
             for meant in slips.get(_last(name).lower(), ())
         )
         self._slip = 0.9 if asked.kind in _NAMES else 0.6
+        self._convention = _CONVENTION.get(asked.kind, 0.55)
         self._words = tuple(asked.words)
         self._lower = frozenset(map(str.lower, asked.plain))
-        self.lasts = frozenset(_last(name).lower() for name in asked.qualified) | self._meant
+        lasts = [_last(name) for name in asked.qualified]
+        self.lasts = frozenset(map(str.lower, lasts)) | self._meant
+        self._spelt = {_in_words(name) for name in (*asked.plain, *lasts)}
 
     def of_full_name(self, full: str) -> tuple[float, str]:
         """full: module and qualified name behind dots."""
@@ -170,9 +177,11 @@ class _Tiers:
             return 0.7, "name"
         if not lower.lstrip(_NO_LETTERS).startswith(self._words):
             return 0.0, ""  # no word of the query is its first
-        parts = {word.text.lower() for word in words(name)}
-        if parts and parts <= self._asked.words:
-            return 0.1 + 0.3 * len(parts) / len(self._asked.words), "words"
+        parts = _in_words(name)
+        if parts in self._spelt:
+            return self._convention, "other_convention"
+        if parts and (own := set(parts)) <= self._asked.words:
+            return 0.1 + 0.3 * len(own) / len(self._asked.words), "words"
         return 0.0, ""
 
 
@@ -187,6 +196,10 @@ def _note(name: str, meant: Sequence[str]) -> str:
     shown = ", ".join(present.safe_echo(each) for each in meant[:_MEANT])
     more = f" and {len(meant) - _MEANT} more" if len(meant) > _MEANT else ""
     return f"nothing is called {present.safe_echo(name)}; looked for {shown}{more} as well"
+
+
+def _in_words(name: str) -> tuple[str, ...]:
+    return tuple(word.text.lower() for word in words(name))
 
 
 def _last(name: str) -> str:
