@@ -62,7 +62,7 @@ def read_work_tree(folder: Path) -> WorkTree | None:
     if inside.output.strip() != b"true":
         raise SourceError(
             f"{folder} is a bare repository or inside .git; found no work tree",
-            suggestion="give a ref to read it from its commits, or a checked-out work tree",
+            suggestion=f"name a ref to read it from its commits, as in {folder}#HEAD, or give a checked-out work tree",
         )
     commit = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").output
     if not commit:
