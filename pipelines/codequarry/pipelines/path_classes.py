@@ -1,17 +1,20 @@
 """Path classes: what role a file plays, by its path alone, so that searches can tell tests from sources.
 
-One table, first match wins. Folder names match any folder on the way, in any case; file patterns match the whole
-name, where case counts (``OrderTest.java`` is a test, ``Latest.java`` is not). What a file's bytes say, a generator's
-header say, is the census's business and wins over this table.
+One table, first match wins. Folder names match any folder on the way, in any case and with or without underscores
+around them; so do words of a folder's name (``Order.Tests``, ``order-tests``, ``OrderUITests``). File patterns match
+the whole name, where case counts (``OrderTest.java`` is a test, ``Latest.java`` is not). What a file's bytes say, a
+generator's header say, is the census's business and wins over this table.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 SOURCE = "source"
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,42 +23,65 @@ class PathRule:
 
     name: str
     folders: frozenset[str]
-    """Names of folders, lower case."""
+    """Names of folders, lower case, with what underscores there have to be around them."""
+    words: frozenset[str]
+    """Words, lower case, of which a folder's name has one."""
+    last: re.Pattern[str]
+    """How else a folder's name may end."""
     files: re.Pattern[str]
     """What the whole file name may be."""
 
+    def takes_folder(self, folder: str) -> bool:
+        """Whether all that lies below a folder of this name is of the class."""
+        return (
+            not self.folders.isdisjoint((folder.lower(), folder.lower().strip("_")))
+            or not self.words.isdisjoint(map(str.lower, _WORD.findall(folder)))
+            or self.last.search(folder) is not None
+        )
 
-def _rule(name: str, folders: str, files: str) -> PathRule:
-    return PathRule(name, frozenset(folders.split()), re.compile(files))
+
+def _rule(name: str, folders: str, files: str, *, words: str = "", last: str = r"(?!)") -> PathRule:
+    return PathRule(
+        name, frozenset(folders.split()), frozenset(words.split()), re.compile(last), re.compile(files)
+    )  # fmt: skip
 
 
 PATH_RULES: tuple[PathRule, ...] = (
     _rule(
         "vendored",
-        "node_modules bower_components vendor vendored _vendor _vendored third_party third-party thirdparty 3rdparty "
+        "node_modules bower_components vendor vendored third_party third-party thirdparty 3rdparty "
         "external extern .venv venv site-packages",
         r"(jquery|bootstrap)([.-]\d[\w.]*)?(\.min)?\.(js|css)",
     ),
     _rule(
         "generated",
-        "generated __generated__ gen autogen __snapshots__",
+        "generated gen autogen __snapshots__",
         r".*_pb2(_grpc)?\.pyi?|.*\.pb(\.gw)?\.(go|cc|h)|.*_pb\.(js|d\.ts)|.*[._]generated\.\w+|.*\.g\.(dart|cs)"
         r"|.*\.freezed\.dart|.*\.[Dd]esigner\.cs|zz_generated\..*\.go|.*_gen\.go|.*\.min\.(js|css)|.*\.bundle\.js",
     ),
     _rule("stub", "stubs typings typeshed", r".*\.pyi|.*\.d\.[mc]?ts"),
     _rule(
         "test",
-        "test tests testing __tests__ __mocks__ spec specs testdata test_data fixtures e2e testsuite test-utils",
+        "test testing mocks spec specs testdata test_data fixtures testfixtures e2e testsuite test_suite test-utils "
+        "testutil testutils testhelper testhelpers bench benches benchmark fuzz fuzzing",
         r"test_.*\.\w+|tests?\.(py|rs|js|ts|zig|lua)|conftest\.py|.*_tests?\.(py|go|rs|c|cc|cpp|dart|exs?|rb|java|kt|lua|zig)"
         r"|.*[.-](test|spec|e2e|cy)\.[mc]?[jt]sx?|.*_spec\.(rb|lua|js|ts)|.*\.bats"
         r"|.*[A-Za-z0-9]Test(s|Case)?\.(java|kt|scala|php|cs|swift|hs)|(.*[A-Za-z0-9])?Spec\.hs",
+        words="tests benchmarks",
+        last=r"[a-z0-9]Test$|[a-z0-9][_.][Tt]est$",  # commonTest, integration_test; spring-test may be a library
     ),
-    _rule("example", "example examples sample samples demo demos tutorial tutorials", r"(example|demo)s?\.\w+"),
+    _rule(
+        "example",
+        "sample demo demos tutorial tutorials",
+        r"(example|demo)s?\.\w+",
+        words="examples example samples",
+    ),
     _rule(
         "docs",
-        "doc docs documentation man manual wiki",
+        "doc man manual wiki",
         r"(?i:.*\.(md|markdown|mdx|rst|adoc|org)|(readme|changelog|changes|news|history|contributing|authors|license"
         r"|licence|copying|notice|security|code_of_conduct)(\.txt)?)",
+        words="docs documentation",
     ),
 )
 
@@ -71,8 +97,13 @@ def path_class(path: str) -> str:
     ('example', 'docs', 'source')
     """
     pure = PurePosixPath(path)
-    folders = {part.lower() for part in pure.parts[:-1]}
+    of_folders = {_class_of_folder(part) for part in pure.parts[:-1]}
     for rule in PATH_RULES:
-        if not rule.folders.isdisjoint(folders) or rule.files.fullmatch(pure.name):
+        if rule.name in of_folders or rule.files.fullmatch(pure.name):
             return rule.name
     return SOURCE
+
+
+@lru_cache(maxsize=65_536)
+def _class_of_folder(folder: str) -> str:
+    return next((rule.name for rule in PATH_RULES if rule.takes_folder(folder)), SOURCE)
