@@ -165,6 +165,23 @@ def test_sources_come_before_their_tests(root: Path) -> None:
     assert first(root, "where are old sessions dropped") == SESSION.id
 
 
+def test_a_definition_gets_its_bm25_score_where_too_many_chunks_hold_its_name(tmp_path: Path) -> None:
+    uses = [Piece(f"web/use{n}.py", "transaction transaction transaction", f"use{n}") for n in range(30)]
+    text = "class Transaction:\n    def begin(transaction): return transaction"
+    wanted = Piece("core/base.py", text, "Transaction", ("Transaction",), kind="class")
+    write_bundle(tmp_path, (*uses, wanted), rows={"ast_nodes": [definition_row(wanted, "Transaction")]})
+    every = ask(tmp_path, "Transaction", channel="bm25", top_k=50).results
+    (own,) = [one.metadata.explain.channels["bm25"] for one in every if one.id == str(wanted.id)]
+    engine = Engine(Bundle.open_current(tmp_path, channels=("bm25", "symbol")), ServingSettings(candidates=10))
+    best, *others = engine.search(SearchRequest(query="Transaction")).results
+    engine.close()
+    found = best.metadata.explain.channels
+    assert best.id == str(wanted.id)
+    assert (found["bm25"].score, found["bm25"].rank, own.rank) == (own.score, 11, 31)
+    assert found["bm25"].value == pytest.approx(own.score / every[0].metadata.explain.channels["bm25"].score, abs=1e-4)
+    assert len(others) == 10
+
+
 def test_what_is_quoted_is_found_word_for_word(root: Path) -> None:
     answer = ask(root, "'pool is closed'")
     assert int(answer.results[0].id) == OTHER.id

@@ -110,7 +110,7 @@ class SearchRequest(WireModel):
 class ChannelScore(WireModel):
     """What one channel said of a result."""
 
-    rank: int = Field(description="1-based rank in the channel.")
+    rank: int = Field(description="1-based rank in the channel, among the candidates.")
     score: float = Field(
         description="The channel's own score: cosine similarity (faiss, faiss2), sum of those of tokens (warp), BM25 "
         "(bm25), sum over terms of weight x impact (splade), kind of match (symbol)."

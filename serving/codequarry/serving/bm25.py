@@ -7,6 +7,7 @@ without stop words, identifiers and code as they are written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -91,6 +92,24 @@ class Bm25Channel:
             if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
+
+    def completed(self, query: str, found: Candidates, chunk_ids: np.ndarray) -> Candidates:
+        """An answer with chunks that others found behind it, at their own scores; those without a word of it stay out.
+
+        query, found: what was asked, and what `search` answered. chunk_ids: (m,) int64.
+
+        Raises UnavailableError: the index is damaged.
+        """
+        missing = np.setdiff1d(chunk_ids, found.chunk_ids)
+        if not len(missing):
+            return found
+        restricted = self._restricted(self._query(analyze_query(query)), missing)
+        more = ranked(*self._hits(restricted, len(missing)), len(missing))
+        return replace(
+            found,
+            chunk_ids=np.concatenate([found.chunk_ids, more.chunk_ids]),
+            scores=np.concatenate([found.scores, more.scores]),
+        )
 
     def holding_phrase(self, query: str) -> np.ndarray:
         """Chunks whose text has the query's words one after the other: (m,) int64 ids, sorted; none when many do.

@@ -11,6 +11,8 @@ from codequarry.schemas.prose import STOP_WORDS, stem
 from codequarry.schemas.ranking import QueryClass
 from codequarry.serving.verbs import ACTIONS, BASE_FORMS, DOES
 
+NAMES = frozenset({"identifier", "qualified_name"})
+"""Classes of queries that are a name and nothing else."""
 _NAME = r"[^\W\d]\w*"
 _SEPARATOR = r"(?:\.|::|->|#|\\)"
 _IDENTIFIER = re.compile(rf"[$@:.]?{_NAME}[!?]?(?:\(\))?")

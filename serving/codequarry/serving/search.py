@@ -43,7 +43,7 @@ from codequarry.serving.faiss_search import Effort
 from codequarry.serving.filters import allowed_chunks
 from codequarry.serving.hygiene import SPARE, standing
 from codequarry.serving.late_interaction import LATE, NO_TIME, RESCORED, Rescorer, decide, ran, rescored, skipped
-from codequarry.serving.query import Query, analyze_query
+from codequarry.serving.query import NAMES, Query, analyze_query
 from codequarry.serving.ranking import Scored, channel_weights, rank, rank_alone
 from codequarry.serving.reranker import Reranker, candidate_of, dealt
 from codequarry.serving.splade_channel import SpladeChannel
@@ -122,6 +122,7 @@ def _results(
     wanted = top_k if reranker is None else max(top_k, reranker.candidates)
     method, k, limit, late = settings.fusion, settings.rrf_k, wanted + SPARE, ""
     if hybrid:
+        _complete(bundle, query, answers, settings.candidates, limits)
         with stage("fusion"):
             again = partial(
                 rank, query, answers, weights, bundle.files, phrases=_phrases(bundle, query, weights, limits),
@@ -288,6 +289,24 @@ def _weights(
     found = {name: weight for name, weight in weights.items() if weight > 0}
     # A class of queries may need only channels that this version lacks: then any that is there.
     return found or {name: one for name, one in multipliers.items() if one > 0}
+
+
+def _complete(bundle: Bundle, query: Query, answers: dict[str, Candidates], most: int, limits: list[str]) -> None:
+    """Let BM25 score the definitions of a name that is all there is to the query.
+
+    Hundreds of chunks may hold the one word and score alike: the definition is often not among the candidates, and
+    would get nothing where the last of them gets nearly as much as the first.
+
+    most: candidates that a channel gives.
+    """
+    lexical, found = bundle.channels.get("bm25"), answers.get("bm25")
+    if found is None or len(found.chunk_ids) < most or query.kind not in NAMES:
+        return
+    if "symbol" in answers and isinstance(lexical, Bm25Channel):
+        try:
+            answers["bm25"] = lexical.completed(query.text, found, answers["symbol"].chunk_ids)
+        except UnavailableError as error:
+            limits.append(f"channel bm25 is off: {error.message}")
 
 
 def _phrases(bundle: Bundle, query: Query, weights: Mapping[str, float], limits: list[str]) -> np.ndarray:

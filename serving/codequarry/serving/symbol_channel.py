@@ -31,7 +31,7 @@ from codequarry.serving.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.catalog import Catalog
 from codequarry.serving.channels import Candidates, ranked
 from codequarry.serving.deadline import Deadline
-from codequarry.serving.query import Query, analyze_query
+from codequarry.serving.query import NAMES, Query, analyze_query
 
 _BY_WORDS = 200
 """Chunks whose names share most words with the query that are looked at."""
@@ -40,8 +40,6 @@ _CLASS_STEP = 0.005
 _NO_LETTERS = "".join(character for character in map(chr, range(128)) if not character.isalnum())
 _MEANT = 3
 """Names that a note tells."""
-_NAMES = frozenset({"identifier", "qualified_name"})
-"""Classes of queries that are a name and nothing else."""
 _CONVENTION = {"identifier": 0.75, "qualified_name": 0.65}
 _NO_CODE = frozenset({"section", "key", "table"})
 _NO_CODE_SHARE = 1 / 3
@@ -148,7 +146,7 @@ class _Tiers:
             for name in asked.qualified
             for meant in slips.get(_last(name).lower(), ())
         )
-        self._slip = 0.9 if asked.kind in _NAMES else 0.6
+        self._slip = 0.9 if asked.kind in NAMES else 0.6
         self._convention = _CONVENTION.get(asked.kind, 0.55)
         self._words = tuple(asked.words)
         self._lower = frozenset(map(str.lower, asked.plain))
