@@ -1,7 +1,7 @@
 """How late interaction grows: time and memory against the number of tokens, of real chunks and of synthetic ones.
 
-``python -m benchmarks.late_interaction growth`` measures parts of the corpus, ``… million [CHUNKS [TOKENS]]`` one
-synthetic index in the compact profile, stage by stage.
+``python -m benchmarks.late_interaction growth`` measures parts of the corpus, ``… million [CHUNKS [TOKENS]]`` synthetic
+indexes in the compact profile: of a hundredth and a tenth of that many chunks and of all, the last stage by stage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from codequarry.schemas.warp_layout import Profile, WarpSpec
 from codequarry.serving.warp_index import WarpIndex
 from codequarry.serving.warp_search import Searcher
 
-CHART = Path(__file__).resolve().parents[1] / "docs" / "late_interaction_growth.svg"
+_DOCS = Path(__file__).resolve().parents[1] / "docs"
+CHART = _DOCS / "late_interaction_growth.svg"
+_SYNTHETIC_CHART = _DOCS / "late_interaction_synthetic.svg"
 _DEEP = 100
 _QUERIES = 50
 Documents = Iterable[tuple[int, np.ndarray]]
@@ -102,14 +104,14 @@ def row(found: dict[str, Any]) -> str:
     )
 
 
-def chart(found: list[dict[str, Any]]) -> str:
-    """The same as curves over the number of tokens."""
+def chart(found: list[dict[str, Any]], of: str = "") -> str:
+    """The same as curves over the number of tokens. of: what was indexed."""
 
     def over_tokens(value: Callable[[dict[str, Any]], float]) -> list[tuple[float, float]]:
         return [(one["spec"].tokens, value(one)) for one in found]
 
     return curves(
-        "Late interaction by size, one core",
+        f"Late interaction by size, one core{of and f', {of}'}",
         "tokens of the index",
         {
             "build, CPU s": over_tokens(lambda one: one["build"]),
@@ -121,16 +123,23 @@ def chart(found: list[dict[str, Any]]) -> str:
 
 
 def synthetic(documents: int = 1_000_000, size: int = 200) -> None:
-    """A synthetic index in the compact profile, stage by stage. size: tokens of a chunk in the mean."""
+    """Synthetic indexes in the compact profile, drawn, and the largest stage by stage.
+
+    documents: chunks of the largest. size: tokens of a chunk in the mean.
+    """
     dim = 128
     scales = np.full(dim, 0.45 / 127, np.float32)
     queries = [next(_synthetic(1, 200, dim, scales, seed))[1][:16] * scales for seed in range(_QUERIES)]
-    found = measured(_synthetic(documents, size, dim, scales), scales, queries, "compact")
-    print(f"\n{HEAD}\n{row(found)}")
-    tokens = found["spec"].tokens
+    print(f"\n{HEAD}")
+    found: list[dict[str, Any]] = []
+    for count in (documents // 100, documents // 10, documents):
+        found.append(measured(_synthetic(count, size, dim, scales), scales, queries, "compact"))
+        print(row(found[-1]), flush=True)
+    _SYNTHETIC_CHART.write_text(chart(found, "synthetic vectors"), encoding="utf-8")
+    largest: WarpSpec = found[-1]["spec"]
     print_figures(
-        f"A synthetic index, {found['spec'].centroids:,} clusters, microseconds of CPU a token",
-        [Figure(stage, f"{1e6 * seconds / tokens:.2f} µs") for stage, seconds in found["stages"].items()],
+        f"A synthetic index, {largest.centroids:,} clusters, microseconds of CPU a token",
+        [Figure(stage, f"{1e6 * spent / largest.tokens:.2f} µs") for stage, spent in found[-1]["stages"].items()],
     )
 
 
