@@ -22,6 +22,8 @@ SKIPPED: dict[str, tuple[bytes, str]] = {
     "logo.png": (b"\x89PNG", "binary"),
     "blob.py": (b"a\0b", "binary"),
     "rows.csv": (b"a,b\n", "data_file"),
+    "app.tar.gz.asc": (b"-----BEGIN PGP SIGNATURE-----\n\niQIz\n-----END PGP SIGNATURE-----\n", "data_file"),
+    "ca.crt": (b"-----BEGIN CERTIFICATE-----\nMIID\n-----END CERTIFICATE-----\n", "data_file"),
     "yarn.lock": (b"x", "lock_file"),
     "app.min.js": (b"x", "minified"),
     "packed.js": (b"var a;\n" + b"x" * 5_100 + b"\n", "minified"),

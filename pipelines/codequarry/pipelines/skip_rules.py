@@ -40,6 +40,8 @@ _BINARY_WINDOW = 8_192
 _MINIFIED_LINE = 5_000
 _MINIFIED_SHARE = 0.5
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_ARMOURED = (b"-----BEGIN PGP SIGNATURE-----", b"-----BEGIN PGP PUBLIC KEY BLOCK-----", b"-----BEGIN CERTIFICATE-----")
+"""How files begin that hold nothing but base64; private keys are the scanner's."""
 
 
 def by_kind(mode: int) -> str | None:
@@ -88,6 +90,8 @@ def by_content(content: bytes) -> str | None:
         return "binary"
     if content.startswith(_LFS_POINTER):
         return "lfs_pointer"
+    if content.startswith(_ARMOURED):
+        return "data_file"
     if _GENERATED.search(content, 0, _GENERATED_WINDOW):
         return "generated"
     # Minified code hides in few, very long lines; prose and data tables with one long line are not that.
