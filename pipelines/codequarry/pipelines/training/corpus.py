@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from codequarry.pipelines import path_classes
 from codequarry.pipelines.path_classes import SOURCE, path_class
 from codequarry.pipelines.training.pairs import pairs_of
 from codequarry.pipelines.training.sources import Source, fetch, files
@@ -118,7 +119,7 @@ def _digest(text: str) -> bytes:
 
 def _version_of_rules() -> str:
     """Names the code that finds pairs: an edited rule finds others."""
-    own = [Path(__file__), Path(__file__).with_name("pairs.py")]
+    own = [Path(__file__), Path(__file__).with_name("pairs.py"), Path(path_classes.__file__)]
     return hashlib.sha256(b"".join(file.read_bytes() for file in own)).hexdigest()[:8]
 
 
