@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -19,7 +20,7 @@ from codequarry.pipelines.training.pairs import pairs_of
 from codequarry.pipelines.training.sources import Source, fetch, files, read_sources
 from codequarry.pipelines.training.vocabulary import train_tokenizer
 from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.schemas.static_encoder import TokenIds
 from tests.pipelines.conftest import MAIN, Run
 
@@ -100,6 +101,35 @@ def test_an_archive_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> Non
     wheel(tmp_path / "pypi" / "a.whl", {"a.py": b"a"})
     with pytest.raises(IntegrityError, match=r"a\.whl: sha256 [0-9a-f]{64}, expected 0{64}"):
         fetch(Source("pypi", "a", "1", "MIT", "a.whl", "0" * 64, ""), tmp_path)
+
+
+def script(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_wheel_is_asked_for_by_the_platforms_of_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a-1-cp311-abi3-manylinux_2_34_x86_64.whl"
+    client = script(
+        tmp_path / "python", f'case "$*" in *"--platform manylinux_2_34_x86_64 "*) printf w > {name};; esac'
+    )
+    monkeypatch.setattr(sys, "executable", str(client))
+    fetched = fetch(Source("pypi", "a", "1", "MIT", name, hashlib.sha256(b"w").hexdigest(), ""), tmp_path)
+    assert fetched.read_bytes() == b"w"
+
+
+def test_a_source_package_that_was_replaced_is_taken_where_its_tarball_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = 'case "$*" in *=*) echo "E: Unable to find a source package" >&2; exit 100;; esac'
+    script(tmp_path / "apt-get", f"{gone}\nprintf t > a_1.orig.tar.gz")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    digest = hashlib.sha256(b"t").hexdigest()
+    fetched = fetch(Source("debian", "a", "1-1+deb12u5", "MIT", "a_1.orig.tar.gz", digest, ""), tmp_path)
+    assert fetched.read_bytes() == b"t"
+    with pytest.raises(UnavailableError, match=r"a_2\.orig\.tar\.gz was not fetched: .*"):
+        fetch(Source("debian", "a", "2-1", "MIT", "a_2.orig.tar.gz", digest, ""), tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "pypi = 1", "never = []\npypi = [['a']]\nnpm = []\ndebian = []", "= ="])

@@ -9,7 +9,7 @@ import duckdb
 
 from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
 from codequarry.schemas.chunk_facts import ChunkFacts
-from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.known_files import known_sha256
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.row_index import RowIndex
 
@@ -31,7 +31,7 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
         connection.execute("CHECKPOINT")
     digest = hashlib.sha256("\n".join(statements).encode())
     for file in sorted([*paths.tables.glob("*.parquet"), paths.faiss_idmap]):
-        digest.update(f"\n{file.name}:{file_sha256(file)}".encode())
+        digest.update(f"\n{file.name}:{known_sha256(file)}".encode())
     return digest.hexdigest()
 
 

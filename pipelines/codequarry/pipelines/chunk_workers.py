@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from codequarry.pipelines.chunking import chunk_source
 from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.garbage import collect_seldom
 from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
 
 if TYPE_CHECKING:  # a worker starts in half the time without them
@@ -189,6 +190,7 @@ def _facts(values: list[Any] | None) -> ModuleFacts | None:
 
 def _work() -> None:
     """Answer requests from standard input until it ends."""
+    collect_seldom()
     limit = _address_space() + _MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -16,6 +16,7 @@ from codequarry.pipelines.workspace import exclusive
 from codequarry.schemas.encoder import EncoderSpec
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.schemas.integrity import file_sha256
+from codequarry.schemas.known_files import known_sha256
 from codequarry.schemas.layout import DENSE_LEGS
 from codequarry.schemas.manifest import Manifest
 from codequarry.schemas.settings import Settings
@@ -180,7 +181,7 @@ def _check(folder: Path, key: str) -> None:
     remedy = "install codequarry again" if folder == SHIPPED else f"correct [embedding] {key}, or make it again"
     try:
         spec = EncoderSpec.load(folder)
-        spec.verify(folder)
+        spec.verify(folder, known_sha256)
     except IntegrityError as error:
         raise IntegrityError(error.message, suggestion=remedy) from error
     if key == "folder" and spec.kind != "static":
@@ -203,7 +204,7 @@ def token_encoder_directory(settings: Settings) -> Path:
 def _exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
-            EncoderSpec.load(folder).verify(folder)
+            EncoderSpec.load(folder).verify(folder, known_sha256)
         except IntegrityError:
             _export(folder, export)
     return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.integrity import file_sha256, read_manifest
+from codequarry.schemas.known_files import note_sha256
 from codequarry.schemas.layout import STAGING_PREFIX, BundlePaths, BundleRoot
 from codequarry.schemas.manifest import FileEntry, Manifest
 
@@ -67,6 +68,7 @@ def _linked(source: Path, target: Path, entry: FileEntry) -> bool:
     except OSError:
         return False
     os.replace(aside, target)
+    note_sha256(target, entry.sha256)
     return True
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from codequarry.pipelines import scip_proto
@@ -67,6 +66,8 @@ def read_scip(data: bytes) -> ScipIndex:
 
 def read_scip_json(text: str) -> ScipIndex:
     """Read what ``scip print --json`` writes. Raises ScipIndexError: it is no such thing."""
+    from google.protobuf import json_format  # a hundredth of a second, for a form that few indexes have
+
     try:
         index = json_format.Parse(text, scip_proto.Index(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:

@@ -17,6 +17,7 @@ from codequarry.pipelines.workspace import Progress, silent, write_json
 from codequarry.schemas.checks import Check
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.integrity import current_manifest, file_sha256, read_manifest, verify
+from codequarry.schemas.known_files import known_sha256
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import AcceptedEntry, to_json
 from codequarry.schemas.settings import Settings
@@ -63,7 +64,7 @@ def verify_staged(settings: Settings, progress: Progress = silent, *, accept: st
 
 def _verified(paths: BundlePaths, settings: Settings, accept: str, progress: Progress) -> Verification:
     manifest = read_manifest(paths)
-    verify(paths, manifest, deep=True)
+    verify(paths, manifest, deep=True, sha256=known_sha256)
     root = BundleRoot(settings.bundle.root)
     checks = (
         Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),

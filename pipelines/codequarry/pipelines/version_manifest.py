@@ -15,7 +15,8 @@ from codequarry.pipelines.tools import tools_in_use
 from codequarry.pipelines.workspace import RepositoryWork
 from codequarry.schemas.compatibility import compatibility
 from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
-from codequarry.schemas.integrity import file_sha256, list_files
+from codequarry.schemas.integrity import list_files
+from codequarry.schemas.known_files import known_sha256
 from codequarry.schemas.layout import BundlePaths, BundleRoot
 from codequarry.schemas.manifest import (
     Counts,
@@ -134,7 +135,7 @@ def _file_entry(paths: BundlePaths, name: str, content_sha256: str | None) -> Fi
     return FileEntry(
         path=name,
         size_bytes=file.stat().st_size,
-        sha256=file_sha256(file),
+        sha256=known_sha256(file),
         content_sha256=content_sha256,
         rows=rows,
         schema_sha256=schema,

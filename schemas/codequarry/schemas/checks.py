@@ -25,7 +25,6 @@ from codequarry.schemas.encoder import SPEC_FILE, EncoderSpec
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.expectations import EXAMPLES, Outcome, Suite, build_frames, example_of, run_suite
 from codequarry.schemas.file_index import FileIndex
-from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.layout import BundlePaths, embeddings_table
 from codequarry.schemas.lexical import indexed_ids
@@ -138,7 +137,7 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             f"the tables of {manifest.version} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]})",
             suggestion="roll back to another version, or index again",
         ) from error
-    checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths), 0))
+    checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths, manifest), 0))
     checks += _id_checks(paths, manifest, chunk_ids)
     for leg in manifest.legs:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
@@ -258,11 +257,12 @@ def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: 
     ]
 
 
-def _strange_texts(paths: BundlePaths) -> int:
+def _strange_texts(paths: BundlePaths, manifest: Manifest) -> int:
     """Shards whose file of texts is not the texts of their table, one behind the other."""
     from codequarry.schemas.tables import read_table
 
     texts, tables = paths.text_files(), paths.table_files("chunks")
+    held = {entry.path: entry.sha256 for entry in manifest.files}
     strange = abs(len(texts) - len(tables))
     for (_, file), table in zip(sorted(texts.items()), tables, strict=False):
         digest = hashlib.sha256()
@@ -270,7 +270,7 @@ def _strange_texts(paths: BundlePaths) -> int:
             _, _, data = chunk.buffers()
             offsets = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
             digest.update(memoryview(data)[offsets[0] : offsets[-1]])
-        strange += digest.hexdigest() != file_sha256(file)
+        strange += digest.hexdigest() != held.get(file.name)
     return strange
 
 

@@ -178,11 +178,14 @@ class EncoderSpec(BaseModel):
             where = ".".join(str(part) for part in first["loc"]) or "the document"
             raise IntegrityError(f"{path}: {where}: {first['msg']}", suggestion=REMEDY) from error
 
-    def verify(self, directory: Path) -> None:
-        """Raises `IntegrityError`: a file of the directory is missing, or is not the described one."""
+    def verify(self, directory: Path, sha256: Callable[[Path], str] = file_sha256) -> None:
+        """Check the files of a directory. sha256: how one is read.
+
+        Raises `IntegrityError`: a file of the directory is missing, or is not the described one.
+        """
         for file, expected in self.sha256.items():
             try:
-                found = file_sha256(directory / file)
+                found = sha256(directory / file)
             except OSError as error:
                 raise IntegrityError(
                     f"{directory / file}: cannot be read ({error.strerror}); {SPEC_FILE} promises it",

@@ -94,12 +94,12 @@ def read_manifest_bytes(paths: BundlePaths, *, expected_sha256: str | None = Non
 
 
 def differences(
-    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
+    paths: BundlePaths, manifest: Manifest, *, deep: bool, sha256: Callable[[Path], str] = file_sha256
 ) -> dict[str, str]:
     """How the version differs from its manifest: path of each missing, unexpected or different file -> what was found.
 
     deep: False compares names and sizes (quick, at every open); True also every sha256.
-    after_block: as of `file_sha256`.
+    sha256: how a file is read for that.
 
     Raises IntegrityError: an entry is neither a regular file nor a folder.
     """
@@ -112,21 +112,17 @@ def differences(
         entry, size = listed[name], sizes[name]
         if size != entry.size_bytes:
             found[name] = f"{size} bytes, expected {entry.size_bytes}"
-        elif deep and (digest := file_sha256(paths.path / name, after_block=after_block)) != entry.sha256:
+        elif deep and (digest := sha256(paths.path / name)) != entry.sha256:
             found[name] = f"sha256 {digest[:12]}…, expected {entry.sha256[:12]}…"
     return found
 
 
-def verify(
-    paths: BundlePaths, manifest: Manifest, *, deep: bool, after_block: Callable[[], None] | None = None
-) -> None:
+def verify(paths: BundlePaths, manifest: Manifest, *, deep: bool, sha256: Callable[[Path], str] = file_sha256) -> None:
     """Check that the version holds exactly the manifest's files; arguments as of `differences`.
 
     Raises IntegrityError: naming every file that is missing, unexpected, or different.
     """
-    problems = [
-        f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, after_block=after_block).items()
-    ]
+    problems = [f"{name}: {what}" for name, what in differences(paths, manifest, deep=deep, sha256=sha256).items()]
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise IntegrityError(

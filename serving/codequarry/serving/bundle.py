@@ -15,7 +15,7 @@ from codequarry.schemas.chunk_facts import ChunkFacts
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.file_index import FileIndex, FileRow
 from codequarry.schemas.holds import Hold, hold_version
-from codequarry.schemas.integrity import read_manifest, verify
+from codequarry.schemas.integrity import file_sha256, read_manifest, verify
 from codequarry.schemas.layout import DENSE_LEGS, BundlePaths, BundleRoot, Current
 from codequarry.schemas.lexical import lexical_fingerprint
 from codequarry.schemas.manifest import LegEntry, Manifest
@@ -115,7 +115,8 @@ class Bundle:
             with ExitStack() as undo:
                 hold = undo.enter_context(hold_version(paths))
                 manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-                verify(paths, manifest, deep=after_block is not None, after_block=after_block)
+                read = partial(file_sha256, after_block=after_block)
+                verify(paths, manifest, deep=after_block is not None, sha256=read)
                 catalog = undo.enter_context(closing(Catalog.open(paths)))
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}

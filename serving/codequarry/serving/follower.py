@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
-from codequarry.schemas.integrity import differences
+from codequarry.schemas.integrity import differences, file_sha256
 from codequarry.schemas.layout import DENSE_LEGS, BundleRoot, Current, leg_suffix
 from codequarry.schemas.settings import ServingSettings
 from codequarry.schemas.tools import FetchRequest, SearchRequest
@@ -139,7 +140,8 @@ class Follower:
             return
         bundle = self._served.bundle  # this thread alone replaces it, so that it needs no lease
         try:
-            found = differences(bundle.paths, bundle.manifest, deep=True, after_block=self._pace(bundle.current))
+            read = partial(file_sha256, after_block=self._pace(bundle.current))
+            found = differences(bundle.paths, bundle.manifest, deep=True, sha256=read)
         except (OSError, IntegrityError) as error:
             self._check_at = time.monotonic() + LAST_RETRY_S
             logger.warning("version %s cannot be verified now: %s", bundle.manifest.version, error)

@@ -24,7 +24,6 @@ MAX_FILE_BYTES = 200_000
 """Larger files are generated more often than written."""
 
 _TIMEOUT_S = 900
-_WHEELS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "any")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,14 @@ def fetch(source: Source, folder: Path) -> Path:
         scratch = folder / ".fetching"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        command = _COMMANDS[source.registry](source)
-        try:
-            done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
+        said = ""
+        for command in _COMMANDS[source.registry](source):
+            said = _run(command, scratch, source)
+            if (scratch / source.file).is_file():
+                break
+        else:
             raise UnavailableError(
-                f"{source.key} {source.version} cannot be fetched: {error}", suggestion=f"install {command[0]}"
-            ) from error
-        if not (scratch / source.file).is_file():
-            said = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-            raise UnavailableError(
-                f"{source.key} {source.version}: {command[0]} did not fetch {source.file}: {said}",
+                f"{source.key} {source.version}: {source.file} was not fetched: {said}",
                 suggestion="check the network; for debian, the system must be bookworm and list source packages",
             )
         (scratch / source.file).rename(target)
@@ -109,20 +105,39 @@ def fetch(source: Source, folder: Path) -> Path:
     return target
 
 
-def _pip(source: Source) -> list[str]:
-    platforms = [flag for name in _WHEELS for flag in ("--platform", name)]
+def _run(command: list[str], folder: Path, source: Source) -> str:
+    """Run a registry's client in a folder. Returns the last that it said. Raises UnavailableError: it cannot be run."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(
+            f"{source.key} {source.version} cannot be fetched: {error}", suggestion=f"install {command[0]}"
+        ) from error
+    return (done.stderr.strip().splitlines() or [f"{command[0]} said nothing"])[-1]
+
+
+def _pip(source: Source) -> list[list[str]]:
+    of_file = source.file.removesuffix(".whl").rpartition("-")[2].split(".")
+    platforms = [flag for name in of_file for flag in ("--platform", name)]
     pinned = f"{source.name}=={source.version}"
-    return [
+    return [[
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
         "--python-version", "3.11", *platforms, pinned,
-    ]  # fmt: skip
+    ]]  # fmt: skip
 
 
-_COMMANDS: dict[str, Callable[[Source], list[str]]] = {
-    "pypi": _pip,
-    "npm": lambda source: ["npm", "pack", "--silent", f"{source.name}@{source.version}"],
-    "debian": lambda source: ["apt-get", "source", "--download-only", "--tar-only", f"{source.name}={source.version}"],
-}
+def _npm(source: Source) -> list[list[str]]:
+    return [["npm", "pack", "--silent", f"{source.name}@{source.version}"]]
+
+
+def _apt(source: Source) -> list[list[str]]:
+    """A stable release replaces its versions by others of the same upstream tarball, so the newest is asked too."""
+    ask = ["apt-get", "source", "--download-only", "--tar-only"]
+    return [[*ask, f"{source.name}={source.version}"], [*ask, source.name]]
+
+
+_COMMANDS: dict[str, Callable[[Source], list[list[str]]]] = {"pypi": _pip, "npm": _npm, "debian": _apt}
+"""By registry, the commands to try until one has fetched the file."""
 
 
 def files(archive: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
