@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.faults.project import Project
-from tests.faults.traced import Point, points, strace_works, tampered
+from tests.faults.traced import Outcome, Point, points, strace_works, tampered
 
 pytestmark = [
     pytest.mark.skipif(not strace_works(), reason="strace is not installed, or may not trace here"),
@@ -53,15 +54,19 @@ def spread(found: list[Point], number: int, *, main: bool = False) -> Iterator[P
     return (found[len(found) * (2 * place + 1) // (2 * number)] for place in range(min(number, len(found))))
 
 
-def disturbed(project: Project, point: Point, what: str, expected: str) -> str:
-    """Tamper with a call of a run, check what it said and left, and let the next run put everything right.
+def disturbed(project: Project, point: Point, what: str) -> tuple[Project, bytes, Outcome]:
+    """Tamper with a call of a run. Returns CURRENT as it was before, and how the run ended."""
+    before = project.root.current.read_bytes()
+    return project, before, tampered(project.command("index"), project.base / "strace", point, what, cwd=project.base)
+
+
+def put_right(project: Project, before: bytes, outcome: Outcome, expected: str) -> str:
+    """Check what a disturbed run said and left, and let the next run put everything right.
 
     expected: digest of the version that the next run must leave.
 
     Returns how it ended, and whether the old or the new version was current then.
     """
-    before = project.root.current.read_bytes()
-    outcome = tampered(project.command("index"), project.base / "strace", point, what, cwd=project.base)
     changed = project.check_current() != before
     assert "Traceback" not in outcome.said, outcome
     if outcome.returncode == 0:
@@ -69,7 +74,7 @@ def disturbed(project: Project, point: Point, what: str, expected: str) -> str:
     elif outcome.returncode == 1:
         assert "error: " in outcome.said and not changed, outcome
     else:
-        assert outcome.returncode == -9 and what == KILL, outcome
+        assert outcome.returncode == -9 and outcome.what == KILL, outcome
 
     code, said = project.run("index")
     assert code == 0, f"{outcome}\n{said}"
@@ -79,11 +84,18 @@ def disturbed(project: Project, point: Point, what: str, expected: str) -> str:
     return f"{ended}, {'new' if changed else 'old'} current"
 
 
+def all_disturbed(copies: Copies, chosen: list[tuple[Point, str]], expected: str) -> Counter[str]:
+    """How runs ended that were tampered with, each of a copy of the project; one runs while the last one is checked."""
+    with ThreadPoolExecutor(1) as pool:
+        runs = pool.map(lambda one: disturbed(copies(), *one), chosen)
+        return Counter(put_right(*run, expected) for run in runs)
+
+
 def test_a_run_killed_before_and_behind_its_flip(
     calls: dict[str, list[Point]], copies: Copies, changed_digest: str
 ) -> None:
     chosen = [point for call in ("rename", "unlinkat") for point in spread(calls[call], 1, main=True)]
-    ended = [disturbed(copies(), point, KILL, changed_digest) for point in chosen]
+    ended = [put_right(*disturbed(copies(), point, KILL), changed_digest) for point in chosen]
     assert ended == ["killed, old current", "killed, new current"]
 
 
@@ -92,8 +104,8 @@ def test_a_run_killed_at_many_calls_of_every_kind(
     calls: dict[str, list[Point]], copies: Copies, changed_digest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     number = {"write": 12, "rename": 4, "unlinkat": 4}
-    chosen = [point for call, found in calls.items() for point in spread(found, number.get(call, 2))]
-    ended = Counter(disturbed(copies(), point, KILL, changed_digest) for point in chosen)
+    chosen = [(point, KILL) for call, found in calls.items() for point in spread(found, number.get(call, 2))]
+    ended = all_disturbed(copies, chosen, changed_digest)
     report(capsys, f"killed at {len(chosen)} of {sum(map(len, calls.values())):,} calls", ended)
     # Threads and children race: now and then another process is met, or none.
     assert ended["killed, old current"] > len(chosen) / 2
@@ -105,7 +117,7 @@ def test_a_disk_that_refuses_a_write_or_a_sync_stops_the_run_with_the_reason(
 ) -> None:
     for call, what in (("write", "error=ENOSPC"), ("fsync", "error=EIO")):
         (point,) = spread(calls[call], 1, main=True)
-        assert disturbed(copies(), point, what, changed_digest) == "refused, old current"
+        assert put_right(*disturbed(copies(), point, what), changed_digest) == "refused, old current"
 
 
 @LONG
@@ -113,7 +125,7 @@ def test_a_disk_that_refuses_calls_of_every_kind(
     calls: dict[str, list[Point]], copies: Copies, changed_digest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = [(point, what) for call, what in ERRORS for point in spread(calls.get(call, []), 2, main=True)]
-    ended = Counter(disturbed(copies(), point, what, changed_digest) for point, what in chosen)
+    ended = all_disturbed(copies, chosen, changed_digest)
     report(capsys, f"refused {len(chosen)} calls", ended)
     assert ended["refused, old current"] > len(chosen) / 3
     assert ended["done, new current"] > 0, "a link that cannot be made is a copy"
