@@ -170,7 +170,7 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
         document = tantivy.Document()
         document.add_unsigned(ID_FIELD, piece.id)
         for name, terms in tokens_of(piece).items():
-            tokens = [tantivy.Token(term.text, term.position, 0, 0) for term in terms]
+            tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
             document.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
         writer.add_document(document)
     writer.commit()

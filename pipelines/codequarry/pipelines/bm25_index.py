@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 import tantivy
 
-from codequarry.schemas.analyzer import AnalyzedToken
 from codequarry.schemas.layout import BundlePaths
 from codequarry.schemas.lexical import ID_FIELD, field_tokens, remove_index_folder, tantivy_schema
 from codequarry.schemas.manifest import SegmentEntry
@@ -99,5 +98,5 @@ def _uuid(name: str) -> str:
     return "-".join((name[:8], name[8:12], name[12:16], name[16:20], name[20:]))
 
 
-def _pre_tokenized(terms: list[AnalyzedToken]) -> tantivy.PreTokenizedString:
-    return tantivy.PreTokenizedString("", [tantivy.Token(term.text, term.position, 0, 0) for term in terms])
+def _pre_tokenized(terms: list[tuple[str, int]]) -> tantivy.PreTokenizedString:
+    return tantivy.PreTokenizedString("", [tantivy.Token(term, position, 0, 0) for term, position in terms])

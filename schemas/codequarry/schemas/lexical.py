@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codequarry.schemas.analyzer import AnalyzedToken, source_tokens, terms_of
+from codequarry.schemas.analyzer import source_tokens, terms_of
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.prose import stem
 
@@ -46,14 +46,14 @@ _PROBE = "Größe parsing.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __in
 
 def lexical_fingerprint() -> str:
     """sha256 hex of what index and query must compute alike: the fields, and what the analyzer makes of a probe."""
-    parts = [FIELDS, ID_FIELD, [tuple(token) for token in indexed_terms(_PROBE)]]
+    parts = [FIELDS, ID_FIELD, indexed_terms(_PROBE)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def field_tokens(
     *, path: str, symbols: Iterable[str], qualified_name: str, text: str
-) -> dict[str, list[AnalyzedToken]]:
-    """What a chunk contributes to each text field.
+) -> dict[str, list[tuple[str, int]]]:
+    """What a chunk contributes to each text field: (term, position).
 
     The name fields hold the definition the chunk is, or lies in, and those that start in it.
     """
@@ -65,17 +65,14 @@ def field_tokens(
     }
 
 
-def indexed_terms(text: str) -> list[AnalyzedToken]:
-    """The terms by which a text is found: those of the analyzer, and the stems that are not among them.
+def indexed_terms(text: str) -> list[tuple[str, int]]:
+    """The terms by which a text is found, with positions: those of the analyzer, and stems that are not among them.
 
-    >>> [tuple(token) for token in indexed_terms("open(max_sessions)")]
+    >>> indexed_terms("open(max_sessions)")
     [('open', 0), ('max_sessions', 1), ('max', 1), ('sessions', 1), ('session', 1)]
     """
-    return [
-        AnalyzedToken(term, position)
-        for position, token in enumerate(source_tokens(text))
-        for term in _terms_and_stems(token)
-    ]
+    placed = enumerate(map(_terms_and_stems, source_tokens(text)))
+    return [(term, position) for position, terms in placed for term in terms]
 
 
 def distinct_terms(text: str) -> set[str]:
