@@ -23,8 +23,8 @@ from codequarry.pipelines.workspace import Progress, replacing, silent
 from codequarry.schemas.languages import MODULE_LANGUAGES, language_of
 from codequarry.schemas.tables import read_table, write_table
 
-PAIRS_PER_LANGUAGE = 60_000
-_SHARES = {"doc": 0.5, "name": 0.3, "block": 0.25}
+_MOST_PAIRS = {"doc": 60_000, "name": 18_000, "block": 15_000}
+"""Of one language."""
 _PER_SOURCE = 30_000
 """Most pairs of one language from one source; the choice among sources is by turns."""
 _TASKS = 40
@@ -98,7 +98,7 @@ def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[Ro
     for (_, kind), by_source in sorted(found.items()):
         for rows in by_source.values():
             drawn.shuffle(rows)
-        chosen += _in_turn(list(by_source.values()), int(PAIRS_PER_LANGUAGE * _SHARES[kind]))
+        chosen += _in_turn(list(by_source.values()), _MOST_PAIRS[kind])
     drawn.shuffle(chosen)
     return chosen
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ QUERIES = 150
 CANDIDATES = 1_000
 DEPTH = 10
 _MIN_QUERY_WORDS = 4
-_QUERY_CHARS = 300
-_PARAGRAPH = re.compile(r"\n\s*\n")
 _RESAMPLES = 2_000
 
 
@@ -49,14 +46,11 @@ def questions(name: str, lang: str, rows: Iterable[Row], *, asked: Callable[[Row
     """
     definitions = [row for row in rows if row.kind in ("doc", "name")]
     drawn = random.Random(name)
-    alike = Counter(map(_question, definitions))
+    alike = Counter(row.text for row in definitions)
     clear = [
         row
         for row in definitions
-        if row.kind == "doc"
-        and alike[_question(row)] == 1
-        and word_count(_question(row)) >= _MIN_QUERY_WORDS
-        and asked(row)
+        if row.kind == "doc" and alike[row.text] == 1 and word_count(row.text) >= _MIN_QUERY_WORDS and asked(row)
     ]
     drawn.shuffle(clear)
     queries = clear[:QUERIES]
@@ -64,11 +58,7 @@ def questions(name: str, lang: str, rows: Iterable[Row], *, asked: Callable[[Row
     others = [row for row in definitions if id(row) not in chosen]
     drawn.shuffle(others)
     corpus = queries + others[: CANDIDATES - len(queries)]
-    return HeldOut(name, lang, tuple(map(_question, queries)), tuple(f"{row.header}\n{row.code}" for row in corpus))
-
-
-def _question(row: Row) -> str:
-    return _PARAGRAPH.split(row.text)[0][:_QUERY_CHARS]
+    return HeldOut(name, lang, tuple(row.text for row in queries), tuple(f"{row.header}\n{row.code}" for row in corpus))
 
 
 def similarities(encoder: Encoder, package: HeldOut) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What the encoder learns from: pairs of texts that mean the same, found in source files by their syntax.
 
-* ``doc``: the documentation of a definition and the definition without it;
+* ``doc``: the first paragraph of a definition's documentation, and the definition without its documentation;
 * ``name``: the name of an undocumented definition and its body;
 * ``block``: a comment inside of a body and the lines it stands above.
 """
@@ -21,11 +21,12 @@ from codequarry.schemas.records import Definition
 MIN_DOC_WORDS = 3
 _MIN_CODE_WORDS = 8
 _MAX_COMMENT_WORDS = 60
-_DOC_CHARS = 600
+_DOC_CHARS = 300
 _CODE_BYTES = 2_400
 _BLOCK_BYTES = 1_500
 _DEFINITION_BYTES = range(40, 20_000)
 _WORD = re.compile(r"\w+")
+_PARAGRAPH = re.compile(r"\n\s*\n")
 _KINDS_WITHOUT_CODE = frozenset({"constant", "module", "namespace"})
 NO_DOCUMENTATION = re.compile(
     r"(?i)copyright|licen[sc]e|todo|fixme|eslint|noqa|pylint|type: ignore|^\s*@|nolint|clang-format|coverage"
@@ -73,7 +74,7 @@ def _of_definition(entry: Definition, doc: str, data: bytes) -> Iterator[Pair]:
         code = data[entry.start_byte : start] + data[end : entry.end_byte] if end else _own(entry, data)
         code = _text(code[:_CODE_BYTES])
         if word_count(code) >= _MIN_CODE_WORDS:
-            yield Pair("doc", doc[:_DOC_CHARS], entry.qualified_name, code)
+            yield Pair("doc", _PARAGRAPH.split(doc)[0][:_DOC_CHARS], entry.qualified_name, code)
     elif entry.body_byte < entry.end_byte:
         body = _text(data[entry.body_byte : entry.end_byte][:_CODE_BYTES])
         if word_count(body) >= _MIN_CODE_WORDS:
