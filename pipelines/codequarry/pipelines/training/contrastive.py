@@ -35,7 +35,7 @@ class Bags:
 class Recipe:
     """How to train; the defaults are those that did best on validation packages (see the model card)."""
 
-    epochs: int = 2
+    epochs: int = 1
     batch: int = 2_048
     rate: float = 0.05
     """Of Adam, falling linearly to 0."""
@@ -45,6 +45,8 @@ class Recipe:
     token_dropout: float = 0.1
     header_dropout: float = 0.5
     """Pairs whose path and name are hidden, so that the model learns to read code."""
+    documented: int = 3
+    """How often an epoch shows a pair of documentation and code, while it shows others once."""
     seed: int = 0
 
 
@@ -75,16 +77,21 @@ def train(
     weights: np.ndarray,
     recipe: Recipe,
     *,
+    times: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Train a table and weights on pairs.
 
     table: (v, d) float32. weights: (v,) float32, positive. Both are left as they are.
+    times: (n,) int, how often an epoch shows each pair; None for once.
     progress: called with steps done and planned.
 
     Returns table and weights, of the same shapes. The same arguments give the same bits on one machine.
     """
-    count = pairs.texts.shape[0]
+    shown = np.arange(pairs.texts.shape[0])
+    if times is not None:
+        shown = np.repeat(shown, times)
+    count = len(shown)
     batch = min(recipe.batch, count)
     planned = recipe.epochs * (count // batch)
     random = np.random.default_rng(recipe.seed)
@@ -92,7 +99,7 @@ def train(
     of_table, of_logs = _Adam(table), _Adam(logs)
     done = 0
     for _ in range(recipe.epochs):
-        order = random.permutation(count)
+        order = random.permutation(shown)
         for start in range(0, count - batch + 1, batch):
             left = 1 - done / planned
             rows = np.sort(order[start : start + batch])

@@ -92,10 +92,12 @@ def train_encoder(
         progress("reading the vocabulary with MiniLM", 0, 1)
         table = initial_table(tokenizer, teacher(folder))
         progress("reading the vocabulary with MiniLM", 1, 1)
+    times = np.array([recipe.documented if row.kind == "doc" else 1 for row in rows])
     with _timed("train", seconds):
         table, weights = train(
-            pairs, table, inverse_frequencies(pairs), recipe, progress=lambda done, of: progress("training", done, of)
-        )
+            pairs, table, inverse_frequencies(pairs), recipe,
+            times=times, progress=lambda done, of: progress("training", done, of),
+        )  # fmt: skip
     source = f"codequarry train-encoder, {len(listed.sources) - len(apart)} packages, seed {recipe.seed}"
     spec = export_static(target, tokenizer, table, weights, name=NAME, source=source)
     packages = tuple(held_out(source, tables[source.key]) for source in listed.sources if source.held_out)
