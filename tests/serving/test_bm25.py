@@ -33,8 +33,7 @@ def quantized_length(length: int) -> int:
 def naive_scores(pieces: list[Piece], query: str) -> dict[int, float]:
     """Sum over terms and fields of boost x idf x saturated frequency; only chunks that hold a term."""
     documents = {
-        piece.id: {field: [term for term, _ in terms] for field, terms in tokens_of(piece).items()}
-        for piece in pieces
+        piece.id: {field: [term for term, _ in terms] for field, terms in tokens_of(piece).items()} for piece in pieces
     }
     scores: dict[int, float] = {}
     read = analyze_query(query)

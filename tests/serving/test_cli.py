@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
+from typing import IO
 
 import pytest
 
@@ -172,3 +175,34 @@ def test_help_teaches_by_example(run, command) -> None:
     assert code == 0
     assert "Example" in out
     assert f"codequarry {command}" in out
+
+
+def process(code: str, *arguments: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """Run Python code as the console script is run."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def test_a_process_ends_with_its_code_its_output_and_what_was_left_for_the_end(lexical_root) -> None:
+    code = "import atexit; from codequarry.serving import cli; atexit.register(print, 'the end'); cli.run()"
+    done = process(code, "versions", "--root", str(lexical_root))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "CURRENT" in done.stdout.upper()
+    assert done.stdout.endswith("the end\n")
+    assert process(code, "fetch", "1", "--root", str(lexical_root)).returncode == 1
+    assert process(code, "no-such-command").returncode == 2
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    code = "from codequarry.serving import cli; cli.run()"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = process(code, "settings", stdout=full)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    code = "from codequarry.serving import cli; cli.build_app = lambda: 1 / 0; cli.run()"
+    done = process(code)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
