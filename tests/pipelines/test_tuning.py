@@ -27,10 +27,11 @@ def jargon(files: int, learnable: bool) -> dict[str, bytes]:
         for number in range(4):
             said = drawn.sample(range(len(SAID)), 2)
             written = said if learnable else drawn.sample(range(len(WRITTEN)), 2)
+            case = (file, number) if learnable else drawn.sample(range(1_000), 2)
             first, second = (WRITTEN[one] for one in written)
             functions.append(
                 f"def {first}_{second}_{file}_{number}(value):\n"
-                f'    """{SAID[said[0]].title()} what was given and {SAID[said[1]]} it, case {file} {number}."""\n'
+                f'    """{SAID[said[0]].title()} what was given and {SAID[said[1]]} it, case {case[0]} {case[1]}."""\n'
                 f"    result = {first}.run(value)\n    return {second}(result, value, {first})\n"
             )
         made[f"part{file}.py"] = "\n\n".join(functions).encode()
