@@ -295,11 +295,10 @@ def test_another_model_with_the_same_settings_is_stopped_and_may_be_accepted(
 
 
 def test_another_model_that_the_settings_ask_for_is_stopped_by_its_answers(scene: Scene, tmp_path: Path) -> None:
-    """Words answer as before: what vectors find tells, alone or, where they weigh enough, among the words."""
+    """Words answer as before, so that vectors are asked alone as well."""
     asked = {**dict(ASKED), "embedding": {"folder": str(garbled_encoder(tmp_path / "encoder"))}}
     worse = replace(scene, more=tuple(asked.items()))
-    cause = "NDCG@10 (by vectors )?of all languages against CURRENT: -0"
-    stopped(worse, cause, lambda scene: scene.index() and None)
+    stopped(worse, "NDCG@10 by vectors of all languages against CURRENT: -0", lambda scene: scene.index() and None)
     assert worse.index(accept="it will be trained").accepted
 
 
