@@ -81,9 +81,7 @@ def points(
     return list(found)
 
 
-def tampered(
-    command: Sequence[str], log: Path, point: Point, what: str, *, cwd: Path, others: bool = False
-) -> Outcome:
+def tampered(command: Sequence[str], log: Path, point: Point, what: str, *, cwd: Path, others: bool = False) -> Outcome:
     """Run a command and tamper with one call.
 
     what: as strace wants it, `signal=SIGKILL`, `error=ENOSPC` or `retval=0`. others: where the call is the main

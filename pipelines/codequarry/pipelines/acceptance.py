@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from codequarry.schemas.checks import Check
 from codequarry.schemas.errors import InvalidArgumentError, PublishError
 from codequarry.schemas.manifest import AcceptedEntry
+
+if TYPE_CHECKING:  # every command has the options of this module; few need Arrow
+    from codequarry.schemas.checks import Check
 
 MAX_REASON_CHARS = 1_000
 

@@ -17,7 +17,7 @@ import resource
 import select
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
@@ -54,7 +54,7 @@ class Chunked(NamedTuple):
 
 def chunk_files(
     files: Iterable[SourceFile], settings: ChunkingSettings, *, store: SyntaxStore | None = None, workers: int = 0
-) -> Iterator[Chunked]:
+) -> Generator[Chunked]:
     """Chunk the files that the store does not know, in worker processes; results come in the order of the files.
 
     store: asked first; new answers are put into it every few files.
@@ -66,16 +66,16 @@ def chunk_files(
         while batch := list(islice(remaining, _LOOK_AHEAD)):
             keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in batch]
             known = store.get(keys) if store is not None else {}
-            answers = pool.answers([file for file, key in zip(batch, keys, strict=True) if key not in known])
-            new: list[tuple[bytes, bytes]] = []
-            for file, key in zip(batch, keys, strict=True):
-                answer = known[key] if key in known else next(answers)
-                if answer is not None and key not in known:
-                    new.append((key, answer))
-                made = _by_lines(file[2], settings) if answer is None else _from_json(answer)
-                yield Chunked(file, made, key in known, answer is None)
+            unknown = [(key, file) for file, key in zip(batch, keys, strict=True) if key not in known]
+            answered = zip((key for key, _ in unknown), pool.answers([file for _, file in unknown]), strict=True)
+            new = [(key, answer) for key, answer in answered if answer is not None]
             if store is not None and new:
                 store.put(new)
+            answers = known | dict(new)
+            for file, key in zip(batch, keys, strict=True):
+                answer = answers.get(key)
+                made = _by_lines(file[2], settings) if answer is None else _from_json(answer)
+                yield Chunked(file, made, key in known, answer is None)
 
 
 def syntax_key(language: str, content_sha256: str) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from codequarry.pipelines.parts import (
     sealed,
 )
 from codequarry.pipelines.snapshot import read_contents
-from codequarry.pipelines.syntax_store import SyntaxStore, open_syntax_store
+from codequarry.pipelines.syntax_store import open_syntax_store
 from codequarry.pipelines.table_rows import row_groups, rows_among
 from codequarry.pipelines.workspace import Progress, replacing, repository_work, silent
 from codequarry.schemas.settings import Settings
@@ -107,16 +108,18 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     done = total - sum(len(part.files) for part in todo)
     progress(f"{name}: chunking", done, total)
     made: dict[int, dict[str, Any]] = {}
+    groups = [todo[start : start + _PARTS_AT_ONCE] for start in range(0, len(todo), _PARTS_AT_ONCE)]
     with open_syntax_store(settings.paths.store, settings.chunking) as store:
-        for start in range(0, len(todo), _PARTS_AT_ONCE):
-            some = todo[start : start + _PARTS_AT_ONCE]
-            before = done
+        contents = chain.from_iterable(read_contents(work, _part_of(group).keys()) for group in groups)
+        with closing(chunk_files(contents, settings.chunking, store=store)) as chunked:
+            for group in groups:
+                before = done
 
-            def show(files: int, before: int = before) -> None:
-                progress(f"{name}: chunking", before + files, total)
+                def show(files: int, before: int = before) -> None:
+                    progress(f"{name}: chunking", before + files, total)
 
-            made |= _chunk_parts(some, settings, store, show)
-            done += sum(len(part.files) for part in some)
+                made |= _write_parts(group, chunked, show)
+                done += sum(len(part.files) for part in group)
     forget_parts(work, parts)
     facts = [(record or made[part.number])["facts"] for part, record in zip(parts, records, strict=True)]
     with replacing(work.table("ast_references")) as temporary:
@@ -211,16 +214,20 @@ def _finished(part: Part) -> dict[str, Any] | None:
     return None if record is None or record["facts"][FALLEN] else record
 
 
-def _chunk_parts(
-    parts: Sequence[Part], settings: Settings, store: SyntaxStore, show: Callable[[int], None]
+def _part_of(parts: Sequence[Part]) -> dict[str, int]:
+    """The number of its part by path of a file."""
+    return {file.path: part.number for part in parts for file in part.files}
+
+
+def _write_parts(
+    parts: Sequence[Part], chunked: Iterator[Chunked], show: Callable[[int], None]
 ) -> dict[int, dict[str, Any]]:
-    """Write and seal some parts in one pass over the contents; returns their records by number."""
-    part_of = {file.path: part.number for part in parts for file in part.files}
+    """Write and seal some parts, whose files come next; returns their records by number."""
+    part_of = _part_of(parts)
     with ExitStack() as stack:
         writers = {part.number: _PartWriter(part, stack) for part in parts}
-        contents = read_contents(parts[0].work, part_of.keys())
-        for done, chunked in enumerate(chunk_files(contents, settings.chunking, store=store), start=1):
-            writers[part_of[chunked.file[0]]].add(chunked)
+        for done, each in enumerate(islice(chunked, len(part_of)), start=1):
+            writers[part_of[each.file[0]]].add(each)
             if done % 64 == 0 or done == len(part_of):
                 show(done)
     return {number: writer.seal() for number, writer in writers.items()}

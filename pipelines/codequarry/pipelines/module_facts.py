@@ -9,14 +9,12 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from codequarry.pipelines.ast_nodes import clean_docstring
 from codequarry.pipelines.definitions import Outline, docstring_range
 from codequarry.pipelines.import_clauses import MAX_CLAUSE_BYTES, MAX_SOURCE_CHARS, child_module, clause_names
 from codequarry.pipelines.module_docs import leading_doc
 from codequarry.pipelines.module_exports import is_program, offered, qualified
-from codequarry.pipelines.source_text import SourceText
+from codequarry.pipelines.source_text import SourceText, blank, inked_lines
 from codequarry.schemas.records import AstNode, Import, ModuleFacts
 
 if TYPE_CHECKING:
@@ -47,14 +45,13 @@ def module_facts(
         *(above.doc for above in outline.leading),
         *(definition.docstring for definition in outline.definitions),
     ]
-    code, starts = text.inked(), text.line_starts()
-    inked_lines = _lines_with(code, starts)
+    code = bytearray(text.data)
     for start, end in documentation:
-        code[start:end] = False
-    code_lines = _lines_with(code, starts)
+        blank(code, start, end)
+    code_lines = inked_lines(code)
     imports = found.sorted_imports()
     defines = any(node.kind != "module" for node in nodes)  # Rust declares the modules that it imports
-    only_imports = not defines and bool(found.plain) and not _more_than(found.plain, code, text.data)
+    only_imports = not defines and bool(found.plain) and not _more_than(found.plain, code)
     exports = [*offered(grammar.name, package, found.offers(), found.lists_names, nodes), *found.passed_on]
     if grammar.name == "python" and only_imports and not found.lists_names:
         exports += (
@@ -78,7 +75,7 @@ def module_facts(
         defined=qualified(grammar.name, package, nodes),
         branches=len(found.branches),
         code_lines=code_lines,
-        comment_lines=inked_lines - code_lines,
+        comment_lines=inked_lines(text.data) - code_lines,
         entry_point=found.entry or is_program(grammar.name, package, nodes, text.data),
         only_imports=only_imports,
     )
@@ -174,16 +171,8 @@ def _dotted(package: str) -> str:
     return _SEPARATOR.sub(".", "".join(package.split()))
 
 
-def _lines_with(ink: np.ndarray, starts: np.ndarray) -> int:
-    """Lines, by where they start, that hold some of the ink; ink: (bytes,) bool."""
-    return int(np.count_nonzero(np.logical_or.reduceat(ink, starts)))
-
-
-def _more_than(plain: Iterable[tuple[int, int]], code: np.ndarray, data: bytes) -> bool:
-    """Whether there is code outside of the statements that only import and export.
-
-    code: (bytes,) bool; used up.
-    """
+def _more_than(plain: Iterable[tuple[int, int]], code: bytearray) -> bool:
+    """Whether there is code outside of the statements that only import and export. code: used up."""
     for start, end in plain:
-        code[start:end] = False
-    return bool(np.any(np.frombuffer(data, np.uint8)[code] != ord(";")))
+        blank(code, start, end)
+    return bool(code.replace(b";", b" ").strip())

@@ -10,15 +10,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from codequarry.pipelines.redaction import Redactor, open_redactor
 from codequarry.pipelines.scip_cache import cache_file, keep, read_kept
 from codequarry.pipelines.scip_given import given_files, read_given
-from codequarry.pipelines.scip_index import read_scip
 from codequarry.pipelines.scip_runner import run_indexer
-from codequarry.pipelines.scip_tables import ScipTables, scip_tables
 from codequarry.pipelines.scip_tools import INDEXERS, TYPESCRIPT, Indexer, find_indexer
 from codequarry.pipelines.snapshot import Contents, read_contents, read_snapshot
 from codequarry.pipelines.workspace import Progress, RepositoryWork, replacing, repository_work, silent, write_json
@@ -26,6 +25,9 @@ from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.manifest import ScipEntry
 from codequarry.schemas.settings import Settings
 from codequarry.schemas.tables import SCIP_DOCUMENTS, SCIP_OCCURRENCES, SCIP_SYMBOLS, read_table, write_table
+
+if TYPE_CHECKING:  # what reads indexes takes a sixtieth of a commit to load, and most repositories have none
+    from codequarry.pipelines.scip_tables import ScipTables
 
 _BY_PLACE = [(name, "ascending") for name in ("path", "start_byte", "end_byte", "symbol", "roles")]
 _PROJECT_FILES = frozenset({"package.json", "tsconfig.json", "jsconfig.json"})
@@ -128,6 +130,8 @@ def _given(
 
     described: paths that the indexes before it describe, which it does not again; those that it adds are added.
     """
+    from codequarry.pipelines.scip_tables import scip_tables
+
     given = read_given(file)
     tables, own, reasons = None, {}, [given.reason] if given.reason else []
     if given.index is not None:
@@ -158,6 +162,9 @@ def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str
     if installed is None:
         reason = f"{indexer.name} is neither on PATH nor in the store's tools folder"
         return _Outcome(_entry(indexer.name, "missing", reason, own, None), None)
+    from codequarry.pipelines.scip_index import read_scip
+    from codequarry.pipelines.scip_tables import scip_tables
+
     kept = cache_file(settings.paths.store, name, read_snapshot(work).tree_sha256, installed)
     index, problem, timed_out = read_kept(kept), "", False
     cached = index is not None

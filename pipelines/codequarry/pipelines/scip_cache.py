@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from codequarry.pipelines.scip_index import ScipIndex, read_scip
 from codequarry.pipelines.scip_tools import Installed
 from codequarry.pipelines.workspace import replacing
 from codequarry.schemas.errors import ScipIndexError
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.scip_index import ScipIndex
 
 KEPT = 3
 """Indexes kept of a repository by one indexer: those used last."""
@@ -27,6 +30,8 @@ def read_kept(kept: Path) -> ScipIndex | None:
     """The index kept there; None when there is none, or it is damaged."""
     if not kept.is_file():
         return None
+    from codequarry.pipelines.scip_index import read_scip
+
     try:
         with pa.input_stream(str(kept), compression="zstd") as stream:
             index = read_scip(stream.read())

@@ -6,13 +6,15 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from codequarry.pipelines.scip_index import ScipIndex, read_scip_file
 from codequarry.pipelines.sources import named
 from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.integrity import file_sha256
 from codequarry.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.scip_index import ScipIndex
 
 _MAX_LABEL_CHARS = 80
 _ODD = re.compile(r"[^\w .+@/-]", re.ASCII)
@@ -58,6 +60,8 @@ def read_given(file: Path) -> GivenIndex:
     except OSError as error:
         return GivenIndex(file.name, "", None, "failed", f"it cannot be read: {error.strerror}")
     digest = hashlib.sha256(data).hexdigest()
+    from codequarry.pipelines.scip_index import read_scip_file
+
     try:
         return GivenIndex(file.name, digest, read_scip_file(data), "ok", "")
     except ScipIndexError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
-import numpy as np
-
-_INK = np.ones(256, dtype=bool)
-_INK[list(b" \t\n\r\f\v")] = False
+# No NumPy: of a worker that is started for one file, loading it would be most of the work.
+_WHITESPACE = b" \t\n\r\f\v"
+_INK = bytes(code not in _WHITESPACE for code in range(256))
+_BLANKED = bytes(code if code in _WHITESPACE else ord(" ") for code in range(256))
 
 
 class SourceText:
@@ -19,21 +20,14 @@ class SourceText:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        codes = np.frombuffer(data, dtype=np.uint8)
-        ink = np.zeros(len(data) + 1, dtype=np.int64)
-        np.cumsum(_INK[codes], out=ink[1:])
-        self._ink = ink
-        # Plain Python integers come out of a memoryview several times faster than out of an array.
-        self.ink_before = ink.data
-        self._newlines = np.flatnonzero(codes == 0x0A)
+        self.ink_before = list(accumulate(data.translate(_INK), initial=0))
+        """Ink before each byte, and before the end."""
+        lines = data.split(b"\n")
+        self._starts = [0, *accumulate(len(line) + 1 for line in lines[:-1])]
 
     def ink(self, start: int, end: int) -> int:
         """Non-whitespace bytes in ``[start, end)``."""
         return self.ink_before[end] - self.ink_before[start]
-
-    def inked(self) -> np.ndarray:
-        """(bytes,) bool: what is not whitespace; the caller's own array."""
-        return self._ink[1:] != self._ink[:-1]
 
     def reach(self, start: int, budget: int) -> int:
         """The furthest end for which ``[start, end)`` holds at most ``budget`` ink."""
@@ -41,24 +35,20 @@ class SourceText:
 
     def lines_at(self, positions: list[int]) -> list[int]:
         """0-based line of each byte position, lines being separated by ``\\n``."""
-        return np.searchsorted(self._newlines, positions, side="left").tolist()
+        return [bisect_right(self._starts, position) - 1 for position in positions]
 
     def places_at(self, positions: list[int]) -> tuple[list[int], list[int]]:
         """0-based line of each byte position, and the bytes before it on that line."""
-        lines = np.searchsorted(self._newlines, positions, side="left")
-        starts = np.concatenate(([0], self._newlines + 1))
-        return lines.tolist(), (np.array(positions, dtype=np.int64) - starts[lines]).tolist()
-
-    def line_starts(self) -> np.ndarray:
-        """(lines,) int64 byte offset of every line that holds at least one byte."""
-        starts = np.concatenate(([0], self._newlines + 1))
-        return starts[starts < len(self.data)]
+        lines = self.lines_at(positions)
+        return lines, [position - self._starts[line] for position, line in zip(positions, lines, strict=True)]
 
     def paragraph_starts(self) -> list[int]:
         """Offsets of the lines with ink that follow a line without."""
-        starts = self.line_starts()
-        inked = np.diff(self._ink[np.append(starts, len(self.data))]) > 0
-        return starts[1:][inked[1:] & ~inked[:-1]].tolist()
+        ends = [*self._starts[1:], len(self.data)]
+        inked = [self.ink(start, end) > 0 for start, end in zip(self._starts, ends, strict=True)]
+        return [
+            start for start, own, before in zip(self._starts[1:], inked[1:], inked, strict=False) if own and not before
+        ]
 
     def same_line(self, end: int, start: int) -> bool:
         """Whether what starts at ``start`` shares a line with what ended at ``end``."""
@@ -95,3 +85,13 @@ class SourceText:
             if self.data[position] & 0xC0 != 0x80:
                 return position
         return cut
+
+
+def blank(data: bytearray, start: int, end: int) -> None:
+    """Put spaces in place of the ink of ``[start, end)``."""
+    data[start:end] = data[start:end].translate(_BLANKED)
+
+
+def inked_lines(data: bytes | bytearray) -> int:
+    """Lines that hold ink."""
+    return sum(not line.isspace() for line in data.split(b"\n") if line)

@@ -198,14 +198,17 @@ def embeddings_suite(leg: str, dim: int) -> Suite:
     table, suffix = embeddings_table(leg), of_leg(leg)
     return Suite(
         table,
-        "SELECT chunk_id, chunks.chunk_id IS NOT NULL AS known, dim, varied, finite, "
-        "CASE WHEN finite THEN squared_norm ELSE -1 END AS squared_norm, "
-        "min(content) OVER same IS NOT DISTINCT FROM max(content) OVER same "
-        "OR min((repo, path)) OVER same IS NOT DISTINCT FROM max((repo, path)) OVER same AS own FROM ("
-        "SELECT chunk_id, hash(vector) AS vector, len(vector::FLOAT[]) AS dim, "
+        "WITH made AS (SELECT chunk_id, hash(vector) AS vector, len(vector::FLOAT[]) AS dim, "
         "list_inner_product(vector, vector)::DOUBLE AS squared_norm, isfinite(squared_norm) AS finite, "
-        f"list_min(vector::FLOAT[]) < list_max(vector::FLOAT[]) AS varied FROM {table}) "
-        "LEFT JOIN chunks USING (chunk_id) WINDOW same AS (PARTITION BY vector)",
+        f"list_min(vector::FLOAT[]) < list_max(vector::FLOAT[]) AS varied FROM {table}), "
+        # Few vectors are alike, and only those are asked where they come from.
+        "alike AS (SELECT vector FROM made GROUP BY vector HAVING count(*) > 1), "
+        "shared AS (SELECT vector FROM made SEMI JOIN alike USING (vector) LEFT JOIN chunks USING (chunk_id) "
+        "GROUP BY vector HAVING min(content) IS DISTINCT FROM max(content) "
+        "AND min((repo, path)) IS DISTINCT FROM max((repo, path))) "
+        "SELECT chunk_id, chunks.chunk_id IS NOT NULL AS known, dim, varied, finite, "
+        "CASE WHEN finite THEN squared_norm ELSE -1 END AS squared_norm, shared.vector IS NULL AS own "
+        "FROM made LEFT JOIN chunks USING (chunk_id) LEFT JOIN shared USING (vector)",
         (
             unique(f"chunks with two vectors{suffix}", "chunk_id"),
             holds(f"vectors of no chunk{suffix}", "known"),
