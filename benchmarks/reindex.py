@@ -10,6 +10,7 @@ import statistics
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.corpus import CODEQUARRY, HOME, PACKAGES, children_cpu, index, package_folder
 from benchmarks.report import Figure, at_least, at_most, print_figures
@@ -46,16 +47,19 @@ def _commits(model: str) -> Iterable[Figure]:
     full = _indexed(home, repository, "everything", model)
     files = sorted(repository.rglob("*.py"), key=lambda file: (file.stat().st_size, file))
     costs: list[float] = []
-    version = home
+    version = full[2]
     shares: list[float] = []
+    kept: list[float] = []
     for number in range(COMMITS):
         # From the smallest to the largest file, so that no shard is preferred.
         file = files[(2 * number + 1) * len(files) // (2 * COMMITS)]
         file.write_text(file.read_text() + f"\n\ndef added_by_commit_{number}(value):\n    return value + {number}\n")
+        before = {entry["sha256"] for entry in _files(version)}
         cpu, said, version = _indexed(home, repository, f"commit {number}", model)
         assert re.search(r"files chunked +1 chunked", said), said
         costs.append(cpu)
-        shares.append(_shared(version))
+        shares.append(_shared(file for file in version.rglob("*") if file.is_file()))
+        kept.append(_shared(version / entry["path"] for entry in _files(version) if entry["sha256"] in before))
     cost, chunks = statistics.median(costs), json.loads((version / "manifest.json").read_text())["counts"]["chunks"]
     yield Figure("chunks of the repository", f"{chunks:,}")
     yield Figure("first index", f"{full[0]:.1f} CPU-s")
@@ -64,6 +68,7 @@ def _commits(model: str) -> Iterable[Figure]:
     yield at_most("a commit / first index, largest", 100 * max(costs) / full[0], 5, "%")
     yield at_least("bytes shared with the version before, median", 100 * statistics.median(shares), 90, "%")
     yield Figure("bytes shared with the version before, least", f"{100 * min(shares):.1f} %")
+    yield at_least("bytes of unchanged files shared with the version before, least", 100 * min(kept), 90, "%")
 
 
 def _indexed(home: Path, repository: Path, message: str, model: str) -> tuple[float, str, Path]:
@@ -84,9 +89,14 @@ def _indexed(home: Path, repository: Path, message: str, model: str) -> tuple[fl
     return children_cpu() - before, done.stderr, Path(done.stdout.strip())
 
 
-def _shared(version: Path) -> float:
-    """Share of a version's bytes that are links to another version."""
-    found = [file.stat() for file in version.rglob("*") if file.is_file()]
+def _files(version: Path) -> list[dict[str, Any]]:
+    """What a version's manifest says of its files."""
+    return json.loads((version / "manifest.json").read_text())["files"]
+
+
+def _shared(files: Iterable[Path]) -> float:
+    """Share of the bytes of some files of a version that are links to another one."""
+    found = [file.stat() for file in files]
     return sum(each.st_size for each in found if each.st_nlink > 1) / sum(each.st_size for each in found)
 
 
