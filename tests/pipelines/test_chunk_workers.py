@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,13 @@ def test_a_worker_never_imports_from_the_folder_it_is_started_in(
     monkeypatch.chdir(tmp_path)
     assert len(list(chunk_files(fixtures()[:1], SETTINGS, workers=1))) == 1
     assert not (tmp_path / "pwned").exists()
+
+
+def test_a_worker_loads_no_numpy() -> None:
+    """It would take longer than chunking the one file of a commit."""
+    program = "import sys, codequarry.pipelines.chunk_workers; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_ctrl_c_does_not_reach_the_workers() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines import chunk_workers, content_store, version_manifest
+from codequarry.pipelines import chunk_workers, chunks, content_store, version_manifest
 from codequarry.pipelines.build import IndexReport, index_repositories
 from codequarry.pipelines.workspace import repository_work
 from codequarry.schemas import shards
@@ -271,6 +271,25 @@ def test_a_file_over_which_a_worker_died_is_tried_again(
     second = index_repositories(fresh)
     assert (second.chunks[0].files, second.chunks[0].parsed_files) == (9, 9)
     assert contents(second) == contents(from_nothing(fresh, tmp_path))
+
+
+def test_all_parts_are_chunked_by_the_same_workers(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
+) -> None:
+    repo = tmp_path / "app"
+    commit(repo, corpus(24))
+    made = make_settings(repo)
+    # The store of the other tests knows these files.
+    fresh = made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": 1112})})
+    start, started = chunk_workers._Worker._start, list[object]()
+    monkeypatch.setattr(chunk_workers._Worker, "_start", lambda worker: started.append(worker) or start(worker))
+    monkeypatch.setattr(chunks, "_PARTS_AT_ONCE", 1)
+    report = index_repositories(fresh)
+    assert report.chunks[0].parts > 4
+    assert len(started) <= (os.cpu_count() or 1)
+    commit(repo, {"step.py": "STEP = 1\n"})
+    (again,) = index_repositories(fresh).chunks
+    assert again.files - again.reused_files == 1, "the store was given every answer"
 
 
 def test_without_hard_links_everything_is_written(

@@ -55,6 +55,19 @@ def test_a_command_loads_nothing_heavy_before_it_needs_it(module: str, heavy: st
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+def test_the_command_line_with_all_its_commands_loads_nothing_heavy() -> None:
+    done = run_isolated(
+        """
+        import sys
+        from codequarry.serving.cli import build_app
+        build_app()
+        heavy = "fastmcp mcp duckdb faiss tantivy onnxruntime numpy pyarrow dagster"
+        print([name for name in heavy.split() if name in sys.modules])
+        """
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_row_12_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
     """A bundle is untrusted input and stdout belongs to the transport."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
@@ -20,7 +21,7 @@ class SourceText:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.ink_before = list(accumulate(data.translate(_INK), initial=0))
+        self.ink_before = array("I", accumulate(data.translate(_INK), initial=0))
         """Ink before each byte, and before the end."""
         lines = data.split(b"\n")
         self._starts = [0, *accumulate(len(line) + 1 for line in lines[:-1])]
