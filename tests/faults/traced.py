@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLLOW = ("-f", "--seccomp-bpf")
+_FOLLOW = ("-f", "--seccomp-bpf")
 CHANGING = (
     "write writev pwrite64 pwritev pwritev2 copy_file_range sendfile ftruncate truncate fallocate "
     "fsync fdatasync sync_file_range msync rename renameat renameat2 link linkat symlink symlinkat "
@@ -67,7 +67,7 @@ def points(
 ) -> list[Point]:
     """The calls that a command makes and that concern something below some folders, in order."""
     # A question mark: not every architecture has every call.
-    done = traced(command, log, *FOLLOW, "-e", "trace=" + ",".join(f"?{call}" for call in calls), cwd=cwd)
+    done = traced(command, log, *_FOLLOW, "-e", "trace=" + ",".join(f"?{call}" for call in calls), cwd=cwd)
     assert done.returncode == 0, done.stderr
     lines = log.read_text(errors="replace").splitlines()
     main = lines[0].split()[0]
@@ -88,7 +88,7 @@ def tampered(command: Sequence[str], log: Path, point: Point, what: str, *, cwd:
     thread's, another thread that makes as many may meet it too.
     """
     injection = f"inject={point.call}:{what}:when={point.n}"
-    follow = () if point.main and not others else FOLLOW
+    follow = () if point.main and not others else _FOLLOW
     done = traced(command, log, *follow, "-e", f"trace={point.call}", "-e", injection, cwd=cwd)
     calls = [line for line in log.read_text(errors="replace").splitlines() if _CALL.match(line)]
     met = [line for line in calls if "INJECTED" in line] or calls[-1:]

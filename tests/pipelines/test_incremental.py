@@ -254,14 +254,17 @@ def test_a_damaged_shard_of_current_is_written_again_and_not_linked(
     assert errors == []
 
 
+def unseen(made: Settings, max_chars: int) -> Settings:
+    """The same with chunks of another size: the store of the other tests knows these files."""
+    return made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": max_chars})})
+
+
 def test_a_file_over_which_a_worker_died_is_tried_again(
     tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
 ) -> None:
     repo = tmp_path / "app"
     commit(repo, corpus(8))
-    made = make_settings(repo)
-    # The store of the other tests knows these files.
-    fresh = made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": 1111})})
+    fresh = unseen(make_settings(repo), 1111)
     receive = chunk_workers._Worker.receive
     answers = iter([None])
     monkeypatch.setattr(chunk_workers._Worker, "receive", lambda worker: next(answers, receive(worker)))
@@ -278,9 +281,7 @@ def test_all_parts_are_chunked_by_the_same_workers(
 ) -> None:
     repo = tmp_path / "app"
     commit(repo, corpus(24))
-    made = make_settings(repo)
-    # The store of the other tests knows these files.
-    fresh = made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": 1112})})
+    fresh = unseen(make_settings(repo), 1112)
     start, started = chunk_workers._Worker._start, list[object]()
     monkeypatch.setattr(chunk_workers._Worker, "_start", lambda worker: started.append(worker) or start(worker))
     monkeypatch.setattr(chunks, "_PARTS_AT_ONCE", 1)

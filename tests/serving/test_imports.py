@@ -37,32 +37,22 @@ def test_serving_imports_without_the_pipeline_and_its_libraries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "heavy"),
+    ("program", "heavy"),
     [
-        ("codequarry.serving.cli", "fastmcp mcp duckdb faiss tantivy onnxruntime numpy pyarrow"),
+        (
+            "codequarry.serving.cli as cli; cli.build_app()",
+            "fastmcp mcp duckdb faiss tantivy onnxruntime numpy pyarrow",
+        ),
         ("codequarry.serving.engine", "fastmcp mcp duckdb faiss tantivy onnxruntime pyarrow typer rich"),
         ("codequarry.serving.mcp_server", "duckdb faiss tantivy onnxruntime pyarrow typer.main"),
     ],
 )
-def test_a_command_loads_nothing_heavy_before_it_needs_it(module: str, heavy: str) -> None:
+def test_a_command_loads_nothing_heavy_before_it_needs_it(program: str, heavy: str) -> None:
     done = run_isolated(
         f"""
         import sys
-        import {module}
+        import {program}
         print([name for name in {heavy.split()!r} if name in sys.modules])
-        """
-    )
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr
-
-
-def test_the_command_line_with_all_its_commands_loads_nothing_heavy() -> None:
-    done = run_isolated(
-        """
-        import sys
-        from codequarry.serving.cli import build_app
-        build_app()
-        heavy = "fastmcp mcp duckdb faiss tantivy onnxruntime numpy pyarrow dagster"
-        print([name for name in heavy.split() if name in sys.modules])
         """
     )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
