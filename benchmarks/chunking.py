@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from benchmarks.corpus import package_folder
 from benchmarks.report import Figure, at_least, print_figures
-from codequarry.pipelines.chunking import chunk_source
-from codequarry.pipelines.definitions import outline, parse
-from codequarry.pipelines.grammars import grammar
+from codequarry.pipelines.syntax.chunks.chunk import chunk_source
+from codequarry.pipelines.syntax.definitions.definitions import outline
+from codequarry.pipelines.syntax.grammars import grammar
+from codequarry.pipelines.syntax.parsing import parse
 
 PACKAGES = ("sqlalchemy", "dagster", "fastmcp")
 _Result = TypeVar("_Result")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, percentile, print_figures
-from codequarry.schemas.code_search import CodeSearchRequest, Mode
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.grep import CodeSearchRequest, Mode
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.version.open import Bundle
 
 PATTERNS: dict[tuple[str, Mode], tuple[str, ...]] = {
     ("exact, with a whole identifier", "exact"): (

@@ -14,7 +14,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench"
 PACKAGES = ("fastmcp", "mcp", "starlette")
 LARGE = (*PACKAGES, "dagster", "hypothesis", "rich", "anyio")
-CODEQUARRY = (sys.executable, "-m", "codequarry.serving.cli")
+CODEQUARRY = (sys.executable, "-m", "codequarry.pipelines.cli")
 
 
 def package_folder(name: str) -> Path:

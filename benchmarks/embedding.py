@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_most, percentile, print_figures
-from codequarry.pipelines.embeddings import TEXT_COLUMNS, embed_repository
-from codequarry.pipelines.encoders import encoder_directories
-from codequarry.pipelines.parts import plan_parts
-from codequarry.pipelines.vector_store import vector_file
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.lexical import dense_text
-from codequarry.schemas.settings import EmbeddingSettings, PathsSettings, Settings
-from codequarry.schemas.tables import read_table
+from codequarry.pipelines.embed.encoders import encoder_directories
+from codequarry.pipelines.embed.stage import TEXT_COLUMNS, embed_repository
+from codequarry.pipelines.store.parts import plan_parts
+from codequarry.pipelines.store.vectors import vector_file
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.settings.load import EmbeddingSettings, PathsSettings, Settings
+from codequarry.serving.encoders.spec import open_encoder
+from codequarry.serving.text.lexical import dense_text
 
 REPOSITORY = "mcp"
 _ROUNDS = 3

@@ -11,20 +11,20 @@ import numpy as np
 
 from benchmarks.corpus import HOME, package_folder
 from benchmarks.report import Figure, at_least, at_most, print_figures
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.pipelines.minilm import export_minilm
-from codequarry.pipelines.static_export import export_static
-from codequarry.pipelines.training.adapt import adapt
-from codequarry.pipelines.training.contrastive import bags
-from codequarry.pipelines.training.corpus import collect
-from codequarry.pipelines.training.held_out import HeldOut, held_out, interval, mean, reciprocal_ranks, similarities
-from codequarry.pipelines.training.sources import Source, fetch, read_sources
-from codequarry.pipelines.training.train import initial_table, inverse_frequencies, teacher
-from codequarry.schemas.analyzer import analyze
-from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.encoder import Encoder, open_encoder, open_tokenizer
+from codequarry.pipelines.adapt.contrastive import bags
+from codequarry.pipelines.adapt.held_out import HeldOut, interval, mean, reciprocal_ranks, similarities
+from codequarry.pipelines.adapt.train import adapt
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.pipelines.embed.export.minilm import export_minilm
+from codequarry.pipelines.embed.export.static import export_static
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.static_encoder import TokenIds
+from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.serving.encoders.spec import Encoder, open_encoder, open_tokenizer
+from codequarry.serving.encoders.static import TokenIds
+from codequarry.serving.text.analyzer import analyze
+from tools.train_encoder.corpus import collect, held_out
+from tools.train_encoder.sources import Source, fetch, read_sources
+from tools.train_encoder.train import initial_table, inverse_frequencies, teacher
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
 _TIMED = 400

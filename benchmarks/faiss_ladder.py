@@ -17,16 +17,16 @@ import faiss
 import numpy as np
 
 from benchmarks.report import machine
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.pipelines.faiss_ladder import faiss_factory
-from codequarry.pipelines.faiss_stage import mapped, write_trained
-from codequarry.pipelines.faiss_sweep import tune
-from codequarry.pipelines.tuning_faiss import milliseconds
-from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.faiss_tuning import to_bytes
-from codequarry.schemas.index_settings import IndexesSettings
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.lexical import dense_text
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.pipelines.evaluation.tune_faiss import milliseconds
+from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
+from codequarry.pipelines.indexes.faiss_stage import mapped, write_trained
+from codequarry.pipelines.indexes.faiss_sweep import tune
+from codequarry.schemas.bundle.faiss_tuning import to_bytes
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.settings.indexes import IndexesSettings
+from codequarry.serving.encoders.spec import open_encoder
+from codequarry.serving.text.lexical import dense_text
 
 _LINES = 12
 _DIM = 256

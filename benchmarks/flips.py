@@ -13,13 +13,13 @@ from pathlib import Path
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from benchmarks.search import QUERIES
+from codequarry.schemas.bundle.layout import BundleRoot, Current
+from codequarry.schemas.bundle.manifest import to_json
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.integrity import read_manifest, verify
-from codequarry.schemas.layout import BundleRoot, Current
-from codequarry.schemas.manifest import to_json
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.files.integrity import read_manifest, verify
 
 FLIPS = 100
 

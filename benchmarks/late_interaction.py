@@ -27,10 +27,10 @@ from benchmarks.late_interaction_corpus import TokenCorpus, load
 from benchmarks.late_interaction_growth import CHART, HEAD, chart, measured, row, synthetic
 from benchmarks.late_interaction_others import Way, compare
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
-from codequarry.pipelines.warp_build import WarpPlan, build_index
-from codequarry.schemas.warp_layout import Profile, WarpSpec
-from codequarry.serving.warp_index import WarpIndex
-from codequarry.serving.warp_search import Searcher
+from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
+from codequarry.schemas.bundle.warp import Profile, WarpSpec
+from codequarry.serving.channels.warp.index import WarpIndex
+from codequarry.serving.channels.warp.search import Searcher
 
 Ranked = list[np.ndarray]
 """The best hundred documents of each query, best first."""
@@ -39,7 +39,7 @@ _DEEP = 100
 
 def run() -> None:
     """Measure and print."""
-    from codequarry.serving import warp_kernels
+    from codequarry.serving.channels.warp import kernels as warp_kernels
 
     corpus = load()
     exact, brute = _brute_force(corpus, corpus.queries)
@@ -232,7 +232,7 @@ def _others(corpus: TokenCorpus, searcher: Searcher, exact: Ranked) -> list[Figu
 
 def others(documents: int = 5_000) -> None:
     """Compare with other libraries on a part of the corpus: they take minutes for it."""
-    from codequarry.serving import warp_kernels
+    from codequarry.serving.channels.warp import kernels as warp_kernels
 
     part = load().first(documents)
     exact, brute = _brute_force(part, part.queries)

@@ -10,19 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.corpus import HOME, package_folder
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.minilm_tokens import export_minilm_tokens
-from codequarry.pipelines.parts import plan_parts
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.text_indexes import TEXT_COLUMNS, chunk_text
-from codequarry.pipelines.warp_files import ArrayWriter
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.encoder import EncoderSpec
+from codequarry.pipelines.embed.export.minilm_tokens import export_minilm_tokens
+from codequarry.pipelines.indexes.array_files import ArrayWriter
+from codequarry.pipelines.indexes.text_indexes import TEXT_COLUMNS, chunk_text
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.parts import plan_parts
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import IntegrityError
-from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings, SourcesSettings
-from codequarry.schemas.tables import read_table
-from codequarry.schemas.token_encoder import TokenEncoder
+from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings, SourcesSettings
+from codequarry.serving.encoders.spec import EncoderSpec
+from codequarry.serving.encoders.tokens import TokenEncoder
 
 PACKAGES = ("sqlalchemy", "fastmcp", "hypothesis", "mcp")
 QUERIES = 100
@@ -106,7 +106,7 @@ def _chunks() -> pa.Table:
         sources=SourcesSettings(repositories=repositories),
     )
     tables: list[pa.Table] = []
-    for name, repository in named(settings.sources.repositories).items():
+    for name, repository in repositories_by_name(settings.sources.repositories).items():
         snapshot_repository(repository, settings)
         chunk_repository(name, settings)
         parts = plan_parts(repository_work(settings.paths.work, name), settings)

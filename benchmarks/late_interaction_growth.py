@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks.corpus import HOME
 from benchmarks.growth_chart import curves
 from benchmarks.report import Figure, percentile, print_figures
-from codequarry.pipelines.warp_build import WarpPlan, build_index
-from codequarry.schemas.warp_layout import Profile, WarpSpec
-from codequarry.serving.warp_index import WarpIndex
-from codequarry.serving.warp_search import Searcher
+from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
+from codequarry.schemas.bundle.warp import Profile, WarpSpec
+from codequarry.serving.channels.warp.index import WarpIndex
+from codequarry.serving.channels.warp.search import Searcher
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 CHART = _DOCS / "late_interaction_growth.svg"
@@ -63,7 +63,7 @@ def measured(
     documents: Documents, scales: np.ndarray, queries: list[np.ndarray], profile: Profile, fingerprint: str = "0" * 64
 ) -> dict[str, Any]:
     """Build, open and search an index in a folder of its own; figures by name."""
-    from codequarry.serving import warp_kernels
+    from codequarry.serving.channels.warp import kernels as warp_kernels
 
     folder = Path(tempfile.mkdtemp(prefix="warp-growth-", dir=HOME))
     try:

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.corpus import HOME
 from benchmarks.late_interaction_corpus import TokenCorpus
 from benchmarks.report import Figure, percentile
-from codequarry.pipelines.warp_files import write_array
+from codequarry.pipelines.indexes.array_files import write_array
 
 VENV = "CODEQUARRY_BENCH_PYTHON"
 _SCRIPT = Path(__file__).with_name("late_interaction_foreign.py")

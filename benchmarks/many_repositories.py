@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.ranking_parts import figures_of
 from benchmarks.repository_search import HOME, clone_of, questions_of
-from codequarry.assets.asking import engine_over
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.evaluation.bootstrap import intervals
-from codequarry.pipelines.evaluation.records import Question
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.ranking import BUILT_IN
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, load_settings
+from codequarry.pipelines.measure.asking import engine_over
+from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.ranking_profile import BUILT_IN
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, RepositorySettings, load_settings
 
 _FORMS = {"as annotated": "{query}", "QUERY in NAME": "{query} in {name}", "NAME QUERY": "{name} {query}"}
 _FACTORS = (1.0, 0.8, 0.6, 0.4, 0.2)

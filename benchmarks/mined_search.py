@@ -16,11 +16,11 @@ import numpy as np
 
 from benchmarks.misspelt import print_misspelt
 from benchmarks.ranking_parts import FIGURES, Corpus, print_worth
-from codequarry.assets.asking import Asker, engine_over
-from codequarry.pipelines.evaluation.bootstrap import intervals
 from codequarry.pipelines.evaluation.mining import mine
-from codequarry.pipelines.evaluation.results import scores_of
-from codequarry.schemas.settings import RepositorySettings, load_settings
+from codequarry.pipelines.measure.asking import Asker, engine_over
+from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.results import scores_of
+from codequarry.schemas.settings.load import RepositorySettings, load_settings
 
 HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench" / "mined-search"
 WAYS = ("bm25", "faiss", "hybrid")

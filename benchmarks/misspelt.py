@@ -9,14 +9,14 @@ import numpy as np
 
 from benchmarks.ranking_parts import Corpus, without_names_by_words, without_near_names
 from benchmarks.report import percentile
-from codequarry.assets.asking import Asker, engine_over
-from codequarry.pipelines.evaluation.bootstrap import intervals
-from codequarry.pipelines.evaluation.name_questions import IDENTIFIER
-from codequarry.pipelines.evaluation.records import Question
-from codequarry.pipelines.evaluation.results import scores_of
-from codequarry.schemas.analyzer import identifier_parts
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
+from codequarry.pipelines.measure.asking import Asker, engine_over
+from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.name_questions import IDENTIFIER
+from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.results import scores_of
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.text.analyzer import identifier_parts
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

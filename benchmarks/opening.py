@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
-from codequarry.pipelines.bm25_index import write_meta, write_segments
-from codequarry.pipelines.catalog import build_catalog, write_row_index
-from codequarry.pipelines.faiss_index import write_faiss, write_idmap
-from codequarry.pipelines.shards import arrays, write_texts
-from codequarry.pipelines.version_manifest import file_entries
-from codequarry.schemas.file_index import FileIndex, FileRow
-from codequarry.schemas.integrity import file_sha256, read_manifest, verify
-from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
-from codequarry.schemas.manifest import Manifest, SegmentEntry, to_json
-from codequarry.schemas.tables import SCHEMAS, TableWriter, write_table
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.catalog import Catalog
+from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
+from codequarry.pipelines.bundle.manifest import file_entries
+from codequarry.pipelines.bundle.shards import write_texts
+from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
+from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.bundle.manifest import Manifest, SegmentEntry, to_json
+from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_table
+from codequarry.serving.catalog.catalog import Catalog
+from codequarry.serving.files.file_index import FileIndex, FileRow
+from codequarry.serving.files.integrity import file_sha256, read_manifest, verify
+from codequarry.serving.version.open import Bundle
 
 GIGABYTE = 1_000_000_000
 OPENINGS = 15

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from codequarry.assets.asking import Asker, engine_over
-from codequarry.pipelines.evaluation.bootstrap import intervals
-from codequarry.pipelines.evaluation.profile_search import fit_profile
-from codequarry.pipelines.evaluation.records import Question
-from codequarry.pipelines.evaluation.results import scores_of
-from codequarry.pipelines.workspace import silent
-from codequarry.schemas.ranking import BUILT_IN, RankingProfile
-from codequarry.schemas.row_index import RowIndex
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
-from codequarry.serving.symbol_channel import SymbolChannel
+from codequarry.pipelines.evaluation.tune_ranking import fit_profile
+from codequarry.pipelines.measure.asking import Asker, engine_over
+from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.results import scores_of
+from codequarry.pipelines.store.workspace import silent
+from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.channels.symbol import SymbolChannel
+from codequarry.serving.engine.engine import Engine
 
 FIGURES = ("ndcg_10", "recall_4k")
 

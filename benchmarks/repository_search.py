@@ -29,23 +29,23 @@ from typing import Any
 
 from benchmarks.ranking_parts import Corpus, print_cross_validated, print_worth
 from benchmarks.report import percentile
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.encoders import encoder_directories
-from codequarry.pipelines.evaluation.metrics import DEPTH, ndcg, target_ranks
-from codequarry.pipelines.evaluation.records import Hit, Question, Target
-from codequarry.schemas.compatibility import compatibility
-from codequarry.schemas.encoder import EncoderSpec
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import (
+from codequarry.pipelines.embed.encoders import encoder_directories
+from codequarry.pipelines.measure.metrics import DEPTH, ndcg, target_ranks
+from codequarry.pipelines.measure.questions import Hit, Question, Target
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.settings.load import (
     BundleSettings,
     PathsSettings,
     RepositorySettings,
     Settings,
     load_settings,
 )
-from codequarry.schemas.tools import SearchRequest, SearchResult
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
+from codequarry.schemas.wire.search import SearchRequest, SearchResult
+from codequarry.serving.encoders.spec import EncoderSpec
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.files.compatibility import compatibility
+from codequarry.serving.version.open import Bundle
 
 HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench" / "repository-search"
 VIEWS = ("root", "whole")

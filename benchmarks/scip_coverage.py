@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.scip import scip_repository
-from codequarry.pipelines.snapshot import read_contents, snapshot_repository
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.settings import RepositorySettings, Settings
+from codequarry.pipelines.scip.stage import scip_repository
+from codequarry.pipelines.sources.snapshot import read_contents, snapshot_repository
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.settings.load import RepositorySettings, Settings
 
 KINDS = ("class", "function", "method")
 _BLANKS = b" \t\n\r\f\v"

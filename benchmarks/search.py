@@ -14,12 +14,12 @@ from benchmarks.corpus import HOME, LARGE, PACKAGES, index
 from benchmarks.misspelt import slips_of
 from benchmarks.ranking_parts import without_near_names
 from benchmarks.report import Figure, at_most, percentile, print_figures
-from codequarry.pipelines.evaluation.name_questions import is_telling_name
-from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchFilters, SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.pipelines.measure.name_questions import is_telling_name
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchFilters, SearchRequest
+from codequarry.serving.encoders.spec import open_encoder
+from codequarry.serving.engine.engine import Engine
 
 QUERIES = (
     "how are tools registered on the server",

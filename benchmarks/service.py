@@ -16,9 +16,9 @@ from urllib.request import urlopen
 from benchmarks.corpus import CODEQUARRY, HOME, index
 from benchmarks.report import Figure, at_most, percentile, print_figures
 from benchmarks.service_clients import CLIENTS, CROWD
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import FetchRequest, SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import FetchRequest, SearchRequest
+from codequarry.serving.engine.engine import Engine
 
 CALLS, CROWDS, SECONDS = 500, 9, 60.0
 FETCHES, FETCHED = 200, 10

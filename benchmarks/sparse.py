@@ -18,18 +18,18 @@ import numpy as np
 from benchmarks.corpus import HOME, PACKAGES, package_folder
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from benchmarks.sparse_rivals import rivals
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.parts import plan_parts
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sparse_export import DOCUMENTS, QUERIES, export_sparse
-from codequarry.pipelines.sparse_model import read_sparse_model
-from codequarry.pipelines.splade_build import SpladePlan, build_splade
-from codequarry.pipelines.text_indexes import TEXT_COLUMNS, chunk_text
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings, SourcesSettings
-from codequarry.schemas.sparse_encoder import Impacts, SparseEncoder, SparseQuery, open_query_encoder
-from codequarry.schemas.tables import read_table
-from codequarry.serving.splade_index import SpladeIndex
+from codequarry.pipelines.embed.export.sparse import DOCUMENTS, QUERIES, export_sparse
+from codequarry.pipelines.embed.export.sparse_model import read_sparse_model
+from codequarry.pipelines.indexes.splade.build import SpladePlan, build_splade
+from codequarry.pipelines.indexes.text_indexes import TEXT_COLUMNS, chunk_text
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.store.parts import plan_parts
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings, SourcesSettings
+from codequarry.serving.channels.splade_index import SpladeIndex
+from codequarry.serving.encoders.sparse import Impacts, SparseEncoder, SparseQuery, open_query_encoder
 
 COUNT, VOCABULARY, TERMS, LIMIT, ASKED = 50_000, 30_522, 200, 200, 100
 _FILE = 20

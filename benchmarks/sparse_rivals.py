@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from codequarry.schemas.sparse_encoder import SparseQuery
-from codequarry.serving.splade_index import SpladeIndex
+from codequarry.serving.channels.splade_index import SpladeIndex
+from codequarry.serving.encoders.sparse import SparseQuery
 
 Search = Callable[[SparseQuery], np.ndarray]
 """Query to (n,) integer scores, of documents that may be among the first; of others anything lower."""

@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 from time import sleep
 
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.scip import scip_repository
-from codequarry.schemas.settings import Settings
+from codequarry.pipelines.scip.stage import scip_repository
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.settings.load import Settings
 
 
 def main() -> None:

@@ -17,18 +17,19 @@ import duckdb
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import package_folder
-from codequarry.pipelines.catalog import build_catalog
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.modules import module_repository
-from codequarry.pipelines.shards import write_texts
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.workspace import RepositoryWork, repository_work
-from codequarry.schemas.integrity import file_sha256, list_files
-from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
-from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, to_json
-from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings
-from codequarry.schemas.tables import FAISS_IDMAP, SCHEMAS, TableWriter, embeddings_schema, write_table
-from codequarry.serving.bundle import Bundle
+from codequarry.pipelines.bundle.catalog import build_catalog
+from codequarry.pipelines.bundle.shards import write_texts
+from codequarry.pipelines.modules.stage import module_repository
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.bundle.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, to_json
+from codequarry.schemas.bundle.tables import FAISS_IDMAP, SCHEMAS, TableWriter, embeddings_schema, write_table
+from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings
+from codequarry.serving.files.compatibility import compatibility
+from codequarry.serving.files.integrity import file_sha256, list_files
+from codequarry.serving.version.open import Bundle
 
 PACKAGES = ("dagster", "sqlalchemy", "dagster_graphql", "alembic")
 _DIM = 4
@@ -103,6 +104,7 @@ def _seal(root: BundleRoot, paths: BundlePaths) -> None:
         version=_VERSION, created="", digest="", settings_sha256="", tools={}, sources=(),
         encoder=EncoderEntry(name="none", fingerprint="", dim=_DIM), faiss=FaissEntry(factory="Flat", exact=True),
         counts=Counts(files=0, skipped_files=0, chunks=pq.read_metadata(paths.table("chunks")).num_rows), files=files,
+        compatibility=compatibility(""),
     )  # fmt: skip
     paths.manifest.write_bytes(to_json(manifest))
     root.current.write_text(Current(_VERSION, file_sha256(paths.manifest)).line(), encoding="ascii")

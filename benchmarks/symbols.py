@@ -11,11 +11,13 @@ from typing import Any
 from benchmarks.corpus import HOME
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from benchmarks.symbol_bundle import build, open_bundle
-from codequarry.schemas.symbol_tools import DefinitionRequest, ReferencesRequest
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.deadline import Deadline
-from codequarry.serving.definitions import go_to_definition
-from codequarry.serving.references import find_references
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
+from codequarry.serving.request.deadline import NEVER
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.definitions import go_to_definition
+from codequarry.serving.tools.references import find_references
+from codequarry.serving.version.open import Bundle
 
 QUESTIONS = 400
 
@@ -45,7 +47,7 @@ def timings(bundle: Bundle) -> list[Figure]:
         "SELECT concat(repo, '/', path), start_line, start_column FROM places_mat JOIN files_mat USING (file)",
         "file, start_line, start_column",
     )
-    deadline = Deadline.after(3600)
+    context = ToolContext(bundle, ServingSettings(), NEVER)
     calls: dict[str, tuple[Callable[..., object], Sequence[object]]] = {
         "go_to_definition by name": (
             go_to_definition, [DefinitionRequest(symbol=name) for name, _, _ in definitions]),
@@ -63,11 +65,11 @@ def timings(bundle: Bundle) -> list[Figure]:
     figures: list[Figure] = []
     for name, (call, requests) in calls.items():
         for request in requests[:20]:
-            call(bundle, request, deadline)
+            call(context, request)
         times: list[float] = []
         for request in requests:
             started = time.perf_counter()
-            call(bundle, request, deadline)
+            call(context, request)
             times.append(1000 * (time.perf_counter() - started))
         figures.append(at_most(f"{name}: p50", percentile(times, 0.5), 3, "ms"))
         figures.append(at_most(f"{name}: p95", percentile(times, 0.95), 10, "ms"))

@@ -19,13 +19,13 @@ from statistics import mean
 from benchmarks.corpus import package_folder
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from benchmarks.scip_coverage import coverage
-from codequarry.pipelines.chunk_rows import chunk_ids
-from codequarry.pipelines.chunking import chunk_source
-from codequarry.pipelines.definitions import parse
-from codequarry.pipelines.grammars import grammar
-from codequarry.pipelines.scip_tools import tools_folder
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.schemas.settings import PathsSettings, RepositorySettings, ScipSettings, Settings, SourcesSettings
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.syntax.chunks.chunk import chunk_source
+from codequarry.pipelines.syntax.chunks.rows import chunk_ids
+from codequarry.pipelines.syntax.grammars import grammar
+from codequarry.pipelines.syntax.parsing import parse
+from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, ScipSettings, Settings, SourcesSettings
+from codequarry.schemas.trust.programs import tools_folder
 
 TREE = "dagster"
 COMPARED = ("jsonschema", "rich", "starlette")
@@ -96,7 +96,9 @@ def _scip(tree: Path, home: Path) -> list[Figure]:
     settings = _settings(tree, home / "one", scip=(Path(ready),) if ready else ())
     for store in (settings.paths.store, home / "compared"):
         store.mkdir(parents=True, exist_ok=True)
-        tools_folder(store).symlink_to(tools)
+    os.environ["XDG_DATA_HOME"] = str(home / "data")
+    tools_folder().parent.mkdir(parents=True, exist_ok=True)
+    tools_folder().symlink_to(tools)
     figures = []
     if not ready:
         first = _measured("scip", settings)

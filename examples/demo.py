@@ -19,7 +19,7 @@ from fastmcp.client.transports import StdioTransport
 PROJECT = Path(__file__).resolve().parent.parent
 ROOT = PROJECT / ".codequarry" / "bundles"
 PACKAGE = "rich"
-CODEQUARRY = [sys.executable, "-m", "codequarry.serving.cli"]
+CODEQUARRY = [sys.executable, "-m", "codequarry.pipelines.cli"]
 QUESTIONS: tuple[dict[str, Any], ...] = (
     {"query": "what happens when a worker process dies while chunking a file"},
     {"query": "wrap text to the width of the terminal", "filters": {"repos": [PACKAGE]}},

@@ -12,9 +12,9 @@ from codequarry.assets.automation import whole
 from codequarry.assets.definitions import build_definitions
 from codequarry.assets.partitions import sync_partitions
 from codequarry.assets.project import Project
-from codequarry.schemas.integrity import read_manifest
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.serving.files.integrity import read_manifest
 
 PYTHON = '''
 def {name}(count: int) -> int:

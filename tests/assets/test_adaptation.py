@@ -1,7 +1,7 @@
 """The encoder fitted in a Dagster run: an asset that does nothing until the settings want it, and says how it went."""
 
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.schemas.encoder import EncoderSpec
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.serving.encoders.spec import EncoderSpec
 
 
 def verdict(result):

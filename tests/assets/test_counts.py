@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from codequarry.assets.partitions import sync_partitions
-from codequarry.schemas.catalog import set_bundle
+from codequarry.schemas.catalog.views import set_bundle
 from tests.assets.test_reindex import materializations
 
 FILES = {
@@ -88,7 +88,7 @@ def test_census_index_dagster_and_the_catalog_tell_the_same_counts(published, tm
         folder = tmp_path / "elsewhere"
         folder.mkdir(exist_ok=True)
         environment = {**os.environ, "CODEQUARRY__PATHS__STORE": str(store), "COLUMNS": "120"}
-        command = [sys.executable, "-m", "codequarry.serving.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "codequarry.pipelines.cli", *map(str, arguments)]
         return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
 
     repository = published.folder / "repositories" / "alpha"

@@ -5,10 +5,10 @@ import time
 import dagster as dg
 import pytest
 
-from codequarry.assets import dead_runs as module
-from codequarry.assets.dead_runs import dead_runs
+from codequarry.assets import sensors as module
 from codequarry.assets.definitions import build_definitions
-from codequarry.pipelines.workspace import working
+from codequarry.assets.sensors import dead_runs
+from codequarry.pipelines.store.workspace import working
 
 STARTED = dg.DagsterRunStatus.STARTED
 OURS = dg.AssetKey("staged_bundle")

@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 
 import codequarry.assets
+from codequarry.assets.bundle import late_interaction_gain
 from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS, build_definitions
 
 ROOT = Path(__file__).parents[2]
@@ -22,16 +23,17 @@ HEAVY = ("faiss", "onnxruntime", "onnx", "tree_sitter", "torch", "pyarrow", "duc
          "pandas", "great_expectations")  # fmt: skip
 
 WRAPPED = {
-    "repository_snapshot": "snapshot.snapshot_repository",
-    "repository_chunks": "chunks.chunk_repository",
-    "repository_syntax": "chunks.chunk_repository",
-    "repository_modules": "modules.module_repository",
-    "repository_scip": "scip.scip_repository",
-    "repository_embeddings": "embeddings.embed_repository",
-    "fitted_encoder": "adaptation.adapt_encoder",
-    "staged_bundle": "staging.stage_bundle",
-    "verified_bundle": "verification.verify_staged",
-    "published_bundle": "publisher.publish_verified",
+    "repository_snapshot": "sources.snapshot.snapshot_repository",
+    "repository_chunks": "syntax.stage.chunk_repository",
+    "repository_syntax": "syntax.stage.chunk_repository",
+    "repository_modules": "modules.stage.module_repository",
+    "repository_scip": "scip.stage.scip_repository",
+    "repository_embeddings": "embed.stage.embed_repository",
+    "fitted_encoder": "adapt.stage.adapt_encoder",
+    "late_interaction_gain": "evaluation.late_gain.measure_late",
+    "staged_bundle": "bundle.stage.stage_bundle",
+    "verified_bundle": "gates.verify.verify_staged",
+    "published_bundle": "publish.publish.publish_verified",
 }
 
 
@@ -88,8 +90,8 @@ def test_settings_that_cannot_be_read_stop_the_load_with_their_message(workbench
 @pytest.mark.parametrize("name", WRAPPED)
 def test_an_asset_says_what_its_pipeline_function_says(name):
     key = dg.AssetKey(name)
-    asset = next(each for each in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS] if key in each.keys)
-    module, _, function = WRAPPED[name].partition(".")
+    asset = next(each for each in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS, late_interaction_gain] if key in each.keys)
+    module, _, function = WRAPPED[name].rpartition(".")
     documented = inspect.getdoc(getattr(import_module(f"codequarry.pipelines.{module}"), function))
     description = asset.descriptions_by_key[key]
     assert description
@@ -104,6 +106,7 @@ PARENTS = {
     "repository_scip": {"repository_snapshot"},
     "repository_embeddings": {"repository_chunks", "fitted_encoder"},
     "fitted_encoder": {"repository_snapshot"},
+    "late_interaction_gain": {"repository_snapshot"},
     "staged_bundle": {"repository_embeddings", "repository_modules", "repository_scip", "repository_syntax"},
     "verified_bundle": {"staged_bundle"},
     "published_bundle": {"verified_bundle"},
@@ -116,7 +119,8 @@ def test_the_graph_runs_from_repositories_to_the_published_bundle(workbench):
     found = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
     assert {name: {key.to_user_string() for key in node.parent_keys} for name, node in found.items()} == PARENTS
     assert {name: node.group_name for name, node in found.items()} == {
-        name: "bundle" if name.endswith("_bundle") else "repository" for name in PARENTS
+        **{name: "bundle" if name.endswith("_bundle") else "repository" for name in PARENTS},
+        "late_interaction_gain": "evaluation",
     }
 
 

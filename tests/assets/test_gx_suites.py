@@ -14,12 +14,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from codequarry.assets import gx_suites
-from codequarry.assets.gx_suites import build_docs, keep, run_suites
+from codequarry.pipelines.gates import great_expectations as gx_suites
+from codequarry.pipelines.gates.great_expectations import build_docs, keep, run_suites
+from codequarry.schemas.bundle.tables import SCHEMAS, embeddings_schema, schema_hash
 from codequarry.schemas.errors import CodequarryError, NotFoundError
-from codequarry.schemas.expectations import BETWEEN, Expectation, Suite, build_frames, run_suite
-from codequarry.schemas.suites import OF_TABLES, embeddings_suite
-from codequarry.schemas.tables import SCHEMAS, embeddings_schema, schema_hash
+from codequarry.schemas.gates.expectation import BETWEEN, Expectation, Suite, build_frames, run_suite
+from codequarry.schemas.gates.suites import OF_TABLES, embeddings_suite
 
 DIM = 3
 SUITES = (*OF_TABLES, embeddings_suite("faiss", DIM))
@@ -118,7 +118,7 @@ def test_a_share_is_judged_alike(mostly: float, passes: bool) -> None:
         (by_gx,) = run_suites(connection, (suite,))
         (by_sql,) = run_suite(connection, suite)
     assert (by_gx.outcomes[0].passed, by_sql.passed) == (passes, passes)
-    assert by_sql.found == "33.3 % (1 of 3)"
+    assert by_sql.count_text == "33.3 % (1 of 3)"
 
 
 def test_an_expectation_that_cannot_run_is_an_error_and_no_failed_check(broken: duckdb.DuckDBPyConnection) -> None:
@@ -145,7 +145,7 @@ def test_the_command_asks_a_published_version_and_builds_the_pages(first_run, tm
 
     def gates(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "codequarry.serving.cli", "gates", *arguments],
+            [sys.executable, "-m", "codequarry.pipelines.cli", "gates", *arguments],
             cwd=tmp_path / "project", capture_output=True, text=True, check=False,
         )  # fmt: skip
 

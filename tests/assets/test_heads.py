@@ -7,10 +7,12 @@ import subprocess
 import dagster as dg
 import pytest
 
-from codequarry.assets import heads as module
+from codequarry.assets import sensors as module
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.heads import CHANGED_TAG, Watch, others_are_stale
-from codequarry.pipelines.rollback import roll_back
+from codequarry.assets.partitions import sync_partitions
+from codequarry.assets.sensors import CHANGED_TAG, Watch, others_are_stale
+from codequarry.pipelines.publish.rollback import roll_back
+from tests.assets.conftest import Workbench
 from tests.assets.test_reindex import materializations
 from tests.pipelines.repositories import git
 
@@ -54,18 +56,34 @@ def commit(workbench, name, text):
     return git(folder, "rev-parse", "HEAD")
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """Three repositories and a folder without git, all indexed by the run that the first tick asked for.
+
+    Not to be changed: ``ticker`` is a copy.
+    """
+    with dg.DagsterInstance.ephemeral() as instance:
+        workbench = Workbench(tmp_path_factory.mktemp("watched"), instance)
+        for name in NAMES:
+            workbench.write(f"{name}/README.md", f"# {name}\n\nWhat {name} is for.\n")
+        for name in NAMES[:3]:
+            commit(workbench, name, f"def {name}():\n    return 1\n")
+        workbench.configure(*NAMES)
+        ticker = Ticker(workbench)
+        result = ticker.run(ticker.tick())
+        assert result.success
+        assert {partition for _, partition in materializations(result)} == {*NAMES, None}
+        yield ticker
+
+
 @pytest.fixture
-def ticker(workbench):
-    """Three repositories and a folder without git, all indexed by the run that the first tick asked for."""
-    for name in NAMES:
-        workbench.write(f"{name}/README.md", f"# {name}\n\nWhat {name} is for.\n")
-    for name in NAMES[:3]:
-        commit(workbench, name, f"def {name}():\n    return 1\n")
-    workbench.configure(*NAMES)
+def ticker(watched, tmp_path, workbench):
+    """A copy of what was indexed, with the sensor as it was behind its first tick."""
+    shutil.rmtree(tmp_path)
+    shutil.copytree(watched.workbench.folder, tmp_path, symlinks=True)
+    sync_partitions(workbench.instance, workbench.project.settings())
     ticker = Ticker(workbench)
-    result = ticker.run(ticker.tick())
-    assert result.success
-    assert {partition for _, partition in materializations(result)} == {*NAMES, None}
+    ticker.cursor = watched.cursor
     return ticker
 
 

@@ -23,7 +23,6 @@ CHROMIUM = installed()
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; Debian has it as the package chromium"),
 ]
 

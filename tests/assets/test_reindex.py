@@ -7,10 +7,10 @@ from codequarry.assets import project as project_module
 from codequarry.assets.automation import whole
 from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS
 from codequarry.assets.partitions import PARTITIONS, sync_partitions
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.workspace import exclusive
-from codequarry.schemas.manifest import Manifest
-from codequarry.schemas.settings import Settings
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.store.workspace import exclusive
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.settings.load import Settings
 
 
 def materializations(result: dg.ExecuteInProcessResult) -> dict[tuple[str, str | None], dict[str, object]]:
@@ -82,7 +82,7 @@ def test_the_command_line_writes_the_same_bundle(first_run, tmp_path):
     written = index_repositories(settings).manifest
     assert written.digest == workbench.manifest.digest
     assert contents(written) == contents(workbench.manifest)
-    same = {"version": "", "created": "", "files": ()}
+    same = {"version": "", "created": "", "sequence": 0, "files": ()}
     assert written.model_copy(update=same) == workbench.manifest.model_copy(update=same)
 
 

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import faiss
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from codequarry.assets.ann_recall import ann_recall
 from codequarry.assets.bundle import _frontiers, _verdict
-from codequarry.assets.gate_questions import gate_questions, question_checks, same_files
 from codequarry.assets.plots import SHOWN_CHARS
-from codequarry.assets.retrieval_comparison import _asked, _ratio, delays, losses
-from codequarry.assets.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.evaluation.records import Hit, Question, Target
-from codequarry.pipelines.evaluation.results import Run, difference, summary_of_run
-from codequarry.schemas.checks import Check
+from codequarry.pipelines.cli.root import build_app
+from codequarry.pipelines.gates.answers.asked import ann_recall
+from codequarry.pipelines.gates.answers.comparison import _ask_questions, _ratio, delays, losses
+from codequarry.pipelines.gates.answers.questions import gate_questions, question_checks, same_files
+from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
+from codequarry.pipelines.measure.questions import Hit, Question, Target
+from codequarry.pipelines.measure.results import Run, difference, summary_of_run
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.errors import PublishError
-from codequarry.schemas.layout import BundlePaths, BundleRoot
-from codequarry.schemas.retrieval_settings import RetrievalSettings
-from codequarry.schemas.settings import RepositorySettings, Settings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.cli import build_app
-from codequarry.serving.dense import FaissChannel
+from codequarry.schemas.settings.gates import RetrievalSettings
+from codequarry.schemas.settings.load import RepositorySettings, Settings
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.channels.dense import FaissChannel
+from codequarry.serving.version.checks import Check
+from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
+from tests.pipelines.indexes.test_faiss_ladder import LISTS, functions, write_app
 from tests.pipelines.repositories import commit
-from tests.pipelines.test_faiss_ladder import LISTS, functions, write_app
 
 
 def settings_of(tmp_path: Path, **sections: dict[str, object]) -> Settings:
@@ -43,7 +46,6 @@ def settings_of(tmp_path: Path, **sections: dict[str, object]) -> Settings:
             "sources": {"repositories": [RepositorySettings(path=tmp_path / "app")]},
             "chunking": {"merge_chars": 1},
             "scip": {"enabled": False},
-            "retrieval": {"golden": False},
             **sections,
         }
     )
@@ -103,7 +105,7 @@ def test_questions_are_judged_like_every_table(tmp_path: Path) -> None:
 
 def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path: Path) -> None:
     write_app(tmp_path, 20)
-    made = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.15})
+    made = settings_of(tmp_path, retrieval={"min_changed_share": 0.15})
     files = index_repositories(made).manifest.counts.files
     root = BundleRoot(made.bundle.root)
     asked = [len(verdict_names(root))]
@@ -116,21 +118,21 @@ def test_few_files_more_are_asked_about_only_when_they_have_become_many(tmp_path
     quiet = int(0.15 * files)
     assert 1 <= quiet < 7
     assert asked[: quiet + 2] == [1] * (quiet + 1) + [2]
-    other = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.9}, chunking={"merge_chars": 50})
+    other = settings_of(tmp_path, retrieval={"min_changed_share": 0.9}, chunking={"merge_chars": 50})
     index_repositories(other)
     assert len(verdict_names(root)) == asked[-1] + 1, "another chunking is asked, whatever changed"
 
 
 def test_what_was_stopped_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_app(tmp_path, 20)
-    made = settings_of(tmp_path, retrieval={"golden": False, "min_changed_share": 0.15})
+    made = settings_of(tmp_path, retrieval={"min_changed_share": 0.15})
     files = index_repositories(made).manifest.counts.files
     note = made.paths.work / "asked.json"
     note.write_text(json.dumps({"changed": files}))  # many small changes came before this one
     commit(tmp_path / "app", {"pkg0/new.py": functions(100)})
     worse = Check("answers", False, "worse", "as good", regression=True)
     with monkeypatch.context() as patch:
-        patch.setattr("codequarry.assets.retrieval_gate.ask_staged", lambda *_: (worse,))
+        patch.setattr("codequarry.pipelines.gates.answers.asked.ask_staged", lambda *_: (worse,))
         for _ in range(2):
             with pytest.raises(PublishError, match="answers: worse"):
                 index_repositories(made)
@@ -152,7 +154,7 @@ def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path)
     page = read_verdict(root)
     assert "stopped by 1 of" in page
     assert "## Operating points of faiss" in page
-    allowed = {"golden": False, "min_ann_recall": 0.0}
+    allowed = {"min_ann_recall": 0.0}
     made = index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
     assert root.read_current() != before
     drawn = _frontiers(BundlePaths(made.path), made.manifest)["recall_faiss"].value
@@ -203,7 +205,7 @@ def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path
     assert recall() < 0.6
 
 
-def compared(found: int, questions: int = 20, milliseconds: float = 20.0) -> Comparison:
+def compared(found: int, questions: int = 20, search_ms: tuple[float, float] = (20.0, 10.0)) -> Comparison:
     """Of CURRENT, which answers everything, and a version that answers the first ``found`` of each language."""
     asked = [
         Question(f"{kind}{n}", kind, f"ask {kind} {n}", (Target("a.py", "app", n, n),))
@@ -212,11 +214,12 @@ def compared(found: int, questions: int = 20, milliseconds: float = 20.0) -> Com
     right = [(Hit("app", "a.py", n, n, 100, str(n)),) for _ in range(2) for n in range(questions)]
     own = [hits if n % questions < found else () for n, hits in enumerate(right)]
     runs = [
-        Run("staged", tuple(own), (milliseconds,) * len(asked), {}, frozenset()),
+        Run("staged", tuple(own), (20.0,) * len(asked), {}, frozenset()),
         Run("CURRENT", tuple(right), (10.0,) * len(asked), {}, frozenset()),
     ]
     summaries = {run.name: summary_of_run(asked, run) for run in runs}
-    return Comparison("new", "old", tuple(asked), *runs, summaries, tuple(difference(asked, *runs)), (20.0, 10.0))
+    differences = tuple(difference(asked, *runs))
+    return Comparison("new", "old", tuple(asked), *runs, summaries, differences, (20.0, 10.0), search_ms)
 
 
 def test_lost_answers_are_named_by_language_and_may_be_accepted() -> None:
@@ -266,18 +269,85 @@ class Answering:
 
 def test_what_only_one_version_holds_is_no_answer() -> None:
     asked = [Question("1", "python", "what", (Target("a.py", "app", 1, 2),))]
-    run = _asked("staged", Answering(), "hybrid", asked, {("app", "a.py")})
+    run = _ask_questions("staged", Answering(), "hybrid", asked, {("app", "a.py")})
     assert [[hit.path for hit in hits] for hits in run.hits] == [["a.py"]]
 
 
 def test_what_takes_longer_is_a_ratio_and_noise_is_none() -> None:
-    assert not _ratio("time", 90.0, 20.0, 4.0).passed
-    assert _ratio("time", 79.0, 20.0, 4.0).passed
-    assert _ratio("time", 4.9, 0.1, 4.0).passed
-    slow = delays(compared(found=20, milliseconds=50.0), RetrievalSettings())
+    assert not _ratio("time", (90.0, 20.0), 4.0).passed
+    assert _ratio("time", (79.0, 20.0), 4.0).passed
+    assert _ratio("time", (4.9, 0.1), 4.0).passed
+    slow = delays(compared(found=20, search_ms=(50.0, 10.0)), RetrievalSettings())
     assert [check.name for check in slow if not check.passed] == ["time of a search against CURRENT"]
 
 
 def test_the_page_says_examples_as_text() -> None:
     check = Check("recall", False, "0.1", "1", ("'[x](http://example.invalid)' 0.0",))
     assert "\\[x\\](http" in markdown(Verdict("new", (check,), None, {}))
+
+
+class FullDisk:
+    """Refuses to write one file below the verdicts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, code: int) -> None:
+        real = Path.write_text
+        self.refused = 0
+
+        def write_text(path: Path, *arguments: Any, **options: Any) -> int:
+            if path.name == name:
+                self.refused += 1
+                real(path, "half")
+                raise OSError(code, os.strerror(code), str(path))
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "write_text", write_text)
+
+
+@pytest.mark.parametrize("name", ["verdict.md", "verdict.json"])
+def test_a_verdict_that_cannot_be_written_is_warned_of_and_the_version_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    write_app(tmp_path, 5)
+    made = settings_of(tmp_path)
+    with monkeypatch.context() as patch:
+        disk = FullDisk(patch, name, errno.ENOSPC)
+        report = index_repositories(made)
+    root = BundleRoot(made.bundle.root)
+    assert disk.refused == 1
+    assert root.read_current().version == report.manifest.version
+    assert [warning.count("No space left") for warning in report.warnings] == [1]
+    assert [path.name for path in root.versions.iterdir()] == [report.manifest.version], "nothing staged"
+    assert verdict_names(root) == [], "half a page is none"
+
+
+def test_a_verdict_folder_that_may_not_be_written_to_is_a_warning_of_the_command(tmp_path: Path) -> None:
+    write_app(tmp_path, 5)
+    root = BundleRoot(tmp_path / "bundles")
+    root.path.mkdir()
+    root.verdicts.write_text("in the way")
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[retrieval]\nenabled = true\n[scip]\nenabled = false\n")
+    place = ["--root", str(root.path), "--settings", str(settings)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CODEQUARRY__PATHS__STORE", str(tmp_path / "store"))
+        patch.setenv("CODEQUARRY__PATHS__WORK", str(tmp_path / "work"))
+        patch.setenv("CODEQUARRY__RETRIEVAL__ENABLED", "true")
+        told = CliRunner().invoke(build_app(), ["index", str(tmp_path / "app"), *place])
+    assert told.exit_code == 0, told.output
+    assert "warning:" in told.output
+    assert root.version_names() == [root.read_current().version]
+
+
+def test_a_disk_that_refuses_while_answers_are_asked_leaves_nothing_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_app(tmp_path, 5)
+    made = settings_of(tmp_path)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("codequarry.pipelines.gates.answers.due.write_json", refused)
+    with pytest.raises(PublishError, match="Input/output"):
+        index_repositories(made)
+    assert list(BundleRoot(made.bundle.root).versions.iterdir()) == []

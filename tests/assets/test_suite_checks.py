@@ -9,13 +9,13 @@ import pytest
 
 from codequarry.assets.automation import whole
 from codequarry.assets.bundle import ACCEPT_TAG
-from codequarry.assets.gx_suites import documents
+from codequarry.assets.checks import CHECKED, check_name
 from codequarry.assets.partitions import sync_partitions
-from codequarry.assets.suite_checks import CHECKED, check_name
-from codequarry.pipelines import modules
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.suites import MODULES
-from codequarry.schemas.tables import SCHEMAS, write_table
+from codequarry.pipelines.gates.great_expectations import documents_folder
+from codequarry.pipelines.modules import stage as modules
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.schemas.bundle.tables import SCHEMAS, write_table
+from codequarry.schemas.gates.suites import MODULES
 from tests.assets.conftest import Workbench
 
 
@@ -35,7 +35,7 @@ def test_every_table_is_judged_in_every_run_and_its_document_kept(first_run) -> 
     assert rows["rows_of_chunks"] == rows["rows_of_embeddings"] == workbench.manifest.counts.chunks
     shown = str(found["rows_of_modules"].metadata["expectations"].value)
     assert all(expectation.name in shown for expectation in MODULES.expectations)
-    kept = documents(workbench.project.settings())
+    kept = documents_folder(workbench.project.settings().paths.work)
     assert {file.stem for file in kept.glob("*.json")} == set(CHECKED)
     assert json.loads((kept / "chunks.json").read_text())["success"] is True
 

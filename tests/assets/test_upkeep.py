@@ -5,9 +5,9 @@ import time
 import dagster as dg
 import pytest
 
-from codequarry.assets import freshness as module
+from codequarry.assets import checks as module
 from codequarry.assets.definitions import build_definitions
-from codequarry.pipelines import git_remote
+from codequarry.pipelines.git import remote as git_remote
 from codequarry.schemas.errors import PublishError, RemoteError
 from tests.assets.test_reindex import failure
 from tests.pipelines.repositories import git, shim

@@ -18,9 +18,9 @@ from fastmcp import FastMCP
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
-from codequarry.serving.http import Service, serve_http
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.http.app import Service, serve_http
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import COMMITS, PIECES
 

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 from fastmcp import Client
 
-from codequarry.serving.mcp_server import listed_tools
+from codequarry.serving.server.mcp import listed_tools
 from tests.conformance.node import node
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 
-pytestmark = [pytest.mark.mcp_suites, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.mcp_suites]
 
-CODEQUARRY = (sys.executable, "-m", "codequarry.serving.cli")
+CODEQUARRY = (sys.executable, "-m", "codequarry.pipelines.cli")
 ERAS = ("legacy", "modern")
 CALL = ("--method", "tools/call", "--tool-name", "search", "--tool-arg", "query=Index.open")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.serving.mcp_server import listed_tools
+from codequarry.serving.server.mcp import listed_tools
 from tests.conformance.node import node
 
-pytestmark = [pytest.mark.mcp_suites, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.mcp_suites]
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]

@@ -6,9 +6,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from codequarry.schemas.catalog import views
-from codequarry.schemas.catalog_columns import GROUPS, column_descriptions
+from codequarry.schemas.catalog.columns import GROUPS
+from codequarry.schemas.catalog.views import views
 from codequarry.serving import CatalogSession, open_catalog
+from tests.contracts.catalog_columns import column_descriptions
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 
@@ -38,10 +39,11 @@ catalog.refresh()  # a newer CURRENT, versions and searches that came since
 ```
 
 A session holds its version, so that retention leaves it alone, reads the version's files and changes none of them; a
-read-only folder will do. What you create lies in the session's own database: in memory, or in the one of a `connection`
-that you bring. There `faiss_idmap_mat` stays too, and is read again only when the id map's sha256 is another. A plain
-`duckdb catalog.duckdb` works as well, with `SET VARIABLE bundle = '<folder of the version>'` first, and then holds what
-is of that version alone.
+read-only folder will do. No statement of a session can write a file: rows leave by `fetchall()`, `df()` and the like.
+What you create lies in the session's own database: in memory, or in the one of a `connection` that you bring, whose
+queries read and write whatever you may. There `faiss_idmap_mat` stays too, and is read again only when the id map's
+sha256 is another. A plain `duckdb catalog.duckdb` works as well, with `SET VARIABLE bundle = '<folder of the version>'`
+first, and then holds what is of that version alone.
 
 Byte ranges are half-open offsets into the file, lines are 0-based and inclusive, sha256 values lower-case hex. ""
 stands for "none"; no column is ever NULL, but for those that say so.

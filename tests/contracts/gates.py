@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from codequarry.pipelines.drift import DRIFT
-from codequarry.pipelines.secret_gate import SECRETS
-from codequarry.schemas import checks
-from codequarry.schemas.suites import OF_TABLES, embeddings_suite
+from codequarry.pipelines.gates.drift import DRIFT
+from codequarry.pipelines.gates.secrets import SECRETS
+from codequarry.schemas.gates.suites import OF_TABLES, embeddings_suite
+from codequarry.serving.version import checks
 
 
 def gates() -> dict[str, list[str]]:

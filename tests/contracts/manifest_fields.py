@@ -7,9 +7,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from codequarry.schemas.manifest import Manifest
+from codequarry.schemas.bundle.manifest import Manifest
 
-CHECKSUM = "| `checksum` | sha256 of the file without this key. Absent in format 1. |"
+CHECKSUM = "| `checksum` | sha256 of the file without this key. |"
 
 
 def rows(model: type[BaseModel] = Manifest, prefix: str = "") -> Iterator[str]:

@@ -16,7 +16,7 @@ def test_layers_hold() -> None:
         cwd=PROJECT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 kept, 0 broken" in done.stdout
+    assert "7 kept, 0 broken" in done.stdout
 
 
 def test_schemas_and_pipelines_import_without_dagster() -> None:

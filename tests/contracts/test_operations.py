@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import minisign
 import pytest
 
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.schemas.checks import check_version
-from codequarry.schemas.integrity import list_files, read_manifest
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.manifest import FORMAT_VERSION
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.manifest import FORMAT_VERSION
+from codequarry.serving.files.integrity import list_files, read_manifest
+from codequarry.serving.version.checks import check_version
 from tests.contracts.gates import gates
 from tests.contracts.manifest_fields import CHECKSUM, rows
 from tests.serving.bundle_factory import write_bundle
@@ -47,7 +48,6 @@ def test_every_file_of_a_version_and_every_hidden_name_is_documented(tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS, re.DOTALL)
     lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
@@ -56,12 +56,16 @@ def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()
     (app / "main.py").write_text("def main():\n    '''Start.'''\n    return 0\n")
+    pair = minisign.KeyPair.generate()
+    (tmp_path / "minisign.key").write_bytes(bytes(pair.secret_key))
+    (tmp_path / "minisign.pub").write_bytes(bytes(pair.public_key))
     root = BundleRoot(tmp_path / ".codequarry" / "bundles")
     for line in lines:
         newest = root.version_names()[-1] if root.version_names() else ""
         arguments = [part.replace("~/src/app", str(app)).replace("$NEWEST", newest) for part in line.split()]
         done = subprocess.run(
-            [sys.executable, "-m", "codequarry.serving.cli", *arguments], cwd=tmp_path, capture_output=True, text=True,
+            [sys.executable, "-m", "codequarry.pipelines.cli", *arguments],
+            cwd=tmp_path, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"codequarry {line}\n{done.stdout}\n{done.stderr}"

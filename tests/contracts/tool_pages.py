@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from codequarry.serving.http import PATHS
-from codequarry.serving.mcp_server import listed_tools
+from codequarry.serving.http.app import PATHS
+from codequarry.serving.server.mcp import listed_tools
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "TOOLS.md"
 

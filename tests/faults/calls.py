@@ -17,6 +17,8 @@ from typing import Any
 _CALLS = ("open", "write", "fsync", "rename", "replace", "link", "unlink", "rmdir", "mkdir")
 _TAKES_DESCRIPTOR = ("write", "fsync")
 _TAKES_TWO = ("rename", "replace", "link")
+_opened: dict[int, str] = {}
+"""What descriptors were opened by, for systems without /proc."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,11 @@ def intercepted(below: Path, before: Before) -> Iterator[None]:
         def call(*arguments: Any, **options: Any) -> Any:
             seen = _seen(name, arguments, options, real["open"])
             if seen is None or not seen.path.startswith(top):
-                return real[name](*arguments, **options)
+                return _remembered(name, arguments, options, real[name](*arguments, **options))
             short = before(seen)
             if short is not None:
                 return real["write"](arguments[0], arguments[1][:short])
-            return real[name](*arguments, **options)
+            return _remembered(name, arguments, options, real[name](*arguments, **options))
 
         return call
 
@@ -62,7 +64,7 @@ def intercepted(below: Path, before: Before) -> Iterator[None]:
 
 def _seen(name: str, arguments: tuple[Any, ...], options: dict[str, Any], _open: Any) -> Call | None:
     if name in _TAKES_DESCRIPTOR:
-        path = os.readlink(f"/proc/self/fd/{arguments[0]}")
+        path = _path_of(arguments[0])
         return Call(name, path, data=bytes(arguments[1]) if name == "write" else b"")
     if name == "open" and not arguments[1] & os.O_CREAT:
         return None
@@ -72,11 +74,24 @@ def _seen(name: str, arguments: tuple[Any, ...], options: dict[str, Any], _open:
     return Call(name, path)
 
 
+def _remembered(name: str, arguments: tuple[Any, ...], options: dict[str, Any], result: Any) -> Any:
+    if name == "open":
+        _opened[result] = _absolute(arguments[0], options.get("dir_fd"))
+    return result
+
+
+def _path_of(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return _opened.get(descriptor, "")
+
+
 def _absolute(path: Any, dir_fd: int | None) -> str:
     text = os.fspath(path)
     if os.path.isabs(text) or dir_fd is None:
         return os.path.abspath(text)
-    return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)
+    return os.path.join(_path_of(dir_fd), text)
 
 
 class Recorder:

@@ -10,16 +10,16 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.archive_export import export_version
-from codequarry.pipelines.archive_import import Imported, import_version
-from codequarry.schemas.integrity import file_sha256
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import Manifest
-from codequarry.schemas.settings import Settings
+from codequarry.pipelines.publish.archive.import_ import Imported, import_version
+from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.settings.load import ChecksSettings
+from codequarry.serving.files.integrity import file_sha256
 from tests.faults.scene import NEW, STAGED, Scene
 
 
-def anything(_paths: BundlePaths, _manifest: Manifest, _settings: Settings) -> None:
+def anything(_paths: BundlePaths, _manifest: Manifest, _limits: ChecksSettings) -> None:
     """A gate that lets every version pass."""
 
 

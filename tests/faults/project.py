@@ -14,9 +14,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from codequarry.schemas.integrity import read_manifest
-from codequarry.schemas.layout import BundleRoot
-from codequarry.serving.cli import build_app
+from codequarry.pipelines.cli.root import build_app
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.serving.files.integrity import read_manifest
 from tests.pipelines.repositories import commit
 
 SETTINGS = """\
@@ -69,7 +69,7 @@ class Project:
 
     def command(self, *arguments: str) -> list[str]:
         """The command line as a person runs it."""
-        return [sys.executable, "-m", "codequarry.serving.cli", *arguments, "--settings", str(self.settings_file)]
+        return [sys.executable, "-m", "codequarry.pipelines.cli", *arguments, "--settings", str(self.settings_file)]
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """The same in this process, which has the libraries loaded: (exit code, output or what was raised)."""

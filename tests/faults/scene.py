@@ -6,19 +6,18 @@ publishing NEW removes OLDEST. Versions share byte-equal files, so that hard lin
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.publication import Published
-from codequarry.pipelines.publisher import publish_verified
+from codequarry.pipelines.gates.verify import Verified
+from codequarry.pipelines.publish.publish import Published, publish_verified
+from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import IntegrityError
-from codequarry.schemas.integrity import file_sha256, is_whole, read_manifest, verify
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import BundleSettings, PathsSettings, Settings
-from codequarry.serving.bundle import Bundle
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, Settings
+from codequarry.serving.files.integrity import file_sha256, is_whole, read_manifest, verify
+from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 
@@ -46,20 +45,18 @@ class Scene:
     def copy(self, base: Path) -> Scene:
         """The same scene elsewhere; no file is shared."""
         shutil.copytree(self.base, base)
-        scene = Scene(base)
-        scene.point_at_staged()
-        return scene
+        return Scene(base)
 
-    def point_at_staged(self) -> None:
-        """Say that NEW passed verification, as the verify stage does."""
-        work, staged = self.base / "work", self.root.versions / STAGED
-        work.mkdir(exist_ok=True)
-        pointer = {"path": str(staged), "manifest_sha256": file_sha256(staged / "manifest.json")}
-        (work / "verified.json").write_text(json.dumps(pointer))
+    @property
+    def verified(self) -> Verified:
+        """NEW, as the verify stage returns it."""
+        staged = self.root.versions / STAGED
+        manifest = staged / "manifest.json"
+        return Verified(NEW, staged, file_sha256(manifest) if manifest.is_file() else "", ())
 
     def publish(self) -> Published:
         """Publish NEW; all versions of the factory say that they have the same contents."""
-        return publish_verified(self.settings, force=True)
+        return publish_verified(self.verified, self.settings.bundle, force=True)
 
     def current(self) -> str:
         """What a reader gets, after it opened and read every byte of it."""
@@ -102,5 +99,4 @@ def build_scene(base: Path, *, first: bool = False) -> Scene:
     scene.root.versions.mkdir(parents=True, exist_ok=True)
     paths.path.rename(scene.root.versions / STAGED)
     shutil.rmtree(elsewhere)
-    scene.point_at_staged()
     return scene

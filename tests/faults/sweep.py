@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.pipelines.publication import publishing
-from codequarry.pipelines.retention import prune
+from codequarry.pipelines.publish.publish import publishing
+from codequarry.pipelines.publish.retention import prune
 from codequarry.schemas.errors import CodequarryError
 from tests.faults.calls import Killer, Recorder, intercepted
 from tests.faults.moving import Adding, Moving

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from codequarry.pipelines.cli import root as cli
+from codequarry.schemas.bundle.layout import Current
 from codequarry.schemas.errors import IntegrityError
-from codequarry.schemas.holds import hold_version
-from codequarry.schemas.layout import Current
-from codequarry.serving import cli
+from codequarry.serving.files.lease import hold_version
 from tests.faults.scene import NEW, OLD, OLDEST, Scene
 
 Run = Callable[..., tuple[int, str, str]]
@@ -141,8 +141,8 @@ def test_a_catalog_with_a_view_that_reads_elsewhere_is_found_and_not_followed(ru
     """A bundle may come from another machine: its SQL must not read this one's files."""
     import duckdb
 
-    from codequarry.schemas.checks import check_version
-    from codequarry.schemas.integrity import read_manifest
+    from codequarry.serving.files.integrity import read_manifest
+    from codequarry.serving.version.checks import check_version
 
     paths = scene.root.version(OLD)
     with duckdb.connect(str(paths.catalog)) as connection:

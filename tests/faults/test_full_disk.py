@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import can_mount
 from tests.pipelines.corpus import write_shop
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -17,13 +18,14 @@ MOUNT = 'mount -t tmpfs -o size=60m none "$1" && exec "$2" -c "$3" "$1" "$4" "$5
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
-from codequarry.pipelines import disk_space
-from codequarry.pipelines.build import index_repositories
-from codequarry.schemas.disk import Space
+from codequarry.pipelines.bundle import disk_space
+from codequarry.pipelines.run import index_repositories
+from codequarry.serving.files.disk import Space
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.integrity import is_whole
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings, SourcesSettings
+from codequarry.serving.files.integrity import is_whole
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, Settings
+from codequarry.schemas.settings.load import RepositorySettings, SourcesSettings
 
 disk, store, repo = map(Path, sys.argv[1:])
 settings = Settings(
@@ -61,15 +63,10 @@ print(json.dumps({"early": early, "first": first, "second": second, "failures": 
 
 
 def namespaces_work(folder: Path) -> bool:
-    command = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs none "$1"', "sh", str(folder)]
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
+    return can_mount('mount -t tmpfs none "$1"', folder)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_file_system_that_runs_full_leaves_the_old_version_and_no_litter(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

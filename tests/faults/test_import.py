@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
-from codequarry.pipelines import archive_import, archive_unpack
-from codequarry.pipelines.archive_export import export_version
-from codequarry.pipelines.archive_import import Imported, import_version
-from codequarry.pipelines.publication import publishing
-from codequarry.pipelines.retention import prune
-from codequarry.pipelines.rollback import roll_back
-from codequarry.pipelines.staging_folder import remove_abandoned
+from codequarry.pipelines.bundle.folder import remove_abandoned
+from codequarry.pipelines.publish.archive import import_ as archive_import
+from codequarry.pipelines.publish.archive import read as archive_unpack
+from codequarry.pipelines.publish.archive.import_ import Imported, import_version
+from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.publish import publishing
+from codequarry.pipelines.publish.retention import prune, remove_version
+from codequarry.pipelines.publish.rollback import roll_back
+from codequarry.schemas.bundle.layout import Current
+from codequarry.schemas.bundle.manifest import to_json
+from codequarry.schemas.bundle.provenance import read_provenance
 from codequarry.schemas.errors import (
     BusyError,
     FormatError,
@@ -26,10 +30,8 @@ from codequarry.schemas.errors import (
     PublishError,
     UnavailableError,
 )
-from codequarry.schemas.holds import sole_user
-from codequarry.schemas.integrity import file_sha256, list_files, read_manifest
-from codequarry.schemas.layout import Current
-from codequarry.schemas.manifest import to_json
+from codequarry.serving.files.integrity import file_sha256, list_files, read_manifest
+from codequarry.serving.files.lease import sole_user
 from tests.faults.moving import Adding, Moving, anything, fingerprint, flip
 from tests.faults.scene import NEW, OLD, OLDEST, Scene
 
@@ -197,13 +199,34 @@ def test_what_fails_the_gate_is_not_published(moving: Moving) -> None:
     assert (moving.root.version_names(), moving.litter()) == ([OLDEST, OLD], [])
 
 
-def test_contents_of_another_program_are_not_judged_by_this_one(
+def test_contents_of_another_program_are_judged_too(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codequarry.serving.files.compatibility.SCHEMAS", {})
+    judged: list[str] = []
+    done = import_version(
+        moving.archive, moving.settings, check=lambda _paths, manifest, _settings: judged.append(manifest.version)
+    )
+    assert (done.unlike, judged) == (("the tables",), [NEW])
+    assert moving.check(allowed=(NEW,)) == NEW
+
+
+def test_where_a_version_came_from_goes_with_it_and_with_a_failed_import(
     moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codequarry.schemas.compatibility.SCHEMAS", {})
-    done = import_version(moving.archive, moving.settings, check=pytest.fail)  # type: ignore[arg-type]
-    assert done.unlike == ("the tables",)
-    assert moving.check(allowed=(NEW,)) == NEW
+    moving.publish()
+    found = read_provenance(moving.root, NEW)
+    assert found is not None and (found.file, found.signed_by) == (str(moving.archive), "")
+    assert read_provenance(moving.root, OLD) is None
+    roll_back(moving.root)
+    assert remove_version(moving.root, NEW)
+    assert read_provenance(moving.root, NEW) is None and not list(moving.root.imports.iterdir())
+
+    def refuse(*_arguments: object, **_more: object) -> None:
+        raise PublishError("not now", suggestion="later")
+
+    monkeypatch.setattr(archive_import, "publish_staged", refuse)
+    with pytest.raises(PublishError, match="not now"):
+        moving.publish()
+    assert not list(moving.root.imports.iterdir())
 
 
 def test_an_interrupted_import_leaves_nothing(moving: Moving) -> None:

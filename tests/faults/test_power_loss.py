@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.rollback import roll_back
-from codequarry.schemas.layout import Current
+from codequarry.pipelines.publish.rollback import roll_back
+from codequarry.schemas.bundle.layout import Current
 from tests.faults.calls import Call, Recorder, intercepted
 from tests.faults.power_loss import Disk, Tree
 from tests.faults.scene import NEW, OLD, OLDEST, STAGED, Scene

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from codequarry.schemas.bundle.layout import Current
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.layout import Current
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.engine.engine import Engine
 from tests.faults.broken_current import SHAPES
 from tests.serving.versions import MARKER, flip, followed, number_of, publish
 

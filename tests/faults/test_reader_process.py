@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from codequarry.schemas.layout import Current
-from codequarry.schemas.tools import SearchAnswer
+from codequarry.schemas.bundle.layout import Current
+from codequarry.schemas.wire.search import SearchAnswer
 from tests.serving.versions import MARKER, flip, number_of, publish, until
 
-SERVE = [sys.executable, "-m", "codequarry.serving.cli", "serve", "--root"]
+SERVE = [sys.executable, "-m", "codequarry.pipelines.cli", "serve", "--root"]
 QUICK = {**os.environ, "CODEQUARRY__SERVING__FOLLOW_INTERVAL_S": "0.05"}
 GOLDEN = ("where are expired sessions removed", "Index.open", "address already in use", "max_open_files", MARKER)
 

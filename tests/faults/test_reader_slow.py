@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.holds import sole_user
-from codequarry.schemas.layout import BundleRoot, Current
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving import bundle as bundles
-from codequarry.serving import follower as following
-from codequarry.serving.engine import Engine
+from codequarry.schemas.bundle.layout import BundleRoot, Current
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.engine import follow as following
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.files.lease import sole_user
+from codequarry.serving.version import open as bundles
 from tests.serving.versions import MARKER, flip, number_of, publish, until
 
 
@@ -26,14 +26,14 @@ class SlowDisk:
         self._patch = monkeypatch
 
     def wear(self) -> None:
-        opener = bundles._OPENERS["bm25"]
+        opener = bundles.CHANNELS["bm25"]
 
-        def slowly(*arguments):
+        def slowly(opening):
             self.waiting.set()
             assert self._mended.wait(60)
-            return opener(*arguments)
+            return opener(opening)
 
-        self._patch.setitem(bundles._OPENERS, "bm25", slowly)
+        self._patch.setitem(bundles.CHANNELS, "bm25", slowly)
 
     def mend(self) -> None:
         self._mended.set()

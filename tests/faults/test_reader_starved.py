@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.layout import Current
+from codequarry.schemas.bundle.layout import Current
+from tests.machine import can_mount, needs_address_limit, needs_proc
 from tests.serving.versions import flip, publish
 
 COMMON = """
 import os, resource, sys
 from pathlib import Path
-from codequarry.schemas.health import HealthRequest
-from codequarry.schemas.tools import FetchRequest, SearchRequest
-from codequarry.serving import follower as following
+from codequarry.schemas.wire.health import HealthRequest
+from codequarry.schemas.wire.search import FetchRequest, SearchRequest
+from codequarry.serving.engine import follow as following
 from tests.serving.versions import MARKER, flip, followed, number_of
 
 root = Path(sys.argv[1])
@@ -40,10 +41,10 @@ kind = getattr(resource, os.environ["KIND"])
 
 def used():
     if kind == resource.RLIMIT_NOFILE:
-        return len(os.listdir("/proc/self/fd")) - 1
+        return len(os.listdir("/dev/fd")) - 1
     return int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0]) * 1024
 
-before, (soft, hard) = len(os.listdir("/proc/self/fd")), resource.getrlimit(kind)
+before, (soft, hard) = len(os.listdir("/dev/fd")), resource.getrlimit(kind)
 refused = 0
 for step in map(int, os.environ["STEPS"].split()):
     resource.setrlimit(kind, (used() + step, hard))
@@ -55,7 +56,7 @@ for step in map(int, os.environ["STEPS"].split()):
         break
     assert found == 0, found
     assert follower.refusal.reason and engine.health(HealthRequest()).refused.reason
-    assert len(os.listdir("/proc/self/fd")) == before, "a failed opening left descriptors behind"
+    assert len(os.listdir("/dev/fd")) == before, "a failed opening left descriptors behind"
     refused += 1
 follower.look()
 assert follower.following and answers(engine) == 1
@@ -99,7 +100,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm_directory: Path) -
     [
         ("RLIMIT_NOFILE", range(12)),
         # Below about 48 MB no thread gets its stack, above it the weights cannot be mapped.
-        ("RLIMIT_AS", [mb << 20 for mb in (0, 1, 4, 12, 24, 48, 96, 192, 1024)]),
+        pytest.param(
+            "RLIMIT_AS",
+            [mb << 20 for mb in (0, 1, 4, 12, 24, 48, 96, 192, 1024)],
+            marks=[needs_proc, needs_address_limit],
+        ),
     ],
 )
 def test_row_10_a_swap_without_resources_keeps_the_old_version_and_recovers(prepared, tmp_path, kind, steps) -> None:
@@ -123,8 +128,10 @@ def test_a_read_only_mount_is_served_and_followed(prepared, tmp_path) -> None:
     view = tmp_path / "view"
     view.mkdir()
     mount = f"mount --bind {root} {view} && mount -o remount,bind,ro {view}"
-    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False).returncode:
-        pytest.skip("no user namespaces here; tests/serving/test_bundle.py covers folders without write permission")
+    if not can_mount(mount):
+        pytest.skip(
+            "no user namespaces here; tests/serving/version/test_open.py covers folders without write permission"
+        )
     command = f'{mount} && exec "{sys.executable}" -c "$PROGRAM" {view}'
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     server = subprocess.Popen(

@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codequarry.pipelines import hard_links, retention
-from codequarry.pipelines.disk_space import require_space, require_space_for_run
-from codequarry.pipelines.publication import acknowledge_current, publishing
-from codequarry.pipelines.publisher import publish_verified
-from codequarry.pipelines.retention import created, prune, superfluous
-from codequarry.pipelines.rollback import roll_back
-from codequarry.pipelines.staging_folder import new_staging_folder, remove_abandoned, using
-from codequarry.schemas import disk
+from codequarry.pipelines.bundle.disk_space import require_space, require_space_for_run
+from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abandoned, using
+from codequarry.pipelines.publish import retention
+from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified, publishing
+from codequarry.pipelines.publish.retention import created, prune, superfluous
+from codequarry.pipelines.publish.rollback import roll_back
+from codequarry.pipelines.store import links as hard_links
+from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import BusyError, IntegrityError, NoBundleError, NotFoundError, PublishError
-from codequarry.schemas.holds import hold_version
-from codequarry.schemas.integrity import is_whole, unique_bytes
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import BundleSettings
+from codequarry.schemas.settings.load import BundleSettings
+from codequarry.serving.files import disk
+from codequarry.serving.files.integrity import is_whole, unique_bytes
+from codequarry.serving.files.lease import hold_version
 from tests.faults.calls import Recorder, Refuser, intercepted
 from tests.faults.scene import NEW, OLD, OLDEST, STAGED, Scene
 from tests.serving.bundle_factory import write_bundle
@@ -179,7 +179,7 @@ def test_a_flip_that_was_killed_is_on_the_disk_before_the_same_contents_are_ackn
     """A run that finds nothing to publish says that the version is current, as does one that would publish it again."""
     scene.publish()
     removed = scene.root.versions / f".removed-{OLDEST}"
-    for finish in (acknowledge_current, lambda _root: publish_verified(scene.settings)):
+    for finish in (acknowledge_current, lambda _root: publish_verified(scene.verified, scene.settings.bundle)):
         scene.root.publishing.write_bytes(scene.root.current.read_bytes())
         removed.mkdir()
         recorder = Recorder()
@@ -190,7 +190,6 @@ def test_a_flip_that_was_killed_is_on_the_disk_before_the_same_contents_are_ackn
         assert scene.check(allowed=(NEW,)) == NEW
         assert scene.litter() == []
         shutil.copytree(scene.root.version(NEW).path, scene.root.versions / STAGED)
-        scene.point_at_staged()
 
 
 def test_a_disk_that_refuses_to_finish_a_killed_flip_is_no_acknowledgement(scene: Scene) -> None:
@@ -223,7 +222,7 @@ def test_staging_folders_go_by_their_lock_and_not_by_age_alone(scene: Scene) -> 
 
 def test_a_staged_version_in_use_is_published_by_nobody_else(scene: Scene) -> None:
     with using(scene.root.versions / STAGED), pytest.raises(BusyError, match="verifies or publishes"):
-        publish_verified(scene.settings, force=True)
+        scene.publish()
     assert scene.check(allowed=(OLD,)) == OLD
 
 
@@ -236,9 +235,9 @@ def test_too_little_room_is_said_before_any_work(scene: Scene, monkeypatch: pyte
     needed = int(caught.value.message.split()[-2])
     assert abs(needed - (1.25 * size + (64 << 20) / 1e6)) < 1
     with pytest.raises(PublishError, match=str(scene.root.path)):
-        require_space_for_run(scene.settings)
+        require_space_for_run(scene.root, scene.settings.paths.work)
     monkeypatch.undo()
-    require_space_for_run(scene.settings)
+    require_space_for_run(scene.root, scene.settings.paths.work)
 
 
 def test_nothing_published_needs_the_reserve_alone(tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def test_a_search_whose_reads_are_refused_now_and_then(
 
 
 @pytest.mark.faults_long
-@pytest.mark.timeout(900)
 def test_a_search_of_which_any_one_read_is_refused(
     project_template: Project, reads: list[Point], tmp_path: Path
 ) -> None:

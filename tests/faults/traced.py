@@ -8,12 +8,13 @@ kernel stops the program at the calls in question and not at every one: a search
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.machine import can_run
 
 _FOLLOW = ("-f", "--seccomp-bpf")
 CHANGING = (
@@ -50,10 +51,7 @@ class Outcome:
 
 
 def strace_works() -> bool:
-    found = shutil.which("strace")
-    return (
-        found is not None and subprocess.run([found, "-qq", "true"], capture_output=True, check=False).returncode == 0
-    )
+    return can_run("strace", "-qq", "true")
 
 
 def traced(command: Sequence[str], log: Path, *options: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -15,16 +15,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.endpoint_export import export_endpoint
-from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, ServingSettings, Settings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.pipelines.embed.export.endpoint import export_endpoint
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.load import (
+    BundleSettings,
+    PathsSettings,
+    RepositorySettings,
+    ServingSettings,
+    Settings,
+)
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.encoders.spec import open_encoder
+from codequarry.serving.engine.engine import Engine
 from tests.pipelines.corpus import write_shop
 
-pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.models]
 
 TEXTS = [
     "def retry(call, attempts):\n    for attempt in range(attempts):\n        time.sleep(2 ** attempt)",

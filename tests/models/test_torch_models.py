@@ -12,26 +12,32 @@ import pytest
 
 pytest.importorskip("sentence_transformers", reason="run `make test-models`")
 
-from codequarry.pipelines import model_export
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.encoders import encoder_directories
-from codequarry.pipelines.local_chat import local_chat
-from codequarry.pipelines.model_export import LEAST_COSINE, code_pieces, export_model
-from codequarry.pipelines.torch_encoder import FIRST_BATCH, TorchEncoder, load_model
-from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.encoder import EncoderSpec, open_encoder
+from codequarry.pipelines.embed.encoders import encoder_directories
+from codequarry.pipelines.embed.export import model as model_export
+from codequarry.pipelines.embed.export.model import LEAST_COSINE, code_pieces, export_model
+from codequarry.pipelines.embed.torch import FIRST_BATCH, TorchEncoder, load_model
+from codequarry.pipelines.evaluation.local_chat import local_chat
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.listwise import Candidate, messages_for, parsed_order
 from codequarry.schemas.prefixes import CODE_QUERY
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, ServingSettings, Settings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.engine import Engine
-from codequarry.serving.reranker import Reranker
+from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.load import (
+    BundleSettings,
+    PathsSettings,
+    RepositorySettings,
+    ServingSettings,
+    Settings,
+)
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.ranking.listwise import Candidate, messages_for, parsed_order
+from codequarry.serving.ranking.rerank import Reranker
 from tests.pipelines.corpus import write_shop
 
 # Warnings of torch and transformers are theirs.
-pytestmark = [pytest.mark.models, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore")]
 
 
 def settings_for(folder: Path, home: Path, **options: object) -> Settings:
@@ -166,7 +172,7 @@ def test_a_version_by_such_a_model_is_searched_without_torch(tiny_bert: Path, tm
     program = (
         "import sys\n"
         "for name in ('torch', 'transformers', 'sentence_transformers', 'onnx'): sys.modules[name] = None\n"
-        "from codequarry.serving.cli import main; main()\n"
+        "from codequarry.pipelines.cli.root import main; main()\n"
     )
     command = [sys.executable, "-c", program, "search", "sum of all prices", "--channel", "faiss", "--json"]
     done = subprocess.run(

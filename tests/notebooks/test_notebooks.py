@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.schemas.settings import load_settings
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.load import load_settings
 from codequarry.serving import open_catalog
-from tests.serving.test_catalog_session import write_part
+from tests.serving.catalog.test_session import write_part
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 EXECUTE = """
 import sys, nbformat
 from nbclient import NotebookClient
 made = nbformat.read(sys.argv[1], 4)
-NotebookClient(made, timeout=100, kernel_name="python3", resources={"metadata": {"path": sys.argv[2]}}).execute()
+options = dict(timeout=600, startup_timeout=600, resources={"metadata": {"path": sys.argv[2]}})
+NotebookClient(made, kernel_name="python3", **options).execute()
 nbformat.write(made, sys.argv[3])
 """
 EXPECTED = {

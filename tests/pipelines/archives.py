@@ -7,9 +7,19 @@ import io
 import tarfile
 from collections.abc import Iterable, Mapping
 
-from codequarry.pipelines.archive import END, header, padding
-from codequarry.schemas.compatibility import compatibility
-from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, to_json
+from codequarry.pipelines.publish.archive.format import END, header, padding
+from codequarry.schemas.bundle.manifest import (
+    _FOLLOWING,
+    Counts,
+    EncoderEntry,
+    FaissEntry,
+    FileEntry,
+    Manifest,
+    _checksum_line,
+    _dumped,
+    to_json,
+)
+from codequarry.serving.files.compatibility import compatibility
 
 VERSION = "20260101T000000Z-0123abcd"
 FILES: dict[str, bytes] = {
@@ -35,6 +45,13 @@ def manifest_of(contents: Mapping[str, bytes], **forged: object) -> Manifest:
         compatibility=compatibility("0" * 64), files=(),
     )  # fmt: skip
     return Manifest.model_construct(**{**dict(honest), "files": entries, **forged})
+
+
+def sealed(raw: Mapping[str, object]) -> bytes:
+    """A ``manifest.json`` that says this, with the checksum that fits: what a forger would write."""
+    data = _dumped({key: value for key, value in raw.items() if key != "checksum"})
+    before, following, after = data.partition(_FOLLOWING)
+    return before + _checksum_line(hashlib.sha256(data).hexdigest()) + following + after
 
 
 def member(name: str, data: bytes, head: bytes | None = None) -> bytes:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
+from codequarry.pipelines.cli.root import main
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, RepositorySettings, Settings
 
 MakeSettings = Callable[..., Settings]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MAIN = "from codequarry.serving.cli import main; main()"
+MAIN = "from codequarry.pipelines.cli.root import main; main()"
 
 
 @pytest.fixture(scope="session")
@@ -42,15 +46,40 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
 
 @pytest.fixture
 def run(tmp_path: Path, shared_store: Path) -> Run:
-    """Run the command line in a folder of its own."""
+    """Run the command line in a folder of its own.
+
+    It runs in this process, where the libraries are loaded already; another program than `MAIN` in one of its own.
+    """
     folder = tmp_path / "cwd"
     folder.mkdir()
 
     def run(*arguments: str | Path, program: str = MAIN) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "100"}
+        given = {"CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "100"}
+        if program == MAIN:
+            return run_here(folder, given, *map(str, arguments))
         return subprocess.run(
             [sys.executable, "-c", program, *map(str, arguments)],
-            cwd=folder, env=environment, capture_output=True, text=True, check=False,
+            cwd=folder, env={**os.environ, **given}, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     return run
+
+
+def run_here(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in this process, with folder, environment and streams of its own."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["codequarry", *arguments])
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            main()
+            code: object = 0
+        except SystemExit as ended:
+            code = ended.code
+        except Exception:  # noqa: BLE001 - what nobody caught ends a process with its traceback
+            traceback.print_exc()
+            code = 1
+    code = code if isinstance(code, int) else int(code is not None)
+    return subprocess.CompletedProcess(["codequarry", *arguments], code, out.getvalue(), err.getvalue())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.schemas.encoder import TOKENIZER_FILE, EncoderSpec
-from codequarry.schemas.static_encoder import ROWS_FILE, SCALES_FILE
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
+from codequarry.serving.encoders.static import ROWS_FILE, SCALES_FILE
 
 DIM = 64
 

@@ -13,25 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.embeddings import embed_repository, embedding_key
-from codequarry.pipelines.encoders import SHIPPED
-from codequarry.pipelines.modules import module_repository
-from codequarry.pipelines.parts import CHUNKED, EMBEDDED, plan_parts, put_seal
-from codequarry.pipelines.publisher import publish_verified
-from codequarry.pipelines.scip import scip_repository
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.staging import stage_bundle
-from codequarry.pipelines.verification import verify_staged
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.encoder import EncoderSpec
-from codequarry.schemas.integrity import file_sha256, list_files, read_manifest
-from codequarry.schemas.layout import BundlePaths, BundleRoot
-from codequarry.schemas.manifest import FileEntry, Manifest, to_json
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
-from codequarry.schemas.tables import SCHEMAS, write_table
+from codequarry.pipelines.bundle.stage import Staged, stage_bundle
+from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.pipelines.embed.stage import embed_repository, embedding_key
+from codequarry.pipelines.gates.verify import verify_staged
+from codequarry.pipelines.modules.stage import module_repository
+from codequarry.pipelines.publish.publish import publish_verified
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.scip.stage import scip_repository
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.parts import CHUNKED, EMBEDDED, plan_parts, put_seal
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import FileEntry, Manifest, to_json
+from codequarry.schemas.bundle.tables import SCHEMAS, write_table
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, RepositorySettings, Settings
+from codequarry.serving.encoders.spec import EncoderSpec
+from codequarry.serving.files.integrity import file_sha256, list_files, read_manifest
 from tests.pipelines.repositories import commit, git
 from tests.pipelines.scip_writer import document, information, metadata, occurrence
 
@@ -137,17 +137,16 @@ class Scene:
 
     def run_stages(self) -> None:
         """Every stage up to the embeddings."""
-        (repository,) = named(self.settings.sources.repositories).values()
+        (repository,) = repositories_by_name(self.settings.sources.repositories).values()
         snapshot_repository(repository, self.settings)
         for stage in (chunk_repository, module_repository, scip_repository, embed_repository):
             stage(NAME, self.settings)
 
-    def stage(self) -> BundlePaths:
-        return BundlePaths(stage_bundle([NAME], self.settings).path)
+    def stage(self) -> Staged:
+        return stage_bundle([NAME], self.settings)
 
-    def publish(self) -> None:
-        verify_staged(self.settings)
-        publish_verified(self.settings)
+    def publish(self, staged: Staged) -> None:
+        publish_verified(verify_staged(staged, self.settings), self.settings.bundle)
 
     def edit(self, name: str, change: Edit) -> None:
         """Change what a stage wrote as a stage that is wrong would: sealed, so that only the checks can tell."""

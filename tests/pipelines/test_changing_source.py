@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from codequarry.pipelines.snapshot import read_contents, snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas.settings import RepositorySettings
-from codequarry.schemas.tables import read_table
+from codequarry.pipelines.sources.snapshot import read_contents, snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.settings.load import RepositorySettings
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit, git
 
@@ -30,7 +30,7 @@ def test_files_that_change_vanish_and_appear_leave_a_snapshot_of_whole_files(
             (app / "f39.py").unlink()
             moved.append(commit(app, {"new.py": "def new():\n    return 1\n"}))
 
-    (repository,) = named(settings.sources.repositories).values()
+    (repository,) = repositories_by_name(settings.sources.repositories).values()
     snapshot = snapshot_repository(repository, settings, change)
     assert moved
     assert snapshot.commit == before
@@ -66,7 +66,7 @@ def test_a_commit_is_read_as_it_was_whatever_its_branch_does_meanwhile(
     settings = make_settings()
     sources = settings.sources.model_copy(update={"repositories": (RepositorySettings(path=app, ref="main"),)})
     settings = settings.model_copy(update={"sources": sources})
-    (repository,) = named(sources.repositories).values()
+    (repository,) = repositories_by_name(sources.repositories).values()
     snapshot = snapshot_repository(repository, settings, force)
     assert done
     assert (snapshot.commit, snapshot.dirty) == (before, False)

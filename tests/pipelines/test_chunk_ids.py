@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines.chunk_rows import chunk_ids
-from codequarry.pipelines.chunk_workers import chunk_files
-from codequarry.pipelines.chunking import chunk_source
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.workspace import repository_work
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.chunks.chunk import chunk_source
+from codequarry.pipelines.syntax.chunks.rows import chunk_ids
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.pipelines.syntax.workers import chunk_files
+from codequarry.schemas.bundle.tables import SCHEMAS
 from codequarry.schemas.languages import language_of
-from codequarry.schemas.settings import ChunkingSettings
-from codequarry.schemas.tables import SCHEMAS
+from codequarry.schemas.settings.load import ChunkingSettings
 from tests.pipelines.conftest import MakeSettings
 
 MAX, MERGE = 320, 120
@@ -117,7 +117,7 @@ def test_neither_the_order_on_disk_nor_the_number_of_cores_changes_a_table(
         for file in files:
             (folder / file.name).write_bytes(file.read_bytes())
         made = make_settings(folder, home=tmp_path / home)
-        (repository,) = named(made.sources.repositories).values()
+        (repository,) = repositories_by_name(made.sources.repositories).values()
         snapshot_repository(repository, made)
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         chunk_repository("demo", made)

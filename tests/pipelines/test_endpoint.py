@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.embeddings import embed_texts
-from codequarry.pipelines.encoders import encoder_directories
-from codequarry.pipelines.vector_store import open_vector_store, text_key
-from codequarry.schemas import endpoints
-from codequarry.schemas.encoder import EncoderSpec
+from codequarry.pipelines.embed.encoders import encoder_directories
+from codequarry.pipelines.embed.stage import embed_texts
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.store.vectors import open_vector_store, text_key
 from codequarry.schemas.errors import EndpointError
 from codequarry.schemas.prefixes import CODE_QUERY
-from codequarry.schemas.settings import PathsSettings, ServingSettings, Settings
-from codequarry.schemas.tools import SearchRequest
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import PathsSettings, ServingSettings, Settings
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.encoders import client as endpoints
+from codequarry.serving.encoders.spec import EncoderSpec
+from codequarry.serving.engine.engine import Engine
 from tests.endpoint_server import Answer, Plan, Recorded, Server, endpoint_server, unit, vector_of
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.corpus import write_shop

@@ -12,11 +12,12 @@ import faiss
 import numpy as np
 import pytest
 
-from codequarry.pipelines.faiss_index import write_faiss
-from codequarry.schemas.faiss_gpu import DISABLED, has_gpu
-from codequarry.serving.dense import FaissChannel
+from codequarry.pipelines.indexes.faiss import write_faiss
+from codequarry.serving.channels.dense import FaissChannel
+from codequarry.serving.channels.gpu import DISABLED, has_gpu
+from tests.serving.ask_channel import ask_channel
 from tests.serving.bundle_factory import mapped_index
-from tests.serving.test_dense import IDS, VECTORS, Rows, exact, ready
+from tests.serving.channels.test_dense import IDS, VECTORS, Rows, exact, ready
 
 
 @pytest.fixture
@@ -67,15 +68,15 @@ def test_searches_over_all_rows_go_to_the_copy_and_others_do_not(
 ) -> None:
     channel = FaissChannel([mapped_index(IDS, VECTORS, factory)], ready(Rows()), source="x", vectors=VECTORS, gpu=True)
     assert len(stand_in) == 1
-    found = channel.search("3", 10, allowed=None, rerank=True)
+    found = ask_channel(channel, "3", 10)
     assert found.notes == (() if copied else (DISABLED,))
     if factory == "Flat":
         assert found.chunk_ids.tolist() == exact(3, np.arange(len(IDS)), 10)[0]
     rows = np.arange(0, len(IDS), 2)
-    assert np.isin(channel.search("3", 10, allowed=IDS[rows], rerank=True).chunk_ids, IDS[rows]).all()
+    assert np.isin(ask_channel(channel, "3", 10, allowed=IDS[rows]).chunk_ids, IDS[rows]).all()
     channel.close()
 
 
 def test_answers_say_that_there_is_no_gpu() -> None:
     channel = FaissChannel([mapped_index(IDS, VECTORS, "Flat")], ready(Rows()), source="x", gpu=True)
-    assert channel.search("3", 5, allowed=None, rerank=True).notes == ("FAISS GPU disabled - using CPU",)
+    assert ask_channel(channel, "3", 5).notes == ("FAISS GPU disabled - using CPU",)

@@ -15,19 +15,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines import chunk_workers, chunks, content_store, version_manifest
-from codequarry.pipelines.build import IndexReport, index_repositories
-from codequarry.pipelines.workspace import repository_work
-from codequarry.schemas import shards
-from codequarry.schemas.integrity import verify
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.settings import PathsSettings, Settings
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.doctor import examine
+from codequarry.pipelines.bundle import manifest as version_manifest
+from codequarry.pipelines.run import IndexReport, index_repositories
+from codequarry.pipelines.store import content as content_store
+from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax import stage as chunks
+from codequarry.pipelines.syntax import workers as chunk_workers
+from codequarry.pipelines.syntax.parsing import TOO_MANY_READS
+from codequarry.schemas.bundle import shards
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.settings.load import PathsSettings, Settings
+from codequarry.serving.engine.doctor import examine
+from codequarry.serving.files.integrity import verify
+from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MAIN, MakeSettings, Run
 from tests.pipelines.repositories import commit
 
-SMALL_SHARDS = "from codequarry.schemas import shards; shards._SHARD_BYTES = 1000; "
+SMALL_SHARDS = "from codequarry.schemas.bundle import shards; shards._SHARD_BYTES = 1000; "
 WORDS = "parse render fetch store merge count order index close write".split()
 
 
@@ -133,7 +137,6 @@ def change(repo: Path, kind: str, dice: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_two_builds_on_different_days_in_different_places_and_orders_are_equal(
     tmp_path: Path, run: Run, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
 ) -> None:
@@ -179,7 +182,9 @@ def test_a_resumed_build_is_the_same_as_one_that_was_never_stopped(
     repo = tmp_path / "app"
     commit(repo, corpus(20))
     made = make_settings(repo)
-    name = {"chunk": "chunks.put_seal", "embed": "embeddings.put_seal", "stage": "shards.write_segments"}[stop]
+    name = {"chunk": "syntax.stage.put_seal", "embed": "embed.stage.put_seal", "stage": "bundle.shards.write_segments"}[
+        stop
+    ]
     with monkeypatch.context() as patched:
         patched.setattr(f"codequarry.pipelines.{name}", Interrupted(name, after=2))
         with pytest.raises(KeyboardInterrupt):
@@ -194,7 +199,7 @@ class Interrupted:
     """A function that is interrupted at its third call."""
 
     def __init__(self, name: str, after: int) -> None:
-        module_name, _, function = name.partition(".")
+        module_name, _, function = name.rpartition(".")
         self._real = getattr(__import__(f"codequarry.pipelines.{module_name}", fromlist=[function]), function)
         self._left = after
 
@@ -259,14 +264,14 @@ def unseen(made: Settings, max_chars: int) -> Settings:
     return made.model_copy(update={"chunking": made.chunking.model_copy(update={"max_chars": max_chars})})
 
 
-def test_a_file_over_which_a_worker_died_is_tried_again(
+def test_a_file_over_which_workers_were_ended_is_tried_again(
     tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
 ) -> None:
     repo = tmp_path / "app"
     commit(repo, corpus(8))
     fresh = unseen(make_settings(repo), 1111)
     receive = chunk_workers._Worker.receive
-    answers = iter([None])
+    answers = iter([chunk_workers._ENDED] * 2)
     monkeypatch.setattr(chunk_workers._Worker, "receive", lambda worker: next(answers, receive(worker)))
     first = index_repositories(fresh)
     assert first.chunks[0].parsed_files == 7
@@ -274,6 +279,21 @@ def test_a_file_over_which_a_worker_died_is_tried_again(
     second = index_repositories(fresh)
     assert (second.chunks[0].files, second.chunks[0].parsed_files) == (9, 9)
     assert contents(second) == contents(from_nothing(fresh, tmp_path))
+
+
+def test_chunks_by_lines_are_told_with_their_reason_and_not_made_again(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, small_shards: None
+) -> None:
+    """Each run made them anew, and their part and shard with them."""
+    repo = tmp_path / "app"
+    commit(repo, {**corpus(8), "row.py": "def f():\n" + "    # comment\n" * 8_000 + "    pass\n"})
+    fresh = unseen(make_settings(repo), 1113)
+    (first,) = index_repositories(fresh).chunks
+    assert first.fallbacks == {"row.py": TOO_MANY_READS}
+    commit(repo, {"step.py": "STEP = 1\n"})
+    (second,) = index_repositories(fresh).chunks
+    assert second.fallbacks == first.fallbacks
+    assert second.files - second.reused_files == 1
 
 
 def test_all_parts_are_chunked_by_the_same_workers(
@@ -363,6 +383,7 @@ def test_store_gc_keeps_what_is_indexed_and_drops_what_was(tmp_path: Path, run: 
         assert done.returncode == 0, done.stderr
         return {each["what"]: each for each in json.loads(done.stdout)}
 
+    assert run("trust", program=program).returncode == 0  # store and repository lie outside of the folder
     assert run("index", program=program).returncode == 0
     commit(repo, {"gone.py": "def gone():\n    return 'soon'\n"})
     assert run("index", program=program).returncode == 0

@@ -13,13 +13,14 @@ import tantivy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines import bm25_index
-from codequarry.pipelines.bm25_index import write_meta, write_segments
-from codequarry.pipelines.faiss_index import is_exact, write_faiss, write_idmap
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.lexical import FIELDS, ID_FIELD, field_tokens, open_searcher
-from codequarry.schemas.tables import CHUNKS
-from codequarry.serving.bm25 import Bm25Channel
+from codequarry.pipelines.indexes import bm25 as bm25_index
+from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
+from codequarry.pipelines.indexes.faiss import is_exact, write_faiss, write_idmap
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.tables import CHUNKS
+from codequarry.serving.channels.bm25 import Bm25Channel
+from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_tokens, open_searcher
+from tests.serving.ask_channel import ask_channel
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -41,9 +42,9 @@ def test_the_index_returns_chunk_ids_as_exact_search_does(
     paths = BundlePaths(tmp_path)
     vectors, ids = unit_vectors(700, 32), ids_for(700)
     assert is_exact(factory, 32) == exact
-    write_faiss(paths.faiss_index, ids, vectors, factory)
+    write_faiss(paths.path / "faiss.index", ids, vectors, factory)
     write_idmap(paths.faiss_idmap, [ids[:300], ids[300:]])
-    index = faiss.read_index(str(paths.faiss_index), faiss.IO_FLAG_MMAP_IFC)
+    index = faiss.read_index(str(paths.path / "faiss.index"), faiss.IO_FLAG_MMAP_IFC)
     queries = unit_vectors(50, 32, seed=1)
     _, found = index.search(queries, 10)
     expected = ids[np.argsort(-(queries @ vectors.T), axis=1)[:, :10]]
@@ -60,8 +61,8 @@ def test_the_same_vectors_give_the_same_bytes(tmp_path: Path, factory: str) -> N
     for name in ("one", "two"):
         paths = BundlePaths(tmp_path / name)
         paths.path.mkdir()
-        write_faiss(paths.faiss_index, ids_for(900), unit_vectors(900, 16), factory)
-        built.append(paths.faiss_index.read_bytes())
+        write_faiss(paths.path / "faiss.index", ids_for(900), unit_vectors(900, 16), factory)
+        built.append((paths.path / "faiss.index").read_bytes())
     assert built[0] == built[1]
 
 
@@ -124,7 +125,7 @@ def test_an_index_in_segments_scores_as_one(tmp_path: Path) -> None:
         shards = [chunks.slice(start, size) for start, size in zip(starts.tolist(), cuts, strict=False)]
         build_bm25(BundlePaths(tmp_path / name), *shards)
         channel = Bm25Channel.open(tmp_path / name / "bm25")
-        answers.append([channel.search(word, 100, allowed=None, rerank=True) for word in [*words, "open the index"]])
+        answers.append([ask_channel(channel, word, 100) for word in [*words, "open the index"]])
     for one, many in zip(*answers, strict=True):
         assert one.chunk_ids.tolist() == many.chunk_ids.tolist()
         assert one.scores.tolist() == many.scores.tolist()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.census import CensusFile, take_census
-from codequarry.pipelines.sources import list_source
+from codequarry.pipelines.sources.census import CensusFile, take_census
+from codequarry.pipelines.sources.sources import list_source
 from codequarry.schemas.errors import SourceError
-from codequarry.schemas.settings import RepositorySettings, SourcesSettings
+from codequarry.schemas.settings.load import RepositorySettings, SourcesSettings
 from tests.pipelines.repositories import commit, git
 
 

@@ -7,10 +7,10 @@ import email.policy
 
 import pytest
 
-from codequarry.pipelines import notifications
-from codequarry.pipelines.notifications import Notice, deliver
+from codequarry.assets import notifications
+from codequarry.assets.notifications import Notice, deliver
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.settings import NotifySettings
+from codequarry.schemas.settings.load import NotifySettings
 from tests.pipelines.mail_server import Hook, Mail, serving
 
 NOTICE = Notice(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from fastmcp import Client, FastMCP
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
-from codequarry.serving.mcp_server import build_server
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server
 from tests.pipelines.conftest import MakeSettings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def test_every_mode_finds_what_reading_the_files_finds(own_code: tuple[FastMCP, 
         ({"pattern": "engine", "mode": "word"}, r"\bengine\b", re.NOFLAG),
         ({"pattern": "For (a) caller", "mode": "phrase"}, r"\bfor\W+a\W+caller\b", re.IGNORECASE),
         ({"pattern": r"^def \w+\(", "mode": "regex"}, r"^def \w+\(", re.MULTILINE),
-        ({"pattern": r"class \w+Channel:", "mode": "regex"}, r"class \w+Channel:", re.NOFLAG),
+        ({"pattern": r"class \w+Channel\b", "mode": "regex"}, r"class \w+Channel\b", re.NOFLAG),
         ({"pattern": r"import \(\n\s+\w+", "mode": "regex"}, r"import \(\n\s+\w+", re.NOFLAG),
     ]  # fmt: skip
     answers = _call(server, [{**arguments, "limit": 200} for arguments, _, _ in asked])

@@ -11,20 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.chunks import chunk_repository
-from codequarry.pipelines.embeddings import embed_repository
-from codequarry.pipelines.modules import module_repository
-from codequarry.pipelines.publisher import publish_verified
-from codequarry.pipelines.scip import scip_repository
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.staging import stage_bundle
-from codequarry.pipelines.verification import verify_staged
-from codequarry.pipelines.workspace import exclusive
-from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.settings import Settings
+from codequarry.pipelines.bundle.stage import stage_bundle
+from codequarry.pipelines.embed.stage import embed_repository
+from codequarry.pipelines.gates.verify import verify_staged
+from codequarry.pipelines.modules.stage import module_repository
+from codequarry.pipelines.publish.publish import publish_verified
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.scip.stage import scip_repository
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import exclusive
+from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import (
+    BusyError,
+    CodequarryError,
+    IntegrityError,
+    PublishError,
+    SourceError,
+    UnavailableError,
+)
+from codequarry.schemas.settings.load import Settings
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.corpus import write_shop
 from tests.pipelines.repositories import commit
@@ -37,7 +44,7 @@ def published(tmp_path: Path, make_settings: MakeSettings) -> Settings:
     settings = make_settings(repo)
     index_repositories(settings)
     commit(repo, {"shop/new.py": "def brand_new():\n    return 1\n"})
-    (repository,) = named(settings.sources.repositories).values()
+    (repository,) = repositories_by_name(settings.sources.repositories).values()
     snapshot_repository(repository, settings)
     chunk_repository("shop", settings)
     module_repository("shop", settings)
@@ -53,37 +60,37 @@ def state(settings: Settings) -> tuple[bytes, list[str]]:
 
 def test_an_honest_change_passes_every_check(published: Settings) -> None:
     staged = stage_bundle(["shop"], published)
-    checks = verify_staged(published).checks
-    assert len(checks) > 12
-    assert all(check.passed for check in checks)
-    result = publish_verified(published)
+    verified = verify_staged(staged, published)
+    assert len(verified.checks) > 12
+    assert all(check.passed for check in verified.checks)
+    result = publish_verified(verified, published.bundle)
     assert (result.unchanged, result.manifest) == (False, staged.manifest)
 
 
 def test_a_staged_version_that_changes_after_verification_is_refused(published: Settings) -> None:
     staged = stage_bundle(["shop"], published)
-    verify_staged(published)
+    verified = verify_staged(staged, published)
     (staged.path / "manifest.json").write_bytes(b"{}")
     with pytest.raises(PublishError, match="changed since"):
-        publish_verified(published)
+        publish_verified(verified, published.bundle)
 
 
 @pytest.mark.parametrize("name", ["catalog.duckdb", "tables/chunks.parquet", "faiss.index", "encoder/rows.npy"])
 def test_a_flipped_bit_in_a_staged_file_is_found(published: Settings, name: str) -> None:
-    file = stage_bundle(["shop"], published).path / name
+    staged = stage_bundle(["shop"], published)
+    file = staged.path / name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(IntegrityError, match=name):
-        verify_staged(published)
+        verify_staged(staged, published)
 
 
 def test_two_publishers_do_not_meet(published: Settings) -> None:
-    stage_bundle(["shop"], published)
-    verify_staged(published)
+    verified = verify_staged(stage_bundle(["shop"], published), published)
     with exclusive(published.bundle.root / ".publish.lock", "publishing"), pytest.raises(BusyError, match="publishing"):
-        publish_verified(published)
-    assert not publish_verified(published).unchanged
+        publish_verified(verified, published.bundle)
+    assert not publish_verified(verified, published.bundle).unchanged
 
 
 @pytest.mark.parametrize("stage", [chunk_repository, module_repository, scip_repository, embed_repository])
@@ -104,7 +111,7 @@ def test_a_full_disk_leaves_current_and_no_litter(published: Settings, limit: in
     program = (
         "import resource, sys; from pathlib import Path\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-        "from codequarry.serving.cli import main; main()"
+        "from codequarry.pipelines.cli.root import main; main()"
     )
     environment = {
         **os.environ,
@@ -128,7 +135,7 @@ def test_the_bundle_root_that_cannot_be_made_is_named(published: Settings, tmp_p
     blocked = published.model_copy(
         update={"bundle": published.bundle.model_copy(update={"root": tmp_path / "file" / "x"})}
     )
-    with pytest.raises(PublishError, match="nothing can be staged"):
+    with pytest.raises(UnavailableError, match="cannot be written"):
         stage_bundle(["shop"], blocked)
     shutil.rmtree(published.bundle.root)
 

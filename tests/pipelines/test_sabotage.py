@@ -14,10 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from codequarry.pipelines import encoders, faiss_stage, redaction, secret_gate
-from codequarry.pipelines.verification import verify_staged
+from codequarry.pipelines.embed import encoders
+from codequarry.pipelines.gates import secrets as secret_gate
+from codequarry.pipelines.gates.verify import verify_staged
+from codequarry.pipelines.indexes import faiss_stage
+from codequarry.pipelines.secrets import redaction
+from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import IntegrityError, PublishError
-from codequarry.schemas.layout import BundlePaths
 from tests.pipelines.canaries import GITHUB
 from tests.pipelines.encoders import garbled_encoder, small_encoder
 from tests.pipelines.repositories import git
@@ -110,8 +113,7 @@ def test_a_stage_that_is_wrong_is_stopped(scene: Scene, what: str) -> None:
 
     def sabotage(scene: Scene) -> None:
         scene.edit(table, edit)
-        scene.stage()
-        scene.publish()
+        scene.publish(scene.stage())
 
     stopped(scene, cause, sabotage)
 
@@ -170,9 +172,9 @@ def test_a_staging_that_is_wrong_is_stopped(scene: Scene, what: str) -> None:
 
     def sabotage(scene: Scene) -> None:
         staged = scene.stage()
-        wrong(staged, scene)
-        reseal(staged)
-        scene.publish()
+        wrong(BundlePaths(staged.path), scene)
+        reseal(BundlePaths(staged.path))
+        scene.publish(staged)
 
     stopped(scene, cause, sabotage)
 
@@ -182,8 +184,7 @@ def test_an_id_map_of_another_order_is_stopped(scene: Scene, monkeypatch: pytest
     monkeypatch.setattr(faiss_stage, "write_idmap", lambda path, ids: honest(path, [each[::-1] for each in ids]))
 
     def sabotage(scene: Scene) -> None:
-        scene.stage()
-        scene.publish()
+        scene.publish(scene.stage())
 
     stopped(scene, "ids in FAISS that differ from its id map", sabotage)
 
@@ -313,9 +314,9 @@ def test_a_regression_is_accepted_for_a_reason_that_is_kept(scene: Scene) -> Non
 
 def test_no_reason_lets_past_a_check_of_what_the_files_hold(scene: Scene) -> None:
     scene.edit("modules", nowhere)
-    scene.stage()
+    staged = scene.stage()
     with pytest.raises(PublishError, match="imports that resolve to what is no module"):
-        verify_staged(scene.settings, accept="I want it")
+        verify_staged(staged, scene.settings, accept="I want it")
 
 
 HONEST: Mapping[str, Callable[[Scene], None]] = {
@@ -353,7 +354,7 @@ def moved(scene: Scene, old: str, new: str) -> None:
     git(scene.repo, "commit", "-qm", "move")
 
 
-ASKED = (("retrieval", {"enabled": True, "golden": False, "min_changed_share": 0}),)
+ASKED = (("retrieval", {"enabled": True, "min_changed_share": 0}),)
 """Every version is asked, and compared with CURRENT."""
 
 

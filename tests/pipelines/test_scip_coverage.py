@@ -9,21 +9,22 @@ import pytest
 
 from benchmarks.corpus import package_folder
 from benchmarks.scip_coverage import coverage
-from codequarry.pipelines.scip_tools import tools_folder
-from codequarry.schemas.settings import PathsSettings, RepositorySettings, Settings
+from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings
+from codequarry.schemas.trust.programs import tools_folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["jsonschema", "rich", "starlette"])
 def test_definitions_of_scip_are_listed_by_their_chunk_and_functions_that_fit_are_whole(
-    package: str, tmp_path: Path
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
     if not (tools / "node_modules" / ".bin" / "scip-python").exists():
         pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: coverage by SCIP is not measured")
     store = tmp_path / "store"
-    store.mkdir()
-    tools_folder(store).symlink_to(tools)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    tools_folder().parent.mkdir(parents=True)
+    tools_folder().symlink_to(tools)
     settings = Settings(paths=PathsSettings(store=store, work=tmp_path / "work"))
     found = coverage(RepositorySettings(path=package_folder(package), name=package), settings)
     assert found.definitions > 500

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import random
+import string
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from fastmcp import Client
 
-from codequarry.pipelines.redaction import open_redactor
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.tuning import adapted, histories
-from codequarry.schemas.layout import BundleRoot
-from codequarry.schemas.manifest import from_json
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
-from codequarry.serving.mcp_server import build_server
+from codequarry.pipelines.adapt.tuning import adapted, histories
+from codequarry.pipelines.secrets.redaction import open_redactor
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.manifest import from_json
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server
 from tests.pipelines.canaries import GITHUB, LINES, PRIVATE_KEY, VALUES
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.repositories import commit
@@ -103,6 +105,52 @@ def test_row_14_secrets_are_in_no_answer_and_no_file(
         assert not leaks(json.dumps(answer, ensure_ascii=False).encode()), tool
 
 
+def test_row_27_tokens_of_letters_and_files_of_keys_are_in_no_answer(
+    tmp_path: Path, shared_store: Path, run: Run
+) -> None:
+    """Tokens and passwords of letters alone, and files that hold keys by their name in whatever case."""
+    generator = random.Random("row 27")
+    token = "hf_" + "".join(generator.choices(string.ascii_letters, k=34))
+    password = "".join(generator.choices(string.ascii_letters, k=16))
+    other = "".join(generator.choices(string.ascii_letters, k=20))
+    code = (
+        f'from huggingface_hub import login\n\n\ndef connect():\n    login(token="{token}")\n'
+        f'    return open_database("postgresql://admin:{password}@db.internal:5432/app")\n'
+    )
+    by_name = (
+        "app/.ENV",
+        "prod.env",
+        ".envrc",
+        ".pgpass",
+        ".htpasswd",
+        "prod.tfvars",
+        "kubeconfig",
+        ".docker/config.json",
+    )
+    folder = tmp_path / "service"
+    commit(folder, {"src/database.py": code, **dict.fromkeys(by_name, f"login = {other}\n")})
+    root = tmp_path / "bundles"
+    done = run("index", folder, "--root", root)
+    assert done.returncode == 0, done.stderr
+    assert secrets_of(root) == {"generic-credential-uri": 1, "huggingface-access-token": 1}
+    census = run("census", folder)
+    assert census.returncode == 0 and "secret_file" in census.stdout
+
+    values = [value for text in (token, password, other) for value in (text.encode(), text.lower().encode())]
+    for place in (root, tmp_path / "cwd/.codequarry/work", shared_store / "secrets", shared_store / "syntax"):
+        for name, data in held_bytes(place):
+            assert not [value for value in values if value in data], name
+    for text in (token, token[:12], password, password[:8], other):
+        answer = run("grep", text, "--root", root)
+        assert "database.py" not in answer.stdout and text not in answer.stdout
+    found = run("search", "connect to the database with the token", "--root", root)
+    assert "database.py" in found.stdout
+    answers = asyncio.run(every_tool(root))
+    assert "*" * len(token) in json.dumps(answers["fetch"])
+    for tool, answer in answers.items():
+        assert not [value for value in values if value in json.dumps(answer).encode()], tool
+
+
 async def every_tool(root: Path) -> dict[str, Any]:
     engine = Engine.open(root, ServingSettings())
     try:
@@ -156,7 +204,7 @@ def test_history_is_redacted_before_an_encoder_learns_from_it(
     def learn(files: Any, base: Path, target: Path, *, changes: Any, **_: object) -> None:
         learned.extend([*files, *changes])
 
-    monkeypatch.setattr("codequarry.pipelines.tuning.adapt", learn)
+    monkeypatch.setattr("codequarry.pipelines.adapt.tuning.adapt", learn)
     adapted(histories(settings), settings, tmp_path / "encoder")
     assert "billing: read, not open, ****" in str(learned) and "reads_" in str(learned)
     assert not leaks(str(learned).encode())

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codequarry.pipelines.build import IndexReport, index_repositories
-from codequarry.pipelines.splade_build import build_splade
-from codequarry.pipelines.store_gc import clean_store
-from codequarry.schemas.checks import check_version
+from codequarry.pipelines.bundle.gc import clean_store
+from codequarry.pipelines.indexes.splade.build import build_splade
+from codequarry.pipelines.run import IndexReport, index_repositories
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.manifest import from_json, to_json
+from codequarry.schemas.bundle.splade import SpladeSpec
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.manifest import from_json, to_json
-from codequarry.schemas.settings import (
+from codequarry.schemas.settings.indexes import SpladeSettings
+from codequarry.schemas.settings.load import (
     BundleSettings,
     PathsSettings,
     RepositorySettings,
@@ -26,20 +27,19 @@ from codequarry.schemas.settings import (
     SourcesSettings,
     load_settings,
 )
-from codequarry.schemas.sparse_encoder import SparseEncoder
-from codequarry.schemas.splade_layout import SpladeSpec
-from codequarry.schemas.splade_settings import SpladeSettings
-from codequarry.schemas.tools import SearchFilters, SearchRequest, to_wire
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
-from codequarry.serving.mcp_server import build_server
-from codequarry.serving.splade_channel import MAX_EXPLAINED, SpladeChannel
+from codequarry.schemas.wire.search import SearchFilters, SearchRequest, to_wire
+from codequarry.serving.channels.splade import MAX_EXPLAINED, SpladeChannel
+from codequarry.serving.encoders.sparse import SparseEncoder
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server
+from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import Run
 from tests.pipelines.sparse_models import write_model, write_router
 from tests.pipelines.test_warp_bundle import FILES, QUERY
 from tests.serving.scores import recomputed
+from tests.serving.server.test_mcp import call
 from tests.serving.sparse_corpus import impacts, naive, plan
-from tests.serving.test_mcp_server import call
 from tests.serving.versions import followed
 
 
@@ -121,7 +121,7 @@ def test_a_search_finds_by_what_the_model_adds_and_says_so(engine: Engine) -> No
 
 def test_scores_are_those_of_the_definition(engine: Engine, home: Path) -> None:
     settings = sparse_settings(home)
-    from codequarry.pipelines.sparse_encoders import sparse_directories
+    from codequarry.pipelines.embed.sparse_encoders import sparse_directories
 
     encoder = SparseEncoder.open(sparse_directories(settings).documents)
     rows = engine.bundle.catalog.rows(engine.bundle.directory.chunk_ids.tolist())
@@ -197,7 +197,7 @@ def test_the_command_line_indexes_searches_and_explains(home: Path, tmp_path: Pa
     version = Path(done.stdout.strip())
     assert not (version / "splade" / "encoder" / "model.onnx").exists()
     # Inference-free queries need neither ONNX Runtime nor a model.
-    blind = "import sys; sys.modules['onnxruntime'] = None; from codequarry.serving.cli import main; main()"
+    blind = "import sys; sys.modules['onnxruntime'] = None; from codequarry.pipelines.cli.root import main; main()"
     asked = run("search", QUERY, "--channel", "splade", "--json", *root, program=blind)
     assert json.loads(asked.stdout)["results"] == json.loads(hidden.stdout)["results"]
     archive = tmp_path / "moved.tar"

@@ -17,11 +17,11 @@ import pytest
 from fastmcp import Client
 
 import codequarry.schemas
-from codequarry.pipelines import scip_tools
-from codequarry.pipelines.build import index_repositories
-from codequarry.schemas.settings import PathsSettings, ServingSettings, Settings
-from codequarry.serving.engine import Engine
-from codequarry.serving.mcp_server import build_server
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.trust.programs import tools_folder
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server
 from tests.pipelines.conftest import MakeSettings
 
 UNIQUE = "SELECT name FROM symbols_mat GROUP BY name HAVING count(*) = 1 AND min(kind) = 'function'"
@@ -120,7 +120,7 @@ def placed(result: dict[str, Any]) -> Place:
 def own_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:
     target = folder / "codequarry" / "schemas"
     shutil.copytree(codequarry.schemas.__path__[0], target, ignore=shutil.ignore_patterns("__pycache__"))
-    files = [(file.relative_to(folder).as_posix(), file.read_bytes()) for file in sorted(target.glob("*.py"))]
+    files = [(file.relative_to(folder).as_posix(), file.read_bytes()) for file in sorted(target.rglob("*.py"))]
     return folder, [hit for path, source in files for hit in python_hits(path, source)]
 
 
@@ -141,22 +141,16 @@ def test_by_syntax_alone(tmp_path: Path, make_settings: MakeSettings, sources, l
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sources", "least"), [(own_sources, 20), (web_sources, 3)])
-def test_with_real_indexers(tmp_path: Path, make_settings: MakeSettings, sources, least) -> None:
+def test_with_real_indexers(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, sources, least
+) -> None:
     tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
     if not (tools / "node_modules" / ".bin" / "scip-python").exists():
         pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: real indexers are not exercised")
     folder, hits = sources(tmp_path / "sources")
-    settings = with_tools(make_settings(folder), tmp_path / "store", tools)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    tools_folder().parent.mkdir(parents=True)
+    tools_folder().symlink_to(tools)
+    settings = make_settings(folder)
     index_repositories(settings)
     assert compare(settings.bundle.root, folder, hits, precise=True) >= least
-
-
-def with_tools(settings: Settings, store: Path, tools: Path) -> Settings:
-    """The settings with a store of their own that holds the indexers."""
-    store.mkdir()
-    for entry in settings.paths.store.iterdir():
-        (store / entry.name).symlink_to(entry)
-    target = scip_tools.tools_folder(store)
-    target.unlink(missing_ok=True)
-    target.symlink_to(tools)
-    return settings.model_copy(update={"paths": PathsSettings(store=store, work=settings.paths.work)})

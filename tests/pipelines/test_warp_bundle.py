@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codequarry.pipelines.build import IndexReport, index_repositories
-from codequarry.schemas.checks import check_version
+from codequarry.pipelines.cli import root as cli
+from codequarry.pipelines.run import IndexReport, index_repositories
+from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import PublishError, UnavailableError
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.settings import (
+from codequarry.schemas.settings.load import (
     BundleSettings,
     PathsSettings,
     RepositorySettings,
@@ -23,12 +23,14 @@ from codequarry.schemas.settings import (
     SourcesSettings,
     WarpSettings,
 )
-from codequarry.schemas.tools import SearchFilters, SearchRequest, to_wire
-from codequarry.serving import cli
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
-from codequarry.serving.warp_channel import WarpChannel
-from codequarry.serving.warp_explain import MAX_BYTES, MAX_PAIRS
+from codequarry.schemas.wire.search import SearchFilters, SearchRequest, to_wire
+from codequarry.serving.channels.base import ChannelQuery
+from codequarry.serving.channels.warp.channel import WarpChannel
+from codequarry.serving.channels.warp.explain import MAX_BYTES, MAX_PAIRS
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.text.query import analyze_query
+from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.open import Bundle
 from tests.serving.scores import recomputed
 
 SESSIONS = '''"""Sessions of visitors."""
@@ -50,13 +52,14 @@ FILES = {
     "io/retry.go": "package io\n\nfunc Retry(call func() error, attempts int) error {\n\treturn call()\n}\n",
 }
 QUERY = "where are expired sessions removed"
+ASKED = ChannelQuery(analyze_query(QUERY), 10)
 
 
 def warp_settings(home: Path, **changes: object) -> Settings:
     return Settings(
         paths=PathsSettings(store=home / "store", work=home / "work"),
         sources=SourcesSettings(repositories=(RepositorySettings(path=home / "app", name="app"),)),
-        warp=WarpSettings.model_validate({"enabled": True, "measure": False, **changes}),
+        warp=WarpSettings.model_validate({"enabled": True, **changes}),
         bundle=BundleSettings(root=home / "bundles"),
     )
 
@@ -151,11 +154,11 @@ def test_filters_and_order(engine: Engine) -> None:
     assert {result.metadata.uri for result in go.results} == {"app/io/retry.go"}
     channel = channel_of(engine.bundle)
     ids = np.array([int(result.id) for result in everything])
-    scores = channel.rescore(QUERY, ids)
+    scores = channel.rescore(ASKED, ids)
     assert scores.tolist() == [result.metadata.explain.channels["warp"].score for result in everything]
     assert (np.diff(scores) <= 0).all()
-    assert scores.max() <= channel.query_tokens(QUERY)
-    unknown = channel.rescore(QUERY, np.array([ids[0], 17]))
+    assert scores.max() <= channel.query_tokens(ASKED.query)
+    unknown = channel.rescore(ASKED, np.array([ids[0], 17]))
     assert unknown[0] == scores[0] and np.isnan(unknown[1])
 
 
@@ -219,14 +222,14 @@ def test_without_numba_the_channel_is_off_and_rescoring_is_not(
     home: Path, report: IndexReport, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "codequarry.serving.warp_kernels", raising=False)
-    import codequarry.serving
+    monkeypatch.delitem(sys.modules, "codequarry.serving.channels.warp.kernels", raising=False)
+    from codequarry.serving.channels import warp
 
-    monkeypatch.delattr(codequarry.serving, "warp_kernels", raising=False)
+    monkeypatch.delattr(warp, "kernels", raising=False)
     bundle = Bundle.open_current(home / "bundles")
     ids = np.array([int(one) for one in bundle.directory.chunk_ids])
-    found = channel_of(bundle).rescore(QUERY, ids)
-    assert found.tobytes() == channel_of(engine.bundle).rescore(QUERY, ids).tobytes()
+    found = channel_of(bundle).rescore(ASKED, ids)
+    assert found.tobytes() == channel_of(engine.bundle).rescore(ASKED, ids).tobytes()
     plain = Engine(bundle, ServingSettings())
     answer = plain.search(SearchRequest(query=QUERY, channel="warp"))
     assert answer.results == []
@@ -264,11 +267,11 @@ def test_compact_and_two_bits_through_the_same_doors(home: Path, report: IndexRe
 
 
 def test_a_publish_with_other_documents_is_refused(home: Path, report: IndexReport, tmp_path: Path) -> None:
-    from codequarry.pipelines.contents import check_contents
+    from codequarry.pipelines.gates.content import check_contents
 
     paths = BundlePaths(Path(shutil.copytree(report.path, tmp_path / report.path.name)))
     ids = np.load(paths.warp / "chunk_ids.npy")
     ids[0] -= 1
     np.save(paths.warp / "chunk_ids.npy", ids)
     with pytest.raises(PublishError, match="ids of WARP that are not those of the chunks: 2, expected 0"):
-        check_contents(paths, report.manifest, warp_settings(home))
+        check_contents(paths, report.manifest, warp_settings(home).checks)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import check_ref, parse_git_url
-from codequarry.schemas.settings import RepositorySettings, load_settings
+from codequarry.schemas.settings.load import RepositorySettings, load_settings
 
 GOOD = {
     "https://example.org/team/app.git": ("https", "https://example.org/team/app.git", "app"),

@@ -1,4 +1,4 @@
-"""Older manifests open, newer ones are refused, and a manifest that was changed shows it by itself."""
+"""Manifests of other formats are refused, and a manifest that was changed shows it by itself."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from codequarry.schemas.compatibility import compatibility, differences
-from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError
-from codequarry.schemas.manifest import (
+from codequarry.schemas.bundle.manifest import (
     FORMAT_VERSION,
     AcceptedEntry,
     Counts,
     EncoderEntry,
     FaissEntry,
     FileEntry,
-    LegEntry,
     Manifest,
     ModelEntry,
     SourceEntry,
@@ -25,43 +22,17 @@ from codequarry.schemas.manifest import (
     from_json,
     to_json,
 )
-
-# Written by the program before format 2.
-FORMAT_1 = """{
- "counts": {
-  "chunks": 1,
-  "files": 1,
-  "skipped_files": 0
- },
- "created": "2026-01-01T00:00:00Z",
- "digest": "0",
- "encoder": {
-  "dim": 3,
-  "fingerprint": "f",
-  "name": "m"
- },
- "faiss": {
-  "exact": true,
-  "factory": "Flat",
-  "metric": "inner_product"
- },
- "files": [],
- "format_version": 1,
- "settings_sha256": "0",
- "sources": [],
- "tools": {},
- "version": "20260101T000000Z-0123abcd"
-}
-"""
+from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError
+from codequarry.serving.files.compatibility import compatibility, differences
 
 
 @pytest.fixture
 def manifest() -> Manifest:
     return Manifest(
         version="20260101T000000Z-0123abcd", created="2026-01-01T00:00:00Z", digest="0" * 64, settings_sha256="1" * 64,
-        tools={"duckdb": "2.0.0"}, encoder=EncoderEntry(name="m", fingerprint="f" * 64, dim=384),
+        tools={"duckdb": "2.0.0", "größe": "1"}, encoder=EncoderEntry(name="m", fingerprint="f" * 64, dim=384),
         sources=(
-            SourceEntry(name="größe", commit="a", dirty=False, tree_sha256="2" * 64, files=3, chunks=7, skipped={}),
+            SourceEntry(name="app", commit="a", dirty=False, tree_sha256="2" * 64, files=3, chunks=7, skipped={}),
         ),
         faiss=FaissEntry(factory="Flat", exact=True), counts=Counts(files=3, skipped_files=0, chunks=7),
         compatibility=compatibility("f" * 64),
@@ -69,39 +40,25 @@ def manifest() -> Manifest:
     )  # fmt: skip
 
 
-def test_a_manifest_of_format_1_opens_and_is_written_back_as_it_was() -> None:
-    old = from_json(FORMAT_1.encode())
-    assert (old.format_version, old.compatibility, old.counts.chunks) == (1, None, 1)
-    assert to_json(old) == FORMAT_1.encode()
-    assert differences(old) == ["format 1, which does not say"]
-
-
-def test_a_manifest_of_format_4_knows_nothing_of_accepted_regressions(manifest: Manifest) -> None:
-    old = manifest.model_copy(update={"format_version": 4})
-    assert b'"accepted"' not in to_json(old)
-    assert from_json(to_json(old)) == old
+def test_accepted_regressions_models_and_measurements_are_kept(manifest: Manifest) -> None:
     entry = AcceptedEntry(check="share of a language", found="1 %", expected="2 %", reason="größer")
     assert from_json(to_json(manifest.model_copy(update={"accepted": (entry,)}))).accepted == (entry,)
-
-
-def test_a_manifest_of_format_4_names_no_models_and_is_written_back_as_it_was(manifest: Manifest) -> None:
     model = ModelEntry(
         kind="static", model="", revision="", license="MIT", max_tokens=0, query_prefix="", document_prefix="",
         weights_sha256="0" * 64, tokenizer_sha256="0" * 64,
     )  # fmt: skip
     own = manifest.model_copy(update={"encoder": manifest.encoder.model_copy(update={"model": model})})
     assert from_json(to_json(own)).encoder.model == model
-    legs = (LegEntry(channel="faiss2", encoder=own.encoder, faiss=own.faiss),)
-    data = to_json(own.model_copy(update={"format_version": 4, "more_legs": legs}))
-    assert b'"model"' not in data
-    old = from_json(data)
-    assert (old.encoder.model, old.more_legs[0].encoder.model) == (None, None)
-    assert to_json(old) == data
+    warp = WarpEntry(
+        key="4" * 64, profile="standard", bits=4, punctuation=False, documents=7, tokens=70, centroids=8,
+        encoder=EncoderEntry(name="t", fingerprint="5" * 64, dim=128), measured="on",
+    )  # fmt: skip
+    assert from_json(to_json(manifest.model_copy(update={"warp": warp}))).warp == warp
 
 
-@pytest.mark.parametrize("found", [FORMAT_VERSION + 1, 99])
-def test_a_newer_format_is_refused_whatever_else_it_holds(found: int) -> None:
-    with pytest.raises(FormatError, match=f"format {found}.*upgrade codequarry"):
+@pytest.mark.parametrize("found", [FORMAT_VERSION + 1, 6, 99])
+def test_another_format_is_refused_whatever_else_it_holds(found: int) -> None:
+    with pytest.raises(FormatError, match=f"format {found}.*build it again with `codequarry index`"):
         from_json(json.dumps({"format_version": found, "shards": []}).encode())
 
 
@@ -142,20 +99,7 @@ def test_a_path_that_is_no_place_of_its_own_in_the_version_is_refused(manifest: 
 def test_the_compatibility_hash_follows_each_of_its_parts(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(manifest) == []
     assert compatibility("e" * 64).sha256 != compatibility("f" * 64).sha256
-    monkeypatch.setattr("codequarry.schemas.lexical.indexed_terms", lambda text: [(text, 0)])
+    monkeypatch.setattr("codequarry.serving.text.lexical.indexed_terms", lambda text: [(text, 0)])
     assert differences(manifest) == ["the text analyzer"]
-    monkeypatch.setattr("codequarry.schemas.compatibility.SCHEMAS", {})
+    monkeypatch.setattr("codequarry.serving.files.compatibility.SCHEMAS", {})
     assert differences(manifest) == ["the text analyzer", "the tables"]
-
-
-def test_format_4_knows_no_measurement_of_late_interaction(manifest: Manifest) -> None:
-    warp = WarpEntry(
-        key="4" * 64, profile="standard", bits=4, punctuation=False, documents=7, tokens=70, centroids=8,
-        encoder=EncoderEntry(name="t", fingerprint="5" * 64, dim=128), measured="on",
-    )  # fmt: skip
-    assert from_json(to_json(manifest.model_copy(update={"warp": warp}))).warp == warp
-    older = to_json(manifest.model_copy(update={"warp": warp, "format_version": 4}))
-    assert b"measured" not in older
-    opened = from_json(older)
-    assert opened.warp == warp.model_copy(update={"measured": ""})
-    assert to_json(opened) == older

@@ -14,19 +14,27 @@ import numpy as np
 import pyarrow as pa
 import tantivy
 
-from codequarry.schemas import tables
-from codequarry.schemas.catalog import build_statements, create_statements, set_bundle
-from codequarry.schemas.chunk_facts import ChunkFacts
-from codequarry.schemas.compatibility import compatibility
-from codequarry.schemas.encoder import open_encoder
-from codequarry.schemas.file_index import FileIndex, FileRow, card_text
+from codequarry.schemas.bundle import tables
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.bundle.manifest import (
+    Counts,
+    EncoderEntry,
+    FaissEntry,
+    FileEntry,
+    Manifest,
+    SourceEntry,
+    to_json,
+)
+from codequarry.schemas.catalog.views import build_statements, create_statements, set_bundle
 from codequarry.schemas.ids import chunk_id
-from codequarry.schemas.integrity import file_sha256, list_files
 from codequarry.schemas.languages import language_of
-from codequarry.schemas.layout import BundlePaths, BundleRoot, Current
-from codequarry.schemas.lexical import ID_FIELD, dense_text, field_tokens, tantivy_schema
-from codequarry.schemas.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, SourceEntry, to_json
-from codequarry.schemas.row_index import RowIndex
+from codequarry.serving.catalog.facts import ChunkFacts
+from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.encoders.spec import open_encoder
+from codequarry.serving.files.compatibility import compatibility
+from codequarry.serving.files.file_index import FileIndex, FileRow, card_text
+from codequarry.serving.files.integrity import file_sha256, list_files
+from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_tokens, tantivy_schema
 
 VERSION = "20260101T000000Z-0123abcd"
 CREATED = "2026-01-01T00:00:00+00:00"
@@ -294,7 +302,7 @@ def definition_row(piece: Piece, symbol: str) -> dict[str, object]:
 
 def _write_faiss(paths: BundlePaths, ids: list[int], vectors: np.ndarray, factory: str) -> bool:
     index = mapped_index(np.array(ids, np.int64), vectors, factory)
-    faiss.write_index(index, str(paths.faiss_index))
+    faiss.write_index(index, str(paths.path / "faiss.index"))
     idmap = [{"faiss_row": row, "chunk_id": one} for row, one in enumerate(ids)]
     tables.write_table(paths.faiss_idmap, pa.Table.from_pylist(idmap, tables.FAISS_IDMAP), tables.FAISS_IDMAP)
     if factory != "Flat":

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving import cli
-from codequarry.serving.engine import Engine
+from codequarry.pipelines.cli import root as cli
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import COMMITS, PIECES
 from tests.serving.symbol_corpus import SOURCES

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from codequarry.pipelines.splade_build import SpladePlan, build_splade
-from codequarry.schemas.sparse_encoder import Impacts, SparseQuery
-from codequarry.serving.splade_index import SpladeIndex
+from codequarry.pipelines.indexes.splade.build import SpladePlan, build_splade
+from codequarry.serving.channels.splade_index import SpladeIndex
+from codequarry.serving.encoders.sparse import Impacts, SparseQuery
 
 Documents = list[tuple[int, Impacts]]
 ENCODER, QUERIES = "a" * 64, "b" * 64

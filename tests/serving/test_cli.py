@@ -2,14 +2,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import IO
 
 import pytest
 
-from codequarry.serving.cli_query import for_terminal
-from codequarry.serving.mcp_server import listed_tools
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.serving.channels import query_encoder
+from codequarry.serving.cli.search import for_terminal
+from codequarry.serving.server.mcp import listed_tools
 from tests.serving.bundle_factory import VERSION, write_bundle
 from tests.serving.corpus import HOSTILE, INDEX_OPEN, PIECES, SESSION
 
@@ -30,6 +36,51 @@ def test_search_takes_every_filter(run, lexical_root) -> None:
     assert code == 0
     assert [result["id"] for result in answer["results"]] == [str(INDEX_OPEN.id)]
     assert answer["top_k"] == 3
+
+
+@pytest.mark.parametrize("name", ["py", ".py", "Python"])
+def test_search_takes_a_language_by_any_of_its_names(run, lexical_root, name) -> None:
+    code, out, _ = run("search", "open", "--lang", name, "--json", "--root", lexical_root)
+    assert code == 0
+    assert {result["metadata"]["lang"] for result in json.loads(out)["results"]} == {"python"}
+
+
+def test_an_unknown_language_is_told_the_nearest(run, lexical_root) -> None:
+    code, _, err = run("search", "open", "--lang", "pyhton", "--root", lexical_root)
+    assert code == 2
+    assert "use 'python'" in err
+
+
+@pytest.mark.parametrize(
+    ("channel", "setting"), [("splade", "[splade] model"), ("warp", "[warp] enabled"), ("faiss2", "[indexes] tier")]
+)
+def test_a_channel_that_was_asked_for_and_is_not_there_is_an_error(run, lexical_root, channel, setting) -> None:
+    """It was advised to use other words, and the exit code was 0."""
+    for as_json in ((), ("--json",)):
+        code, out, err = run("search", "open", "--channel", channel, *as_json, "--root", lexical_root)
+        assert (code, out) == (1, "")
+        assert f"--channel {channel}" in err and setting in err and "codequarry index" in err
+        assert "other words" not in err
+
+
+def test_a_channel_that_is_off_is_an_error_with_its_reason(run, lexical_root) -> None:
+    code, out, err = run("search", "open", "--channel", "faiss", "--root", lexical_root)
+    assert (code, out) == (1, "")
+    assert "is off" in err
+
+
+def test_a_channel_whose_encoder_fails_late_is_an_error_too(run, lexical_root, monkeypatch) -> None:
+    """The channel was judged before its encoder had been opened, and the exit code was 0 on a busy machine."""
+    opened = query_encoder.open_encoder
+
+    def late(*arguments, **options):
+        time.sleep(1)
+        return opened(*arguments, **options)
+
+    monkeypatch.setattr(query_encoder, "open_encoder", late)
+    code, out, err = run("search", "open", "--channel", "faiss", "--root", lexical_root)
+    assert (code, out) == (1, "")
+    assert "is off" in err
 
 
 def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
@@ -141,7 +192,7 @@ def test_errors_say_what_to_do_and_set_the_exit_code(run, arguments, code, found
 
 
 def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) -> None:
-    write_bundle(tmp_path / "root", PIECES).faiss_index.write_bytes(b"x")
+    (write_bundle(tmp_path / "root", PIECES).path / "faiss.index").write_bytes(b"x")
     code, _, err = run("search", "x", "--root", tmp_path / "root")
     assert code == 1
     assert "faiss.index: 1 bytes, expected" in err
@@ -184,7 +235,7 @@ def process(code: str, *arguments: str, stdout: int | IO[str] = subprocess.PIPE)
 
 
 def test_a_process_ends_with_its_code_its_output_and_what_was_left_for_the_end(lexical_root) -> None:
-    code = "import atexit; from codequarry.serving import cli; atexit.register(print, 'the end'); cli.run()"
+    code = "import atexit; from codequarry.pipelines.cli.root import run; atexit.register(print, 'the end'); run()"
     done = process(code, "versions", "--root", str(lexical_root))
     assert (done.returncode, done.stderr) == (0, "")
     assert "CURRENT" in done.stdout.upper()
@@ -193,8 +244,9 @@ def test_a_process_ends_with_its_code_its_output_and_what_was_left_for_the_end(l
     assert process(code, "no-such-command").returncode == 2
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_output_that_cannot_be_written_is_an_error() -> None:
-    code = "from codequarry.serving import cli; cli.run()"
+    code = "from codequarry.pipelines.cli import root as cli; cli.run()"
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = process(code, "settings", stdout=full)
     assert done.returncode == 1
@@ -202,7 +254,60 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
 
 
 def test_a_bug_keeps_its_traceback() -> None:
-    code = "from codequarry.serving import cli; cli.build_app = lambda: 1 / 0; cli.run()"
+    code = "from codequarry.pipelines.cli import root as cli; cli.build_app = lambda: 1 / 0; cli.run()"
     done = process(code)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["rows/ids.npy", "rows/strings.npy", "facts/leaves.npy", "files/facts.npy"])
+@pytest.mark.parametrize("damage", [b"(", b""], ids=["header", "empty"])
+def test_a_damaged_array_is_told_without_a_traceback(
+    run, lexical_root: Path, tmp_path: Path, file: str, damage: bytes
+) -> None:
+    """Once it was a TokenError, or an EOFError, of Python's own parser."""
+    root = shutil.copytree(lexical_root, tmp_path / "root")
+    path = BundleRoot(root).version(VERSION).path / file
+    data = path.read_bytes()
+    place = data.index(b"'shape': (") + 20
+    path.write_bytes(data[:place] + damage + data[place + 1 :] if damage else b"")
+    for command in (("search", "open"), ("grep", "open"), ("definition", "open"), ("doctor",)):
+        code, _, err = run(*command, "--root", root)
+        assert code in (0, 1, 2)
+        assert code != 1 or "error:" in err
+    assert run("verify", "--deep", "--root", root)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "version", ["22630101T000000Z-0123abcd", "99991231T235959Z-0123abcd", "20261399T999999Z-0123abcd"]
+)
+def test_a_version_of_any_date_and_of_none_stops_no_command(
+    run, lexical_root: Path, tmp_path: Path, version: str
+) -> None:
+    """One name that is no date ended every query, and the plots of Dagster."""
+    root = shutil.copytree(lexical_root, tmp_path / "root")
+    current = BundleRoot(root).read_current().version
+    shutil.copytree(root / "versions" / current, root / "versions" / version)
+    for command in (("versions",), ("search", "open"), ("prune",)):
+        assert run(*command, "--root", root)[0] == 0
+    code, out, _ = run("versions", "--json", "--root", root)
+    assert (code, {row["version"]: row["state"] for row in json.loads(out)}[version]) == (0, "broken")
+    code, out, _ = run("sql", "SELECT version, created FROM manifests", "--json", "--root", root)
+    assert (code, {row["version"] for row in json.loads(out)}) == (0, {version, current})
+
+
+@pytest.mark.parametrize("created", ["292277026596-12-04T15:30:08Z", "soon"])
+def test_a_manifest_without_a_time_is_a_broken_version(run, lexical_root: Path, tmp_path: Path, created: str) -> None:
+    root = shutil.copytree(lexical_root, tmp_path / "root")
+    manifest = BundleRoot(root).version(BundleRoot(root).read_current().version).manifest
+    data = re.sub(rb'"created": "[^"]*"', b'"created": "%s"' % created.encode(), manifest.read_bytes())
+    manifest.write_bytes(data)
+    code, out, _ = run("versions", "--json", "--root", root)
+    assert (code, json.loads(out)[0]["state"]) == (0, "broken")
+
+
+def test_days_without_end_are_kept_without_end(run, lexical_root: Path, tmp_path: Path, monkeypatch) -> None:
+    root = shutil.copytree(lexical_root, tmp_path / "root")
+    for days in ("1e12", "inf"):
+        monkeypatch.setenv("CODEQUARRY__BUNDLE__KEEP_DAYS", days)
+        assert run("prune", "--root", root)[0] == 0

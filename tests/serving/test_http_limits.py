@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,15 +11,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchAnswer, SearchRequest
-from codequarry.serving.door import Crowd
-from codequarry.serving.engine import Engine
-from codequarry.serving.gate import Gate
-from codequarry.serving.http import Service
-from codequarry.serving.mcp_server import listed_tools
-from tests.serving.live import request, running, tool_call
-from tests.serving.test_mcp_server import ERAS
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchAnswer, SearchRequest
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.http.app import Service
+from codequarry.serving.http.door import Crowd
+from codequarry.serving.request.admission import Gate
+from codequarry.serving.server.mcp import listed_tools
+from codequarry.serving.tools.context import ToolContext
+from tests.serving.live import answered, raw, request, running, tool_call
+from tests.serving.server.test_mcp import ERAS
 
 SETTINGS = ServingSettings(max_concurrency=2, header_timeout_s=0.3, body_timeout_s=0.3, max_connections=8)
 
@@ -34,23 +34,6 @@ def engine(lexical_engine) -> Engine:
 def port(engine) -> Iterator[int]:
     with running(Service(engine, "0")) as port:
         yield port
-
-
-def raw(port: int, data: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
-    connection.sendall(data)
-    return connection
-
-
-def answered(connection: socket.socket) -> bytes:
-    """Everything until the other end closes; nothing when it resets the connection."""
-    found = b""
-    try:
-        while data := connection.recv(65_536):
-            found += data
-    except ConnectionError:
-        pass
-    return found
 
 
 @pytest.fixture
@@ -124,8 +107,8 @@ def test_row_09_busy_comes_quickly_to_everyone_of_a_crowd(lexical_engine, monkey
     """Fifty calls at once, of which two run: nobody waits in line for a refusal."""
     engine = Engine(lexical_engine.bundle, ServingSettings(max_concurrency=2))
     release = threading.Event()
-    real = engine.admitted_search
-    monkeypatch.setattr(engine, "admitted_search", lambda asked: (release.wait(20), real(asked))[1])
+    real = engine.answer_admitted
+    monkeypatch.setattr(engine, "answer_admitted", lambda *asked: (release.wait(20), real(*asked))[1])
     seconds: list[float] = []
     codes: list[str] = []
 
@@ -158,20 +141,20 @@ def test_a_client_leaves_places_to_others(lexical_engine, monkeypatch, trusted: 
     """Who is who says a trusted proxy; the word of anybody else does not count, and all come from one address."""
     engine = Engine(lexical_engine.bundle, ServingSettings(max_concurrency=4, trusted_proxies=trusted))
     release, held = threading.Event(), threading.Semaphore(0)
-    real = engine.admitted_search
+    real = engine.answer_admitted
 
-    def search(asked: SearchRequest) -> SearchAnswer:
+    def search(name, tool, asked: SearchRequest) -> SearchAnswer:
         if asked.query == "hold":
             held.release()
             release.wait(20)
-        return real(asked)
+        return real(name, tool, asked)
 
     def ask(port: int, query: str, client: str) -> str:
         body, headers = tool_call("search", {"query": query}, ERAS[0])
         answer = json.loads(request(port, "POST", "/mcp", body, {**headers, "X-Forwarded-For": client})[1])
         return answer["result"]["structuredContent"].get("error", {}).get("code", "ok")
 
-    monkeypatch.setattr(engine, "admitted_search", search)
+    monkeypatch.setattr(engine, "answer_admitted", search)
     with running(Service(engine, "0")) as port:
         many = [threading.Thread(target=ask, args=(port, "hold", "192.0.2.1")) for _ in range(3)]
         for one in many:
@@ -222,15 +205,16 @@ def test_one_that_holds_connections_open_locks_nobody_out(port: int) -> None:
 def test_row_11_a_call_left_behind_stops_at_its_next_check(engine, port: int, monkeypatch) -> None:
     checked, stopped = threading.Event(), threading.Event()
 
-    def endless(_: Any) -> Any:
-        deadline = engine._search_deadline()
-        while not deadline.passed:
+    real = engine.answer_admitted
+
+    def endless(context: ToolContext, _: Any) -> Any:
+        while not context.deadline.passed:
             checked.set()
             time.sleep(0.002)
         stopped.set()
-        deadline.check()
+        context.deadline.check()
 
-    monkeypatch.setattr(engine, "admitted_search", endless)
+    monkeypatch.setattr(engine, "answer_admitted", lambda name, _, request: real(name, endless, request))
     body, headers = tool_call("search", {"query": "open"}, ERAS[0])
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = f"POST /mcp HTTP/1.1\r\nHost: localhost\r\n{lines}Content-Length: {len(body)}\r\n\r\n"

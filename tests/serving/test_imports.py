@@ -40,11 +40,11 @@ def test_serving_imports_without_the_pipeline_and_its_libraries() -> None:
     ("program", "heavy"),
     [
         (
-            "codequarry.serving.cli as cli; cli.build_app()",
+            "codequarry.pipelines.cli.root as cli; cli.build_app()",
             "fastmcp mcp duckdb faiss tantivy onnxruntime numpy pyarrow",
         ),
-        ("codequarry.serving.engine", "fastmcp mcp duckdb faiss tantivy onnxruntime pyarrow typer rich"),
-        ("codequarry.serving.mcp_server", "duckdb faiss tantivy onnxruntime pyarrow typer.main"),
+        ("codequarry.serving.engine.engine", "fastmcp mcp duckdb faiss tantivy onnxruntime pyarrow typer rich"),
+        ("codequarry.serving.server.mcp", "duckdb faiss tantivy onnxruntime pyarrow typer.main"),
     ],
 )
 def test_a_command_loads_nothing_heavy_before_it_needs_it(program: str, heavy: str) -> None:
@@ -68,7 +68,7 @@ def test_row_12_no_pickle_no_subprocess_no_network_no_print(source: Path) -> Non
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }
-    assert not imported & {
+    forbidden = {
         "pickle",
         "joblib",
         "torch",
@@ -80,7 +80,44 @@ def test_row_12_no_pickle_no_subprocess_no_network_no_print(source: Path) -> Non
         "shelve",
         "marshal",
     }
+    if source.name == "client.py":  # of model servers, where the settings name one
+        forbidden -= {"httpx2"}
+    assert not imported & forbidden
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert not called & {"print", "eval", "exec"}
-    loads = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.load"]
-    assert all("allow_pickle=False" in ast.unparse(node) for node in loads)
+
+
+def test_row_12_opening_and_answering_parses_no_python(bundle_root: Path) -> None:
+    """CPython 3.11 fails with SystemError where two threads have syntax trees built at a time (gh-106905)."""
+    done = run_isolated(
+        f"""
+        import asyncio, sys, threading, traceback
+        from pathlib import Path
+        from codequarry.schemas.settings.load import ServingSettings
+        from codequarry.serving.engine.engine import Engine
+        from codequarry.serving.server.mcp import build_server
+
+        engine = Engine.open(Path({str(bundle_root)!r}), ServingSettings())
+        server = build_server(engine, version="0")
+        parsed = []
+
+        def watch(event, arguments):
+            if event == "compile" and (arguments[1] == "<unknown>" or not isinstance(arguments[0], str | bytes | None)):
+                parsed.append("".join(traceback.format_stack(limit=8)))
+
+        sys.addaudithook(watch)
+        calls = [("search", {{"query": "open a session"}}), ("search_code", {{"pattern": "os.open"}}),
+                 ("go_to_definition", {{"symbol": "open"}}), ("find_references", {{"symbol": "open"}}),
+                 ("describe_index", {{}}), ("index_health", {{}})]
+        for name, arguments in calls:
+            asyncio.run(server.call_tool(name, arguments))
+        again = threading.Thread(target=lambda: Engine.open(Path({str(bundle_root)!r}), ServingSettings()).close())
+        again.start()
+        again.join()
+        engine.close()
+        met = list(parsed)
+        __import__("ast").literal_eval("1")
+        print("parsed", len(met), "and then", len(parsed) - len(met), *met)
+        """
+    )
+    assert done.stdout.startswith("parsed 0 and then 1"), done.stdout + done.stderr

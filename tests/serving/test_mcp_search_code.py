@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
-from codequarry.schemas.settings import ServingSettings
-from codequarry.serving.engine import Engine
-from codequarry.serving.mcp_server import build_server
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server
 from tests.serving.corpus import INDEX_OPEN
-from tests.serving.test_mcp_server import ERAS, call, failed
+from tests.serving.server.test_mcp import ERAS, call, failed
 
 
 @pytest.fixture(scope="module")

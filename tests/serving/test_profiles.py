@@ -12,11 +12,11 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.client.transports import StdioTransport
 
-from codequarry.schemas.manifest import SourceEntry
-from codequarry.serving.mcp_server import build_server, listed_tools
-from codequarry.serving.permalinks import permalink
+from codequarry.schemas.bundle.manifest import SourceEntry
+from codequarry.serving.server.mcp import build_server, listed_tools
+from codequarry.serving.server.permalinks import permalink
 from tests.serving.corpus import INDEX_OPEN, SESSION
-from tests.serving.test_mcp_server import ERAS, failed, talk
+from tests.serving.server.test_mcp import ERAS, failed, talk
 
 CONNECTOR = {tool["name"]: tool for tool in listed_tools("chatgpt")}
 
@@ -70,7 +70,16 @@ def test_errors_are_the_same_as_everywhere(server, era) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_stdio_serves_the_profile_that_was_asked_for(lexical_root: Path, tmp_path: Path, era: str) -> None:
-    command = ["-m", "codequarry.serving.cli", "serve", "--stdio", "--profile", "chatgpt", "--root", str(lexical_root)]
+    command = [
+        "-m",
+        "codequarry.pipelines.cli",
+        "serve",
+        "--stdio",
+        "--profile",
+        "chatgpt",
+        "--root",
+        str(lexical_root),
+    ]
 
     async def conversation() -> None:
         transport = StdioTransport(
@@ -85,7 +94,8 @@ def test_stdio_serves_the_profile_that_was_asked_for(lexical_root: Path, tmp_pat
 
 
 def source(url: str, *, dirty: bool = False, commit: str = "c" * 40) -> SourceEntry:
-    return SourceEntry(
+    # Not checked: a link must be harmless whatever the manifest says.
+    return SourceEntry.model_construct(
         name="r", url=url, commit=commit, dirty=dirty, tree_sha256="0" * 64, files=1, chunks=1, skipped={}
     )
 

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,16 +15,18 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 
-from codequarry.schemas.settings import SETTINGS_FILE, ServingSettings
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
-from codequarry.serving.http import Service
-from codequarry.serving.mcp_server import build_server, listed_tools
+from codequarry.pipelines.store.processes import resident_bytes
+from codequarry.schemas.settings.load import SETTINGS_FILE, ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.http.app import Service
+from codequarry.serving.server.mcp import build_server, listed_tools
+from codequarry.serving.version.open import Bundle
 from tests.faults.traced import strace_works
+from tests.machine import can_run
 from tests.serving.bundle_factory import Piece, write_bundle
 from tests.serving.corpus import LONG, PIECES, SESSION
 from tests.serving.live import request, running, tool_call
-from tests.serving.test_mcp_server import ERAS, call, failed
+from tests.serving.server.test_mcp import ERAS, call, failed
 
 BAD_IDS = [
     "", " ", "0", "-1", "+5", "042", "1e3", "12.0", "../../etc/passwd", "%2e%2e%2fetc%2fpasswd", "/etc/passwd",
@@ -115,7 +116,7 @@ def test_row_05_giants_are_refused_and_leave_no_memory_behind(port: int) -> None
 
 
 def resident_kib() -> int:
-    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])
+    return resident_bytes(os.getpid()) >> 10
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "\udc00x"])
@@ -185,7 +186,7 @@ def conversation(command: list[str], folder: Path) -> list[dict[str, Any]]:
 
 
 def serve(root: Path) -> list[str]:
-    return [sys.executable, "-m", "codequarry.serving.cli", "serve", "--stdio", "--root", str(root)]
+    return [sys.executable, "-m", "codequarry.pipelines.cli", "serve", "--stdio", "--root", str(root)]
 
 
 @pytest.mark.slow
@@ -207,10 +208,7 @@ def test_row_01_and_16_no_file_outside_is_opened_and_nobody_is_called(lexical_ro
     assert [path for path in opened if path.startswith("/") and not path.startswith(inside)] == []
 
 
-@pytest.mark.skipif(
-    shutil.which("unshare") is None or subprocess.run(["unshare", "-rn", "true"], check=False).returncode != 0,
-    reason="unshare is not here, or may not",
-)
+@pytest.mark.skipif(not can_run("unshare", "-rn", "true"), reason="unshare is not here, or may not")
 def test_row_16_the_service_works_without_any_network(lexical_root: Path, tmp_path: Path) -> None:
     answers = conversation(["unshare", "-rn", *serve(lexical_root)], tmp_path)
     assert answers[1]["result"]["structuredContent"]["results"]

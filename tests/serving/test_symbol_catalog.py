@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.symbol_tools import DefinitionRequest, ReferencesRequest
-from codequarry.serving.engine import Engine
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
+from codequarry.serving.engine.engine import Engine
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.symbol_rows import Source, pieces_and_rows
 

@@ -12,7 +12,7 @@ from fastmcp import FastMCP
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from codequarry.serving.mcp_server import PROFILES, build_server, listed_tools
+from codequarry.serving.server.mcp import PROFILES, build_server, listed_tools
 
 LISTED = {(profile, tool["name"]): tool for profile in PROFILES for tool in listed_tools(profile)}
 CODES = {"INVALID_ARGUMENT", "NOT_FOUND", "BUSY", "DEADLINE", "UNAVAILABLE"}

@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 
-from codequarry.schemas.analyzer import words
+from codequarry.serving.text.analyzer import words
 
 Found = list[tuple[int, int]]
 """Starts and ends in characters."""

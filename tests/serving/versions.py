@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.schemas.layout import BundleRoot, Current
-from codequarry.schemas.settings import ServingSettings
-from codequarry.schemas.tools import SearchAnswer
-from codequarry.serving.bundle import Bundle
-from codequarry.serving.engine import Engine
-from codequarry.serving.follower import Follower
+from codequarry.schemas.bundle.layout import BundleRoot, Current
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchAnswer
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.engine.follow import Follower
+from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, write_bundle
 from tests.serving.corpus import COMMITS, PIECES
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from codequarry.pipelines.warp_build import WarpPlan, build_index
-from codequarry.schemas.warp_layout import Profile, unpack
-from codequarry.serving.warp_index import WarpIndex
-from codequarry.serving.warp_query import Query
-from codequarry.serving.warp_search import _TARGET
+from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
+from codequarry.schemas.bundle.warp import Profile
+from codequarry.serving.channels.warp.files import unpack
+from codequarry.serving.channels.warp.index import WarpIndex
+from codequarry.serving.channels.warp.query import QueryVectors
+from codequarry.serving.channels.warp.search import _TARGET
 
 DIM = 16
 SCALES = np.linspace(0.004, 0.009, DIM, dtype=np.float32)
@@ -49,7 +50,7 @@ def built(folder: Path, documents: Documents, *, profile: Profile = "standard", 
     return WarpIndex.open(folder, SCALES)
 
 
-def naive_maxsim(codes: np.ndarray, query: Query) -> np.float32:
+def naive_maxsim(codes: np.ndarray, query: QueryVectors) -> np.float32:
     """Sum over query tokens of the largest similarity, by integers without end."""
     best = [
         max(sum(int(a) * int(b) for a, b in zip(token, asked, strict=True)) for token in codes)
@@ -58,7 +59,9 @@ def naive_maxsim(codes: np.ndarray, query: Query) -> np.float32:
     return (np.array(best, np.float32) * query.codes.step).sum(dtype=np.float32)
 
 
-def naive_warp(index: WarpIndex, query: Query, nprobe: int, allowed: np.ndarray | None = None) -> dict[int, float]:
+def naive_warp(
+    index: WarpIndex, query: QueryVectors, nprobe: int, allowed: np.ndarray | None = None
+) -> dict[int, float]:
     """WARP's scores, (WARP section 4, XTR section 3.2), one posting at a time: by document."""
     spec = index.spec
     nprobe = min(nprobe, spec.centroids)

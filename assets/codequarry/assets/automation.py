@@ -4,18 +4,21 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.freshness import current_is_fresh
+from codequarry.assets.checks import current_is_fresh
 from codequarry.assets.partitions import sync_partitions
 from codequarry.assets.project import Project
-from codequarry.schemas.automation_settings import ScheduleSettings
+from codequarry.schemas.settings.automation import ScheduleSettings
 
 # The names are Dagster's; a run that carries both covers every partition between them.
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
 reindex = dg.define_asset_job(
     "reindex",
-    # What has just been published is fresh; and a run that fails before must not show that check as failed too.
-    selection=dg.AssetSelection.all() - dg.AssetSelection.checks(current_is_fresh),
+    # A version just published is fresh; and a run that fails before must not show that check as failed too.
+    # Late interaction is measured only on request.
+    selection=dg.AssetSelection.all()
+    - dg.AssetSelection.checks(current_is_fresh)
+    - dg.AssetSelection.assets("late_interaction_gain"),
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
     "By hand: Materialize all, All, Launch backfill; that is one run.",
     # From the first step on: until the retry another run may have used the work folder, and what a killed publish had
@@ -25,7 +28,7 @@ reindex = dg.define_asset_job(
 
 
 def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
-    """The schedule of the settings: one run of ``reindex`` over all repositories that the settings name then."""
+    """Return the schedule of the settings: one run of ``reindex`` over all repositories that they name at that time."""
 
     @dg.schedule(
         name="reindex_schedule",
@@ -47,12 +50,12 @@ def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
 
 
 def whole(keys: tuple[str, ...]) -> dict[str, str]:
-    """Run tags with which one run covers all of these consecutive partitions."""
+    """Return the run tags with which one run covers all of these consecutive partitions."""
     return {_FIRST: keys[0], _LAST: keys[-1]}
 
 
 def schedule_of(job: Any, name: str, cron: str, zone: str, *, enabled: bool) -> dg.ScheduleDefinition:
-    """A schedule of the settings for a job without partitions, of ops or of assets."""
+    """Return a schedule of the settings for a job without partitions, of ops or of assets."""
     return dg.ScheduleDefinition(
         name=name,
         job=job,

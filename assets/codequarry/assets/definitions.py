@@ -1,31 +1,39 @@
-"""What Dagster loads."""
+"""The definitions that Dagster loads."""
 
 import dagster as dg
 
-from codequarry.assets.adaptation import fitted_encoder
 from codequarry.assets.automation import reindex, reindex_schedule, schedule_of
-from codequarry.assets.bundle import published_bundle, staged_bundle, verified_bundle
-from codequarry.assets.chunks import repository_pass
-from codequarry.assets.dead_runs import dead_run_sensor
-from codequarry.assets.embeddings import repository_embeddings
-from codequarry.assets.failures import failed_runs
-from codequarry.assets.freshness import current_is_fresh, freshness
-from codequarry.assets.heads import head_sensor
-from codequarry.assets.modules import repository_modules
+from codequarry.assets.bundle import late_interaction_gain, published_bundle, retention, staged_bundle, verified_bundle
+from codequarry.assets.checks import current_is_fresh, freshness, suite_checks
 from codequarry.assets.partitions import repository_partitions
 from codequarry.assets.project import Project
-from codequarry.assets.retention import retention
-from codequarry.assets.scip import repository_scip
-from codequarry.assets.sources import repository_snapshot
-from codequarry.assets.suite_checks import suite_checks
+from codequarry.assets.repositories import (
+    fitted_encoder,
+    repository_embeddings,
+    repository_modules,
+    repository_pass,
+    repository_scip,
+    repository_snapshot,
+)
+from codequarry.assets.sensors import dead_run_sensor, failed_runs, head_sensor
 
 REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
 BUNDLE_ASSETS = [fitted_encoder, staged_bundle, verified_bundle, published_bundle]
 
 
 def build_definitions(project: Project) -> dg.Definitions:
-    """Every definition of a project. Raises SettingsError: its settings are missing or not valid."""
-    assets = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS]
+    """Return every definition of a project.
+
+    Args:
+        project: Settings that the definitions follow.
+
+    Returns:
+        Assets, checks, jobs, schedules, sensors and resources.
+
+    Raises:
+        SettingsError: The settings are missing or not valid.
+    """
+    assets = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS, late_interaction_gain]
     settings = project.settings()
     zone, when = settings.schedule.timezone, settings.automation
     return dg.Definitions(
@@ -51,5 +59,5 @@ def build_definitions(project: Project) -> dg.Definitions:
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """The definitions of the project in the current folder, see ``Project.from_environment``."""
+    """Return the definitions of the project in the current folder, see ``Project.from_environment``."""
     return build_definitions(Project.from_environment())

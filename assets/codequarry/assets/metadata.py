@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from codequarry.pipelines.workspace import RepositoryWork
-from codequarry.schemas.integrity import file_sha256
-from codequarry.schemas.manifest import Manifest
+from codequarry.pipelines.store.workspace import RepositoryWork
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.serving.files.integrity import file_sha256
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,9 +18,15 @@ _CELL_CHARS = 60
 
 
 def table_metadata(work: RepositoryWork, name: str, columns: Sequence[str]) -> dict[str, Any]:
-    """Metadata of a repository's rows of a table, over all its parts.
+    """Return metadata of a repository's rows of a table, over all its parts.
 
-    columns: those the preview shows, in order.
+    Args:
+        work: Work folder of the repository.
+        name: Name of the table.
+        columns: Columns of the preview, in order.
+
+    Returns:
+        Metadata by key.
     """
     import pyarrow.parquet as pq
 
@@ -46,7 +52,7 @@ def table_metadata(work: RepositoryWork, name: str, columns: Sequence[str]) -> d
 
 
 def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
-    """Metadata of a version of the bundle."""
+    """Return metadata of a version of the bundle."""
     sources = [
         {**source.model_dump(), "commit": source.commit[:12] or "no git", "skipped": sum(source.skipped.values())}
         for source in manifest.sources[:_PREVIEW_ROWS]
@@ -65,7 +71,7 @@ def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
 def markdown_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, cell_chars: int = _CELL_CHARS
 ) -> dg.MarkdownMetadataValue:
-    """Rows as a Markdown table, cells cut where they are longer than `cell_chars`.
+    """Return rows as a Markdown table, cells cut where they are longer than `cell_chars`.
 
     >>> print(markdown_table([{"path": "a|b.py", "lines": 3}], ("path", "lines")).value)
     | path | lines |
@@ -78,7 +84,7 @@ def markdown_table(
 
 
 def counts_table(counts: Mapping[str, int], what: str) -> dg.MarkdownMetadataValue:
-    """Counts by name, largest first."""
+    """Return counts by name as a table, largest first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return markdown_table([{what: name, "count": count} for name, count in ordered], (what, "count"))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import dagster as dg
 
 from codequarry.assets.project import Project
-from codequarry.pipelines.sources import named
-from codequarry.schemas.settings import Settings
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.schemas.settings.load import Settings
 
 PARTITIONS = "repos"
 repositories = dg.DynamicPartitionsDefinition(name=PARTITIONS)
@@ -15,7 +15,7 @@ repositories = dg.DynamicPartitionsDefinition(name=PARTITIONS)
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """How the registered partition keys differ from the settings."""
+    """Differences between the registered partition keys and the settings."""
 
     missing: tuple[str, ...]
     """Repositories without a key, in settings order."""
@@ -25,7 +25,7 @@ class PartitionChange:
 
 def partition_change(registered: Sequence[str], settings: Settings) -> PartitionChange:
     """Compare the registered keys with the repositories of the settings."""
-    wanted = named(settings.sources.repositories)
+    wanted = repositories_by_name(settings.sources.repositories)
     return PartitionChange(
         missing=tuple(name for name in wanted if name not in registered),
         obsolete=tuple(key for key in registered if key not in wanted),
@@ -33,7 +33,7 @@ def partition_change(registered: Sequence[str], settings: Settings) -> Partition
 
 
 def sync_partitions(instance: dg.DagsterInstance, settings: Settings) -> tuple[str, ...]:
-    """Make the registered keys those of the settings; returns them in the order that ranges of keys follow."""
+    """Make the registered keys those of the settings, and return them in the order that ranges of keys follow."""
     change = partition_change(instance.get_dynamic_partitions(PARTITIONS), settings)
     if change.missing:
         instance.add_dynamic_partitions(PARTITIONS, list(change.missing))

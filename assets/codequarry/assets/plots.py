@@ -8,19 +8,19 @@ from xml.sax.saxutils import escape
 
 import dagster as dg
 
-from codequarry.schemas.faiss_tuning import FaissTuning
+from codequarry.schemas.bundle.faiss_tuning import FaissTuning
 
 _EDGES = (100, 200, 400, 800, 1_600)
-"""Upper bounds of the classes of chunk sizes, in bytes; twice the one before each."""
+"""Upper bounds of the classes of chunk sizes, in bytes; each is twice the one before."""
 
 SHOWN_CHARS = 1_000
-"""Dagster's page shows Markdown that is shorter in its place, and longer one behind a link."""
+"""Dagster's page shows shorter Markdown in place, and longer Markdown behind a link."""
 _WIDTH, _LABEL, _ROW, _LABEL_CHARS = 420, 150, 14, 14
 _LEFT, _TOP, _CURVE = 40, 18, 110
 
 
 def bar_plot(title: str, counts: Mapping[str, float], *, unit: str = "", digits: int = 0) -> dg.MarkdownMetadataValue:
-    """Bars by name, in the order given, each beside its figure; the last ones are one bar when there are too many.
+    """Draw bars by name, in the order given, each beside its figure; the last ones are one bar when there are too many.
 
     >>> plot = bar_plot("Chunks by language", {f"language {n}": 40 - n for n in range(40)}).value
     >>> len(plot) < SHOWN_CHARS, plot.startswith("![Chunks by language](data:image/svg+xml;base64,")
@@ -37,7 +37,10 @@ def bar_plot(title: str, counts: Mapping[str, float], *, unit: str = "", digits:
 
 
 def frontier_plot(tuning: FaissTuning) -> dg.MarkdownMetadataValue:
-    """Recall of an approximate index by the vectors it compares, in powers of ten; a dot at the point in use."""
+    """Draw the recall of an approximate index by the vectors it compares, in powers of ten.
+
+    A dot marks the point in use.
+    """
     points = [(math.log10(max(1.0, each.comparisons)), each.recall) for each in tuning.frontier]
     chosen = (math.log10(max(1.0, tuning.chosen.comparisons)), tuning.chosen.recall)
     (first, lowest), (last, highest) = points[0], points[-1]
@@ -63,14 +66,21 @@ def frontier_plot(tuning: FaissTuning) -> dg.MarkdownMetadataValue:
 
 
 def shares_plot(title: str, counts: Mapping[str, int]) -> dg.MarkdownMetadataValue:
-    """Bars of the shares of a whole in percent, largest first."""
+    """Draw bars of the shares of a whole in percent, largest first."""
     total = sum(counts.values()) or 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return bar_plot(title, {name: 100 * count / total for name, count in ordered}, unit="%", digits=1)
 
 
 def chunk_sizes_plot(files: Sequence[Path]) -> dg.MarkdownMetadataValue:
-    """How many chunks there are of which size. files: of the table of chunks."""
+    """Draw the number of chunks by size.
+
+    Args:
+        files: Parquet files of the table of chunks.
+
+    Returns:
+        The plot.
+    """
     import numpy as np
     import pyarrow.parquet as pq
 

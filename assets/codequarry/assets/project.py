@@ -1,4 +1,4 @@
-"""Which settings a run works with, and the frame of every step around its call into the pipeline."""
+"""The settings that a run works with, and the frame of every step around its call into the pipeline."""
 
 import os
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from codequarry.pipelines.workspace import working
+from codequarry.pipelines.store.workspace import working
 from codequarry.schemas.errors import CodequarryError, RemoteError
-from codequarry.schemas.settings import SETTINGS_FILE, Settings, load_settings
+from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings
 
 SETTINGS_VARIABLE = "CODEQUARRY_SETTINGS"
 
-# An hour of patience with a `codequarry index` that runs beside us.
+# Wait up to an hour for a `codequarry index` that runs at the same time.
 MAX_RETRIES = 60
 RETRY_AFTER_S = 60
 
@@ -22,31 +22,53 @@ class Project(dg.ConfigurableResource):
     """The settings file, read afresh by every step."""
 
     settings_file: str
+    named: bool = True
+    """True when the operator named the file, which makes it trusted; otherwise the folder has to be trusted."""
 
     @classmethod
     def from_environment(cls) -> "Project":
-        """The file that ``CODEQUARRY_SETTINGS`` names, else ``dagster_project.toml`` of the current folder."""
-        return cls(settings_file=str(Path(os.environ.get(SETTINGS_VARIABLE) or SETTINGS_FILE).absolute()))
+        """Return the project of the file that ``CODEQUARRY_SETTINGS`` names, else of ``dagster_project.toml`` here."""
+        named = os.environ.get(SETTINGS_VARIABLE, "")
+        return cls(settings_file=str(Path(named or SETTINGS_FILE).absolute()), named=bool(named))
 
     def settings(self) -> Settings:
-        """The settings as the file has them now. Raises SettingsError: it is missing or not valid."""
-        return load_settings(Path(self.settings_file))
+        """Read the settings from the file as it is now.
+
+        Returns:
+            The settings.
+
+        Raises:
+            SettingsError: The file is missing or not valid.
+            UntrustedError: Nobody named or trusted the file, and it asks for what only a trusted one may.
+        """
+        return load_settings(Path(self.settings_file), named=self.named)
 
     @contextmanager
     def step(self, tries: int) -> Iterator[Settings]:
-        """As `explained`, for a step that shares the work folder neither with ``codequarry index`` nor another run."""
+        """Yield settings for one step as `explained` does, and keep the work folder from other runs meanwhile.
+
+        Other runs are those of Dagster and of ``codequarry index``.
+        """
         with self.explained(tries) as settings, working(settings):
             yield settings
 
     @contextmanager
     def explained(self, tries: int) -> Iterator[Settings]:
-        """Settings for one step, whose errors are told to Dagster.
+        """Yield settings for one step, and translate its errors for Dagster.
 
         A CodequarryError becomes dagster.RetryRequested when waiting may help, else dagster.Failure, with which the run
-        page shows the message and the suggestion. Only the outside world is asked again: another process that is done
-        soon, a remote that did not answer, for which each wait is twice the one before. Data that is wrong stays wrong.
+        page shows the message and the suggestion. Two things are tried again: a wait for another process that is done
+        soon, and a remote that did not answer, for which each wait is twice the one before. Wrong data stays wrong.
 
-        tries: how often the step was tried before, `retry_number` of its context.
+        Args:
+            tries: Number of earlier tries of the step, `retry_number` of its context.
+
+        Yields:
+            The settings.
+
+        Raises:
+            dagster.RetryRequested: Waiting may help.
+            dagster.Failure: Any other CodequarryError.
         """
         patience = 0, 0.0
         try:

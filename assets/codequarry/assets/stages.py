@@ -1,4 +1,4 @@
-"""What all assets have in common: policy, description, timing, progress."""
+"""Common parts of all assets: policy, description, timing, progress."""
 
 import ast
 import re
@@ -13,10 +13,10 @@ import dagster as dg
 
 from codequarry.assets.partitions import repositories
 from codequarry.assets.project import Project
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.workspace import Progress
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.settings import RepositorySettings, Settings
+from codequarry.schemas.settings.load import RepositorySettings, Settings
 
 OWNERS = ["team:codequarry"]
 
@@ -35,12 +35,17 @@ StageOfSeveral = Callable[[RepositorySettings, Settings, Progress], Mapping[str,
 def repository_asset(
     function: str, *, kinds: set[str], after: tuple[str, ...] = ()
 ) -> Callable[..., dg.AssetsDefinition]:
-    """Decorator of an asset with one partition per repository.
+    """Return the decorator of an asset with one partition per repository.
 
-    function: the pipeline function it wraps, "module.name"; its docstring is the description.
-    after: the assets it reads.
+    One run does all chosen partitions: starting a process costs more than indexing a small repository.
 
-    All chosen partitions are done by one run: starting a process costs more than indexing a small repository.
+    Args:
+        function: Pipeline function that the asset wraps, "package.module.name"; its docstring is the description.
+        kinds: Kinds that Dagster shows.
+        after: Assets that it reads.
+
+    Returns:
+        The decorator.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy; the tests launch such runs in every way
@@ -59,9 +64,15 @@ def repository_asset(
 def repository_assets(
     function: str, *, kinds: Mapping[str, set[str]], after: str
 ) -> Callable[..., dg.AssetsDefinition]:
-    """Decorator of several assets that one pass makes, each with one partition per repository.
+    """Return the decorator of several assets that one pass makes, each with one partition per repository.
 
-    kinds: by asset, in the order of the graph. The other parameters are those of ``repository_asset``.
+    Args:
+        function: As in ``repository_asset``.
+        kinds: Kinds by asset, in the order of the graph.
+        after: Asset that they read.
+
+    Returns:
+        The decorator.
     """
     specs = [
         dg.AssetSpec(
@@ -82,7 +93,10 @@ def repository_assets(
 def bundle_asset(
     function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...], group: str = "bundle"
 ) -> Callable[..., dg.AssetsDefinition]:
-    """Decorator of an asset that concerns all repositories at once; parameters as in ``repository_asset``."""
+    """Return the decorator of an asset that concerns all repositories at once.
+
+    Parameters are those of ``repository_asset``.
+    """
     return dg.asset(
         description=described(function),
         group_name=group,
@@ -103,9 +117,9 @@ def each_repository(context: dg.AssetExecutionContext, project: Project, stage: 
 def together_for_each_repository(
     context: dg.AssetExecutionContext, project: Project, stage: StageOfSeveral
 ) -> tuple[dg.MaterializeResult, ...]:
-    """As ``each_repository``, for a stage that makes several assets."""
+    """Run a stage that makes several assets for every partition of the run, each with metadata of its own."""
     with project.step(context.retry_number) as settings:
-        for repository in _chosen(context, settings):
+        for repository in _chosen_repositories(context, settings):
             started = time.perf_counter()
             made = stage(repository, settings, logged(context))
             seconds = round(time.perf_counter() - started, 3)
@@ -127,8 +141,8 @@ def once(
     )
 
 
-def _chosen(context: dg.AssetExecutionContext, settings: Settings) -> list[RepositorySettings]:
-    known = named(settings.sources.repositories)
+def _chosen_repositories(context: dg.AssetExecutionContext, settings: Settings) -> list[RepositorySettings]:
+    known = repositories_by_name(settings.sources.repositories)
     if not (context.has_partition_key or context.has_partition_key_range):
         raise InvalidArgumentError(
             "the run names no partition", suggestion="choose repositories where you launch it, or start the schedule"
@@ -143,7 +157,7 @@ def _chosen(context: dg.AssetExecutionContext, settings: Settings) -> list[Repos
 
 
 def logged(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Progress:
-    """Progress in the run's log: an entry when a piece of work ends, and every ten seconds until then."""
+    """Return progress for the run's log: an entry when a piece of work ends, and every ten seconds until then."""
     last = time.monotonic()
 
     def show(what: str, done: int, total: int) -> None:
@@ -156,15 +170,17 @@ def logged(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Progres
 
 
 def described(function: str) -> str:
-    """What a pipeline function's docstring says, its parameters apart; read without importing the libraries it needs.
+    """Return a pipeline function's docstring without its parameters, read without importing the libraries it needs.
 
-    >>> described("publisher.publish_verified").splitlines()[0]
+    >>> described("publish.publish.publish_verified").splitlines()[0]
     'Publish the version that passed verification; a version equal to CURRENT is dropped instead.'
     """
-    module, _, name = function.partition(".")
+    module, _, name = function.rpartition(".")
     spec = find_spec(f"codequarry.pipelines.{module}")
     assert spec is not None and spec.origin is not None, module
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
     paragraphs = (ast.get_docstring(found) or "").split("\n\n")
-    return "\n\n".join(paragraph for paragraph in paragraphs if not re.match(r"[a-z_]+: ", paragraph))
+    return "\n\n".join(
+        paragraph for paragraph in paragraphs if not re.match(r"(Args|Returns|Raises|Yields):\n|[a-z_]+: ", paragraph)
+    )

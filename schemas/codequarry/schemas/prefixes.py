@@ -1,7 +1,7 @@
-"""What families of models want in front of a query, and of a document: one table, as their model cards say.
+"""Prefixes that families of models want in front of a query and of a document: one table, as their model cards say.
 
-A query without its prefix is not a query to such a model, and a document with it is none: CodeRankEmbed's card says
-"must". The rules apply to any way of running a model, here or behind an endpoint.
+Such a model is trained on queries with this prefix and documents with that one: CodeRankEmbed's card says "must". The
+rules apply to any way of running a model, here or behind an endpoint.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FAMILIES: tuple[tuple[str, Prefixes], ...] = (
     (r"qwen3-embedding", Prefixes(_INSTRUCT)),
     (r"embedding-?gemma", Prefixes("task: search result | query: ", "title: none | text: ")),
 )
-"""First match wins; of models that are in no row, both prefixes are empty."""
+"""Patterns of model names, first match wins; models that match none have empty prefixes."""
 
 
 def known_prefixes(model: str) -> Prefixes:
-    """The prefixes of a model by its name, whoever serves it and whatever it is called before the last slash.
+    """Return the prefixes of a model by the last part of its name, whoever serves it.
 
     >>> known_prefixes("nomic-ai/CodeRankEmbed").query
     'Represent this query for searching relevant code: '
@@ -49,7 +49,7 @@ def known_prefixes(model: str) -> Prefixes:
 
 
 def prefixed(prefix: str, text: str) -> str:
-    """The text with the prefix in front of it exactly once.
+    """Return the text with the prefix in front of it exactly once.
 
     >>> prefixed("query: ", prefixed("query: ", "open file"))
     'query: open file'

@@ -1,7 +1,7 @@
 """Records that pass between stages. Frozen; ranges are half-open in bytes and 0-based inclusive in lines.
 
-Those of which a file has thousands are named tuples: they are made, sent between processes and turned into rows at a
-fraction of what a frozen dataclass costs.
+Records that a file has thousands of are named tuples: they are made, sent between processes and turned into rows at a
+fraction of the cost of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A named syntax node: function, class, method, type, module …"""
+    """A named syntax node, such as a function, class, method, type or module."""
 
     qualified_name: str
     """Dotted path of enclosing definitions within the file, e.g. ``Index.open``."""
@@ -24,7 +24,7 @@ class Definition:
     name: str
     """Its own name: the end of the qualified name."""
     parent: str
-    """Qualified name of what it is defined in or for; "" when none."""
+    """Qualified name of the definition that it belongs to; "" when there is none."""
     name_byte: int
     """Where the name is written."""
     body_byte: int
@@ -46,7 +46,7 @@ class Leading(NamedTuple):
 
 
 class AstNode(NamedTuple):
-    """A definition as the ``ast_nodes`` table tells it."""
+    """A definition as a row of the ``ast_nodes`` table."""
 
     qualified_name: str
     name: str
@@ -80,14 +80,14 @@ class Import(NamedTuple):
     """One thing a file imports."""
 
     source: str
-    """Module, package, type, path or specifier, as written; Rust paths and Ruby's ``require_relative`` begin with where
-    they are relative to."""
+    """Module, package, type, path or specifier, as written. Rust paths and Ruby's ``require_relative`` begin with the
+    place they are relative to."""
     names: tuple[tuple[str, str], ...] = ()
-    """(name there, name here) of what is taken out of it; "*" for everything. None where the source names it all."""
+    """(name there, name here) of each imported name; "*" for everything. None when the source names it all."""
 
 
 class ModuleFacts(NamedTuple):
-    """What a file says of itself as a module, without looking at any other file."""
+    """Facts that a file states about itself as a module, without looking at any other file."""
 
     package: str
     """Package or namespace that it declares, dotted; "" when the language has no such declaration."""
@@ -130,7 +130,7 @@ class ChunkSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileChunks:
-    """What the chunker made of one file."""
+    """Results of the chunker for one file."""
 
     spans: tuple[ChunkSpan, ...]
     parsed: bool
@@ -142,3 +142,5 @@ class FileChunks:
     """The identifiers of the file that define nothing, by start; none in the line-based fallback."""
     module: ModuleFacts | None = None
     """None in the line-based fallback, and for data and markup."""
+    fallback: str = ""
+    """Reason of the line-based fallback where the language has a grammar; else ""."""

@@ -1,1 +1,1 @@
-"""Measuring retrieval: questions with known answers, mined or given, and what an engine's answers to them are worth."""
+"""Measuring retrieval on questions that are mined or given."""

@@ -1,7 +1,7 @@
 """Questions of kind B: the subject of a commit asks for the functions that it changed, where those are still there.
 
-What a commit changed is told by its own text, parsed, not by the repository's today: a function that was changed and
-later moved elsewhere or renamed is no answer any more.
+The changed functions are found in the commit's own text, parsed, and not in today's. A function that was changed and
+later moved or renamed is no answer any more.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from codequarry.pipelines.chunk_workers import chunk_files
-from codequarry.pipelines.evaluation.records import Question, Target
-from codequarry.pipelines.evaluation.sampling import Place, spread
-from codequarry.pipelines.evaluation.source_tables import Mined, Node
-from codequarry.pipelines.git import BlobReader
-from codequarry.pipelines.git_process import run_git
-from codequarry.pipelines.training.pairs import word_count
-from codequarry.schemas.errors import SourceError
+from codequarry.pipelines.adapt.pairs import word_count
+from codequarry.pipelines.git.process import run_git
+from codequarry.pipelines.git.trees import BlobReader
+from codequarry.pipelines.measure.questions import Question, Target
+from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.source_tables import Mined, Node
+from codequarry.pipelines.syntax.workers import chunk_files
+from codequarry.schemas.errors import SourceError, SourceLimitError
 from codequarry.schemas.records import AstNode
-from codequarry.schemas.settings import ChunkingSettings
+from codequarry.schemas.settings.load import ChunkingSettings
 
 KIND = "B commit"
 MIN_WORDS = 4
 _COMMITS = 5_000
 _MAX_FILES, _MAX_SOURCES, _MAX_FUNCTIONS = 20, 5, 8
-"""Beyond them a commit is a sweep, and its subject says little of each place."""
+"""Limits beyond which a commit is a sweep, whose subject says little of each place."""
 _MAX_BLOB_BYTES = 1 << 20
 _MAX_CHARS = 200
+_MAX_WRITTEN = 1_000
+"""Most characters of a subject; the patterns below take time by its square."""
 _CHANGE = re.compile(r":\d{6} (\d{6}) [0-9a-f]+ ([0-9a-f]+) ([A-Z])\d*\t(.+)")
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 _DIFFERENCE = re.compile(r"^diff --git ", re.MULTILINE)
@@ -61,13 +63,14 @@ class _Commit(NamedTuple):
 
 
 def subject_of(written: str) -> str:
-    """The subject of a commit as a question; "" when it does not say what changed.
+    """Return the subject of a commit as a question; "" when it does not say what changed.
 
     >>> subject_of("fix(router): keep the query string on redirects (#123)")
     'keep the query string on redirects'
     >>> subject_of("Merge branch 'main' into topic of ours"), subject_of("Fix tests")
     ('', '')
     """
+    written = written[:_MAX_WRITTEN]
     if _SAYS_NOTHING.search(written):
         return ""
     subject = _REFERENCE.sub("", _CONVENTION.sub("", written.strip())).strip(" .:-")
@@ -79,9 +82,16 @@ def subject_of(written: str) -> str:
 def commit_questions(
     repositories: Sequence[tuple[Mined, Path | None]], count: int, seed: int, settings: ChunkingSettings
 ) -> tuple[list[Question], list[str]]:
-    """At most ``count`` questions, and what the caller should know of repositories that gave none.
+    """Return questions, and notes about repositories that gave none.
 
-    repositories: each with the folder in which git knows its history; None when there is none.
+    Args:
+        repositories: Each with the folder in which git knows its history; None when there is none.
+        count: Most questions.
+        seed: Seed of the drawing.
+        settings: Settings of the chunker that parses files.
+
+    Returns:
+        Questions and notes.
     """
     notes: list[str] = []
     found: list[tuple[Place, tuple[Mined, Path, _Commit]]] = []
@@ -113,7 +123,7 @@ def commit_questions(
 
 
 def _history(repository: Mined, folder: Path) -> Iterator[_Commit]:
-    """The last commits before the snapshot that changed a few source files which are still there."""
+    """Yield the last commits before the snapshot that changed a few source files which are still there."""
     done = run_git(
         folder, "log", "--no-merges", "--no-renames", "--raw", "--no-abbrev", "--relative", "--no-color",
         "--no-show-signature", f"--max-count={_COMMITS}", "--format=%x01%H%x02%s", repository.snapshot.commit,
@@ -137,7 +147,7 @@ def _history(repository: Mined, folder: Path) -> Iterator[_Commit]:
 def _changed(
     batch: Sequence[tuple[Mined, Path, _Commit]], settings: ChunkingSettings
 ) -> dict[tuple[str, str], tuple[Target, ...]]:
-    """What each commit changed that is still there, by repository and commit."""
+    """Return the functions that each commit changed and that are still there, by repository and commit."""
     found: dict[tuple[str, str], tuple[Target, ...]] = {}
     by_repo: dict[str, list[tuple[Mined, Path, _Commit]]] = defaultdict(list)
     for one in batch:
@@ -163,27 +173,27 @@ def _changed(
 def _nodes_then(
     repository: Mined, folder: Path, changes: Sequence[_Change], settings: ChunkingSettings
 ) -> dict[str, tuple[AstNode, ...]]:
-    """The definitions of files as commits left them, by blob; parsed in processes of their own."""
+    """Return the definitions of files as commits left them, by blob; child processes parse them."""
     with BlobReader(folder) as blobs:
         files: list[tuple[str, str, bytes]] = []
         for path, oid in {change.oid: (change.path, change.oid) for change in changes}.values():
-            data = blobs.read(oid)
-            if data is not None and len(data) <= _MAX_BLOB_BYTES:
+            data = blobs.read(oid, _MAX_BLOB_BYTES)
+            if data is not None:
                 files.append((oid, repository.languages[path], data))
     return {chunked.file[0]: chunked.made.ast_nodes for chunked in chunk_files(files, settings)}
 
 
 def _changed_lines(folder: Path, commit: _Commit) -> Mapping[str, list[int]]:
-    """The lines of each file that a commit wrote, 0-based; where it only removed some, the line before.
+    """Return the lines of each file that a commit wrote, 0-based; for lines that it only removed, the line before.
 
-    Empty where git cannot tell, as in a clone that lacks the files of older commits.
+    The result is empty when git cannot tell, as in a clone that lacks the files of older commits.
     """
     try:
         done = run_git(
             folder, "diff-tree", "--no-commit-id", "--root", "-r", "-p", "-U0", "--no-ext-diff", "--no-textconv",
             "--no-renames", "--no-color", "--relative", "--src-prefix=a/", "--dst-prefix=b/", commit.id,
         )  # fmt: skip
-    except TimeoutError:
+    except (TimeoutError, SourceLimitError):
         return {}
     lines: dict[str, list[int]] = {}
     # A path with odd characters is quoted, and found in no file's name.
@@ -196,7 +206,7 @@ def _changed_lines(folder: Path, commit: _Commit) -> Mapping[str, list[int]]:
 
 
 def _around(nodes: Sequence[AstNode], lines: Sequence[int]) -> Iterator[AstNode]:
-    """The innermost function around each line."""
+    """Yield the innermost function around each line."""
     functions = [node for node in nodes if node.kind in ("function", "method")]
     for line in lines:
         around = [node for node in functions if node.start_line <= line <= node.end_line]
@@ -205,7 +215,7 @@ def _around(nodes: Sequence[AstNode], lines: Sequence[int]) -> Iterator[AstNode]
 
 
 def _functions(nodes: Sequence[Node]) -> dict[tuple[str, str], Node]:
-    """Functions by path and qualified name, where there is one of the name."""
+    """Return functions by path and qualified name, without names that several functions share."""
     named = Counter((node.path, node.qualified_name) for node in nodes)
     return {
         (node.path, node.qualified_name): node

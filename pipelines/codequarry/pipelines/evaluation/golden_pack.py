@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.static_export import export_static
-from codequarry.schemas.embedding_settings import EmbeddingSettings
-from codequarry.schemas.index_settings import IndexesSettings
-from codequarry.schemas.layout import BundlePaths
-from codequarry.schemas.retrieval_settings import RetrievalSettings
-from codequarry.schemas.settings import (
+from codequarry.pipelines.embed.export.static import export_static
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.gates import RetrievalSettings
+from codequarry.schemas.settings.indexes import IndexesSettings
+from codequarry.schemas.settings.load import (
     BundleSettings,
     ChunkingSettings,
     PathsSettings,
@@ -30,13 +30,13 @@ FACTORIES = ("Flat", "HNSW8,Flat")
 """An exact index, and an approximate one whose candidates are scored again from the stored vectors."""
 _WHOLE_FILE = 2_000
 _FAINT = 1e-7
-"""Weight of words that are no axis, such as those of a path: the encoder needs a vector for them, and they must not
+"""Weight of words that are not an axis, such as those of a path: the encoder needs a vector for them, and they must not
 turn the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuery:
-    """A query and everything that is nearer to it than a right angle."""
+    """A query and every document whose angle to it is less than 90 degrees."""
 
     query: str
     nearest: tuple[tuple[float, frozenset[str]], ...]
@@ -45,7 +45,7 @@ class GoldenQuery:
 
 @dataclass(frozen=True, slots=True)
 class GoldenPack:
-    """What the pack promises."""
+    """Contents and promises of the pack."""
 
     axes: tuple[str, ...]
     vectors: dict[str, np.ndarray]
@@ -73,7 +73,19 @@ def read_pack(folder: Path = PACK) -> GoldenPack:
 
 
 def build_golden(pack: GoldenPack, folder: Path, factory: str) -> BundlePaths:
-    """Index the pack's corpus with the pack's encoder below a folder. Raises as `index_repositories`."""
+    """Index the pack's corpus with the pack's encoder below a folder.
+
+    Args:
+        pack: The pack.
+        folder: Empty folder.
+        factory: FAISS factory string of the index.
+
+    Returns:
+        Paths of the published version.
+
+    Raises:
+        CodequarryError: As `index_repositories` does.
+    """
     _write_encoder(pack, folder / "encoder")
     corpus = folder / "corpus"
     corpus.mkdir()
@@ -93,7 +105,7 @@ def build_golden(pack: GoldenPack, folder: Path, factory: str) -> BundlePaths:
 
 
 def _write_encoder(pack: GoldenPack, folder: Path) -> None:
-    """A static encoder whose row for each word is its axis."""
+    """Write a static encoder whose row for each word is its axis."""
     from tokenizers import Tokenizer, models
 
     words = ("[UNK]", *pack.axes)

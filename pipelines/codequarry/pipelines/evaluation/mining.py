@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from codequarry.pipelines.build import index_repositories
-from codequarry.pipelines.chunks import chunk_repository
 from codequarry.pipelines.evaluation.commit_questions import commit_questions
-from codequarry.pipelines.evaluation.doc_questions import Blanks, blanked, doc_questions
-from codequarry.pipelines.evaluation.name_questions import name_questions
-from codequarry.pipelines.evaluation.records import Question
-from codequarry.pipelines.evaluation.source_tables import Mined
-from codequarry.pipelines.redaction import open_redactor
-from codequarry.pipelines.snapshot import snapshot_repository
-from codequarry.pipelines.sources import named
-from codequarry.pipelines.workspace import Progress, hide_home, repository_work, silent, working
+from codequarry.pipelines.measure.doc_questions import Blanks, blanked, doc_questions
+from codequarry.pipelines.measure.name_questions import name_questions
+from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.source_tables import Mined
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.secrets.redaction import open_redactor
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import Progress, hide_home, repository_work, silent, working
+from codequarry.pipelines.syntax.stage import chunk_repository
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.retrieval_settings import RetrievalSettings
-from codequarry.schemas.settings import BundleSettings, PathsSettings, RepositorySettings, Settings
+from codequarry.schemas.settings.gates import RetrievalSettings
+from codequarry.schemas.settings.load import BundleSettings, PathsSettings, RepositorySettings, Settings
 
 QUESTIONS = 100
-"""Of each kind: documentation, commits, names."""
+"""Most questions of each kind: documentation, commits, names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Prepared:
     root: Path
     """Bundle root whose CURRENT is the evaluation bundle."""
     notes: tuple[str, ...]
-    """What could not be asked about."""
+    """Notes on what could not be asked about."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -60,14 +60,25 @@ def mine(
 ) -> Prepared:
     """Mine questions from the repositories of the settings and index the repositories without their answers.
 
-    home: where it all is kept. count: most questions of each kind. seed: another one draws others. sample_bytes: index
-    no more source than that, and leave out questions whose answers do not fit into half of it; None for all.
+    Args:
+        settings: Settings of the repositories and indexes.
+        home: Folder in which everything is kept.
+        count: Most questions of each kind.
+        seed: Seed of the drawing; another one draws other questions.
+        progress: Told of the work done.
+        sample_bytes: Index no more source than that, and leave out questions whose answers do not fit into half of it;
+            None for all.
 
-    Raises InvalidArgumentError: there is nothing to ask about. SourceError: a repository cannot be read. Raises as
-    `index_repositories` besides.
+    Returns:
+        The questions, and the bundle to ask them of.
+
+    Raises:
+        InvalidArgumentError: There is nothing to ask about.
+        SourceError: A repository cannot be read.
+        CodequarryError: As `index_repositories` does.
     """
     original = _below(settings, home / "original", home / "bundles")
-    repositories = named(settings.sources.repositories)
+    repositories = repositories_by_name(settings.sources.repositories)
     with working(original):
         hide_home(settings)
         mined: list[Mined] = []
@@ -106,7 +117,21 @@ def mine(
 
 
 def index_folder(name: str, folder: Path, settings: Settings, home: Path, progress: Progress = silent) -> Path:
-    """Index a plain folder below ``home``; returns the bundle root. Raises as `index_repositories`."""
+    """Index a plain folder below ``home``.
+
+    Args:
+        name: Name of the repository.
+        folder: Folder to index.
+        settings: Settings of the indexes.
+        home: Folder of the work folder and the bundles.
+        progress: Told of the work done.
+
+    Returns:
+        Bundle root.
+
+    Raises:
+        CodequarryError: As `index_repositories` does.
+    """
     own = _below(settings, home / "work", home / "bundles")
     sources = own.sources.model_copy(update={"repositories": (RepositorySettings(name=name, path=folder),)})
     index_repositories(own.model_copy(update={"sources": sources}), progress)
@@ -114,9 +139,9 @@ def index_folder(name: str, folder: Path, settings: Settings, home: Path, progre
 
 
 def _below(settings: Settings, work: Path, root: Path) -> Settings:
-    """The settings with work and bundles of their own, and the same store.
+    """Return the settings with work and bundles of their own, and the same store.
 
-    What is measured measures nothing itself, and nobody but us is served these bundles.
+    Measuring gates are off: these bundles are themselves for measuring, and nobody else is served them.
     """
     own = {
         "paths": PathsSettings(store=settings.paths.store, work=work),
@@ -130,9 +155,9 @@ def _below(settings: Settings, work: Path, root: Path) -> Settings:
 def _sample(
     mined: Sequence[Mined], questions: Sequence[Question], most: int
 ) -> tuple[tuple[Question, ...], frozenset[tuple[str, str]]]:
-    """Files to index, by repository and path, and the questions that they answer.
+    """Draw questions and the files to index for them, by repository and path.
 
-    Half of the bytes may go to files that answer, question by question; others follow as their hashes come.
+    Half of the bytes may go to files that answer, question by question; others follow in the order of their hashes.
     """
     sizes = {(one.name, path): len(data) for one in mined for path, _, data in one.contents()}
     kept: set[tuple[str, str]] = set()
@@ -159,7 +184,18 @@ def _sample(
 def _copy(
     repository: Mined, folder: Path, blanks: Blanks, progress: Progress, kept: frozenset[tuple[str, str]] | None
 ) -> Path:
-    """Write the indexed files of a repository, with blanks, into a folder that holds nothing else. kept: or all."""
+    """Write the indexed files of a repository, with blanks, into a folder that holds nothing else.
+
+    Args:
+        repository: The repository.
+        folder: The folder; it is emptied first.
+        blanks: Ranges to blank, by repository and path.
+        progress: Told of the files written.
+        kept: Files to write, by repository and path; None for all.
+
+    Returns:
+        The folder.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     total = repository.snapshot.files
     for done, (path, _, data) in enumerate(repository.contents(), start=1):
@@ -173,7 +209,7 @@ def _copy(
 
 
 def _stays_inside(path: str) -> bool:
-    """Whether a path of a commit names a file below the folder it is written to, and none of git's.
+    """Return whether a path of a commit names a file below the folder it is written to, and none of git's.
 
     >>> _stays_inside("src/app.py"), _stays_inside("../app.py"), _stays_inside(".GIT/config")
     (True, False, False)

@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codequarry.pipelines.evaluation.records import Question, Target
+from codequarry.pipelines.measure.questions import Question, Target
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.languages import BY_NAME
-from codequarry.schemas.tools import MAX_QUERY_CHARS
+from codequarry.schemas.languages import BY_NAME, language_named
+from codequarry.schemas.wire.search import MAX_QUERY_CHARS
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 QRELS = ("qrels.tsv", "qrels/test.tsv")
 _DOCUMENTS_A_FOLDER = 1_000
 _GIVEN = "given"
-"""The class of questions that name none."""
+"""Class of questions that name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,21 @@ class Collection:
 
 
 def is_collection(path: Path) -> bool:
-    """Whether a path is a BEIR folder."""
+    """Return whether a path is a BEIR folder."""
     return (path / CORPUS).is_file()
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:
-    """Questions of our own form.
+    """Read questions in codequarry's own form.
 
-    Raises InvalidArgumentError: the file is missing, empty, or a line is not what it should be.
+    Args:
+        path: File of JSON lines.
+
+    Returns:
+        The questions.
+
+    Raises:
+        InvalidArgumentError: The file is missing or empty, or a line is malformed.
     """
     if not path.is_file():
         raise InvalidArgumentError(
@@ -64,20 +71,28 @@ def read_questions(path: Path) -> tuple[Question, ...]:
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write questions in our own form, so that they can be asked again, of another bundle perhaps."""
+    """Write questions in codequarry's own form, so that they can be asked again, also of another bundle."""
     with path.open("w", encoding="utf-8") as stream:
         for question in questions:
-            relevant = [_written(target) for target in question.targets]
+            relevant = [_format_target(target) for target in question.targets]
             entry = {"id": question.id, "class": question.kind, "query": question.query, "relevant": relevant}
             stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
 
 def read_collection(folder: Path, documents: Path) -> Collection:
-    """Read a BEIR folder and write each of its documents as a file below ``documents``.
+    """Read a BEIR folder and write each of its documents as a file.
 
-    Only queries with a relevant document are asked. A document that names its ``language`` gets a file name of it.
+    Only queries with a relevant document are asked. A document that names its ``language`` gets a matching file name.
 
-    Raises InvalidArgumentError: a file is missing, or a line of one is not what it should be.
+    Args:
+        folder: The BEIR folder.
+        documents: Folder for the documents.
+
+    Returns:
+        The questions, and counts of documents and of cut queries.
+
+    Raises:
+        InvalidArgumentError: A file is missing, or a line of one is malformed.
     """
     queries = {_text(entry, "_id", where): _text(entry, "text", where) for where, entry in _entries(folder / QUERIES)}
     relevant: dict[str, list[str]] = defaultdict(list)
@@ -101,7 +116,7 @@ _REMEDY = "see docs/EVALUATION.md for what each file holds"
 
 
 def _write_documents(corpus: Path, documents: Path) -> dict[str, str]:
-    """Write every document; returns their paths by id."""
+    """Write every document, and return their paths by id."""
     places: dict[str, str] = {}
     for number, (where, entry) in enumerate(_entries(corpus)):
         name = _text(entry, "_id", where)
@@ -120,8 +135,8 @@ def _write_documents(corpus: Path, documents: Path) -> dict[str, str]:
 def _suffix(entry: Mapping[str, Any]) -> str:
     metadata = entry.get("metadata")
     named = entry.get("language") or (metadata.get("language") if isinstance(metadata, dict) else None)
-    language = BY_NAME.get(str(named).lower().replace("c#", "csharp").replace("c++", "cpp"))
-    return language.suffixes[0] if language is not None else ".txt"
+    language = language_named(str(named))
+    return BY_NAME[language].suffixes[0] if language is not None else ".txt"
 
 
 def _qrels_file(folder: Path) -> Path:
@@ -132,7 +147,7 @@ def _qrels_file(folder: Path) -> Path:
 
 
 def _judged(file: Path) -> Iterator[tuple[str, str, str]]:
-    """(query, document, where it is written) of every judgement above 0."""
+    """Yield (query, document, where it is written) of every judgement above 0."""
     for number, line in enumerate(_lines(file), start=1):
         fields = line.rstrip("\r").split("\t")
         where = f"{file}, line {number}"
@@ -195,7 +210,7 @@ def _target(entry: object, where: str) -> Target:
     return Target(path, repo, first - 1, last - 1)
 
 
-def _written(target: Target) -> dict[str, object]:
+def _format_target(target: Target) -> dict[str, object]:
     place: dict[str, object] = {"path": target.path}
     if target.repo:
         place["repo"] = target.repo
@@ -210,7 +225,7 @@ def _entries(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line from 1, object) of a file of JSON lines; blank ones count and are passed over."""
+    """Yield (line from 1, object) of a file of JSON lines; blank lines count and are skipped."""
     for number, line in enumerate(_lines(file), start=1):
         if not line.strip():
             continue

@@ -1,0 +1,1 @@
+"""Adapting the shipped encoder to the indexed repositories."""

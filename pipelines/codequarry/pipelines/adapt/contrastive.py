@@ -1,0 +1,204 @@
+"""Learning a table of token vectors from pairs: symmetric InfoNCE with in-batch negatives, in NumPy and SciPy.
+
+A text is the vector of its token counts c; its embedding is the unit vector along ``sqrt(c) @ (w * E)`` with a table E
+and a weight w for each token. In each batch every text has to find its own code among all codes, and every code its
+text (van den Oord et al. 2018; Radford et al. 2021). The gradient is short enough to be written out, so that no
+framework is needed, also on a user's machine.
+"""
+
+# pyright: reportMissingTypeStubs=false
+# SciPy ships no type stubs.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from codequarry.serving.encoders.static import TokenIds
+
+_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """Token counts of n pairs: SciPy CSR matrices, (n, v) float32 each."""
+
+    texts: Any
+    headers: Any
+    codes: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Hyperparameters of training; the defaults did best on validation packages (see the model card)."""
+
+    epochs: int = 1
+    batch: int = 2_048
+    rate: float = 0.05
+    """Learning rate of Adam, falling linearly to 0."""
+    weight_rate: float = 0.5
+    """Learning rate of the token weights, relative to that of the table."""
+    temperature: float = 0.05
+    token_dropout: float = 0.1
+    header_dropout: float = 0.5
+    """Share of pairs whose path and name are hidden, so that the model learns to read code."""
+    documented: int = 3
+    """Times an epoch shows a pair of documentation and code, while it shows others once."""
+    seed: int = 0
+
+
+def bags(rows: Iterable[tuple[str, str, str]], ids: TokenIds, tokens: int) -> Bags:
+    """Count the tokens of (text, header, code)."""
+    columns = zip(*rows, strict=True)
+    return Bags(*(_counts(column, ids, tokens) for column in columns))
+
+
+def _counts(texts: Iterable[str], ids: TokenIds, tokens: int) -> Any:
+    from scipy import sparse
+
+    indices: list[int] = []
+    values: list[int] = []
+    starts = [0]
+    for text in texts:
+        found = ids.counts(text)
+        indices += found.keys()
+        values += found.values()
+        starts.append(len(indices))
+    shape = (len(starts) - 1, tokens)
+    return sparse.csr_matrix((np.array(values, np.float32), np.array(indices, np.int32), np.array(starts)), shape)
+
+
+def train(
+    pairs: Bags,
+    table: np.ndarray,
+    weights: np.ndarray,
+    recipe: Recipe,
+    *,
+    times: np.ndarray | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train a table and weights on pairs; the same arguments give the same bits on one machine.
+
+    Args:
+        pairs: Token counts of the pairs.
+        table: (v, d) float32; stays unchanged.
+        weights: (v,) float32, positive; stay unchanged.
+        recipe: Hyperparameters.
+        times: (n,) int, times an epoch shows each pair; None for once.
+        progress: Called with steps done and planned.
+
+    Returns:
+        Trained table and weights, of the same shapes.
+    """
+    shown = np.arange(pairs.texts.shape[0])
+    if times is not None:
+        shown = np.repeat(shown, times)
+    count = len(shown)
+    batch = min(recipe.batch, count)
+    planned = recipe.epochs * (count // batch)
+    random = np.random.default_rng(recipe.seed)
+    table, logs = table.astype(np.float32), np.log(weights, dtype=np.float32)
+    of_table, of_logs = _Adam(table), _Adam(logs)
+    done = 0
+    for _ in range(recipe.epochs):
+        order = random.permutation(shown)
+        for start in range(0, count - batch + 1, batch):
+            left = 1 - done / planned
+            rows = np.sort(order[start : start + batch])
+            of_product = _gradient(pairs, rows, np.exp(logs)[:, None] * table, recipe, random)
+            of_weights = (of_product * table).sum(axis=1) * np.exp(logs)
+            of_product *= np.exp(logs)[:, None]
+            of_table.step(of_product, recipe.rate * left)
+            of_logs.step(of_weights, recipe.rate * recipe.weight_rate * left)
+            done += 1
+            if progress is not None:
+                progress(done, planned)
+    return table, np.exp(logs)
+
+
+def _gradient(
+    pairs: Bags, rows: np.ndarray, product: np.ndarray, recipe: Recipe, random: np.random.Generator
+) -> np.ndarray:
+    """Return the gradient of the loss over one batch with respect to ``w * E``.
+
+    Args:
+        pairs: Token counts of all pairs.
+        rows: Indexes of the pairs in the batch.
+        product: ``w * E``, (v, d).
+        recipe: Hyperparameters.
+        random: Source of dropout.
+
+    Returns:
+        (v, d) float32.
+    """
+    from scipy import sparse
+
+    shown = (random.random(len(rows)) >= recipe.header_dropout).astype(np.float32)
+    texts = _roots(pairs.texts[rows], recipe, random)
+    codes = _roots(pairs.codes[rows] + sparse.diags(shown) @ pairs.headers[rows], recipe, random)
+    (left, left_norm), (right, right_norm) = _unit(texts @ product), _unit(codes @ product)
+    similar = left @ right.T
+    similar /= recipe.temperature
+    slope = _softmax(similar, 1)
+    slope += _softmax(similar, 0)
+    slope /= 2 * len(rows)
+    slope[np.arange(len(rows)), np.arange(len(rows))] -= 1 / len(rows)
+    slope /= recipe.temperature
+    of_left, of_right = slope @ right, slope.T @ left
+    return texts.T.tocsr() @ _before_unit(of_left, left, left_norm) + codes.T.tocsr() @ _before_unit(
+        of_right, right, right_norm
+    )
+
+
+def _roots(counts: Any, recipe: Recipe, random: np.random.Generator) -> Any:
+    roots = counts.tocsr()
+    roots.data = np.sqrt(roots.data, dtype=np.float32) * (random.random(len(roots.data)) >= recipe.token_dropout)
+    return roots
+
+
+def _unit(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True) + np.float32(1e-6)
+    return vectors / norms, norms
+
+
+def _before_unit(slope: np.ndarray, unit: np.ndarray, norms: np.ndarray) -> np.ndarray:
+    """Return the gradient through the normalization of rows."""
+    return (slope - unit * (slope * unit).sum(axis=1, keepdims=True)) / norms
+
+
+def _softmax(values: np.ndarray, axis: int) -> np.ndarray:
+    powers = np.exp(values - values.max(axis=axis, keepdims=True))
+    powers /= powers.sum(axis=axis, keepdims=True)
+    return powers
+
+
+class _Adam:
+    """Adam (Kingma and Ba 2015), changing an array in place."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._values = values
+        self._first = np.zeros_like(values)
+        self._second = np.zeros_like(values)
+        self._scratch = np.empty_like(values)
+        self._steps = 0
+
+    def step(self, gradient: np.ndarray, rate: float) -> None:
+        """Make one step against a gradient of the array's shape."""
+        self._steps += 1
+        scratch = self._scratch
+        self._first *= _BETA_1
+        np.multiply(gradient, 1 - _BETA_1, out=scratch)
+        self._first += scratch
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= 1 - _BETA_2
+        self._second *= _BETA_2
+        self._second += scratch
+        np.sqrt(self._second, out=scratch)
+        scratch /= np.sqrt(1 - _BETA_2**self._steps)
+        scratch += _EPSILON
+        np.divide(self._first, scratch, out=scratch)
+        scratch *= rate / (1 - _BETA_1**self._steps)
+        self._values -= scratch

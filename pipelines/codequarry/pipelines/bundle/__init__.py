@@ -1,0 +1,1 @@
+"""Staging a version: tables, manifest, catalog, and what may be removed."""

@@ -1,0 +1,323 @@
+"""Stage 6: the outputs of all repositories become one staged version, complete with its manifest.
+
+Shards whose key CURRENT knows are linked to it; the tables and the catalog that cover all files are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
+from codequarry.pipelines.bundle.disk_space import require_space
+from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abandoned
+from codequarry.pipelines.bundle.manifest import file_entries, source_entry, version_manifest
+from codequarry.pipelines.bundle.shards import link_shard, write_shard
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
+from codequarry.pipelines.indexes.bm25 import write_meta
+from codequarry.pipelines.indexes.faiss import is_exact
+from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
+from codequarry.pipelines.indexes.faiss_stage import write_dense
+from codequarry.pipelines.indexes.files import write_file_index
+from codequarry.pipelines.indexes.ranking_profile import profile_bytes
+from codequarry.pipelines.sources.snapshot import read_snapshot
+from codequarry.pipelines.store.access import make_bundle_root
+from codequarry.pipelines.store.links import link_all
+from codequarry.pipelines.store.parts import Part, plan_parts
+from codequarry.pipelines.store.shards import Shard, plan_shards
+from codequarry.pipelines.store.stage_clock import StageClock
+from codequarry.pipelines.store.table_rows import row_groups
+from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work, silent, write_json
+from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import (
+    EncoderEntry,
+    FaissEntry,
+    LegEntry,
+    Manifest,
+    ShardEntry,
+    to_json,
+)
+from codequarry.schemas.bundle.shards import SHARDED_TABLES, shard_of
+from codequarry.schemas.bundle.tables import AST_REFERENCES, SCHEMAS, TableWriter
+from codequarry.schemas.errors import CodequarryError, PublishError
+from codequarry.schemas.resources import raise_if_exhausted
+from codequarry.schemas.settings.load import Settings
+from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
+from codequarry.serving.files.integrity import current_manifest
+
+# What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
+_LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error, pa.ArrowException)
+_STAGE_OF: dict[str, str] = {
+    "modules": "module",
+    **dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip"),
+}
+"""The stage that writes a table, when it is not the chunk stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A complete version that no reader can see yet; `verify_staged` takes it."""
+
+    path: Path
+    """Its hidden folder under the bundle root."""
+    manifest: Manifest
+    seconds: dict[str, float]
+    """Wall-clock seconds by index."""
+    reused_shards: int
+    """Those of ``manifest.shards`` that are links to the version before."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, the manifest apart."""
+        return sum(entry.size_bytes for entry in self.manifest.files)
+
+
+def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = silent) -> Staged:
+    """Build every table and index of the named repositories in a hidden folder under the bundle root.
+
+    Args:
+        names: Repositories whose snapshot, chunk, module, scip and embedding stages have run, in any order.
+        settings: Settings of the run.
+        progress: Told of the work done.
+
+    Returns:
+        The staged version.
+
+    Raises:
+        SourceError: A stage of a repository has not run.
+        PublishError: The files could not be written; the staging folder is removed, CURRENT is untouched.
+        UnavailableError: The bundle root cannot be made.
+    """
+    root = BundleRoot(settings.bundle.root)
+    with ExitStack() as stack:
+        try:
+            make_bundle_root(settings.bundle)
+            remove_abandoned(root, _claimed(settings.paths.work))
+            require_space(root)
+            folder = stack.enter_context(new_staging_folder(root))
+        except OSError as error:
+            raise_if_exhausted(error, f"nothing can be staged under {root.path} now")
+            raise PublishError(
+                f"nothing can be staged under {root.path}: {error.strerror}",
+                suggestion="check that the bundle root is writable, or set [bundle] root",
+            ) from error
+        try:
+            write_json(_claim(settings.paths.work), {"path": str(folder)})
+            return _fill(BundlePaths(folder), root, sorted(names), settings, progress)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, CodequarryError) or not isinstance(error, _LIBRARY_FAILURES):
+                raise
+            raise_if_exhausted(error, "staging failed")
+            raise PublishError(
+                f"staging failed: {error}",
+                suggestion="free disk space or fix the cause named above; CURRENT is unchanged",
+            ) from error
+
+
+def _fill(paths: BundlePaths, root: BundleRoot, names: list[str], settings: Settings, progress: Progress) -> Staged:
+    clock = StageClock()
+
+    @contextmanager
+    def step(what: str) -> Iterator[None]:
+        progress(what, 0, 1)
+        with clock.time(what):
+            yield
+        progress(what, 1, 1)
+
+    works = [repository_work(settings.paths.work, name) for name in names]
+    parts = [plan_parts(work, settings) for work in works]
+    held = current_manifest(root)
+    chunks = sum(_chunks_of(part) for each in parts for part in each)
+    legs, linked = _put_encoders(settings, paths, root, held, chunks)
+    size_bytes = sum(read_snapshot(work).size_bytes for work in works)
+    plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
+    paths.tables.mkdir()
+    paths.bm25.mkdir()
+    with step("shards"):
+        shards, reused, reused_shards = _put_shards(plan, paths, root, held, legs, progress)
+    linked |= reused
+    with step("tables"):
+        _write_tables(paths, works, plan)
+    with step("faiss"):
+        write_dense(paths, plan, legs, settings.indexes)
+    with step("files"):
+        write_file_index(paths, works, plan[0].count, settings)
+    paths.ranking.write_bytes(profile_bytes(settings))
+    write_meta(paths, [segment for shard in shards for segment in shard.segments])
+    with step("catalog"):
+        catalog = build_catalog(paths, *(leg.encoder.dim for leg in legs))
+    with step("rows"):
+        write_row_index(paths)
+    warp = splade = None
+    if settings.late_interaction:
+        from codequarry.pipelines.indexes.warp.stage import put_warp
+
+        with step("warp"):
+            warp, links = put_warp(paths, plan, settings, root, held, progress)
+        linked |= links
+    if settings.learned_sparse:
+        from codequarry.pipelines.indexes.splade.stage import put_splade
+
+        with step("splade"):
+            splade, links = put_splade(paths, plan, settings, root, held, progress)
+        linked |= links
+    with step("checksums"):
+        files = file_entries(paths, held, linked, catalog)
+    sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
+    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade)
+    paths.manifest.write_bytes(to_json(manifest))
+    return Staged(paths.path, manifest, clock.seconds, reused_shards)
+
+
+def _put_encoders(
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, chunks: int
+) -> tuple[list[LegEntry], frozenset[str]]:
+    """Put the query encoder of every dense index into a version.
+
+    Args:
+        settings: Settings of the run.
+        paths: Paths of the version.
+        root: Bundle root.
+        held: Manifest of CURRENT; None when there is none.
+        chunks: Number of chunks of the version.
+
+    Returns:
+        Entries of the dense indexes, and the paths that are links.
+    """
+    folders, adapted = encoder_directories(settings), read_adapted(settings)
+    said = adapted.said if adapted is not None else ""
+    legs: list[LegEntry] = []
+    linked: frozenset[str] = frozenset()
+    for channel, folder in folders.items():
+        entry, links = _put_encoder(folder, paths.leg(channel), root, held)
+        if channel == DENSE_LEGS[0]:
+            entry = entry.model_copy(update={"adaptation": said})
+        factory = faiss_factory(chunks, entry.dim, settings.indexes)
+        index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
+        legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
+        linked |= links
+    return legs, linked
+
+
+def _put_encoder(
+    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+) -> tuple[EncoderEntry, frozenset[str]]:
+    """Put one query encoder into a version; files that CURRENT has are links to it.
+
+    Args:
+        source: Folder of the encoder.
+        paths: Paths of the version, for this dense index.
+        root: Bundle root.
+        held: Manifest of CURRENT; None when there is none.
+
+    Returns:
+        Entry of the encoder, and the paths that are links.
+    """
+    spec, name = EncoderSpec.load(source), paths.encoder.name
+    paths.encoder.mkdir()
+    linked: set[str] = set()
+    if held is not None:
+        wanted = {f"{name}/{file}": sha256 for file, sha256 in spec.sha256.items()}
+        same = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
+        if link_all(root.version(held.version), paths, same):
+            linked = {entry.path for entry in same}
+    for file in (*spec.sha256, SPEC_FILE):
+        if f"{name}/{file}" not in linked:
+            shutil.copyfile(source / file, paths.encoder / file)
+    return encoder_entry(spec), frozenset(linked)
+
+
+def _put_shards(
+    plan: list[Shard],
+    paths: BundlePaths,
+    root: BundleRoot,
+    held: Manifest | None,
+    legs: list[LegEntry],
+    progress: Progress,
+) -> tuple[list[ShardEntry], frozenset[str], int]:
+    """Put every shard into a version, linked to CURRENT when that has it.
+
+    Args:
+        plan: All shards.
+        paths: Paths of the version.
+        root: Bundle root.
+        held: Manifest of CURRENT; None when there is none.
+        legs: Dense indexes of the version.
+        progress: Told of the shards done.
+
+    Returns:
+        Entries of the shards, the paths that are links, and the number of linked shards.
+    """
+    entries: list[ShardEntry] = []
+    linked: set[str] = set()
+    reused = 0
+    for done, shard in enumerate(plan, start=1):
+        known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
+        if known is None:
+            entries.append(write_shard(shard, paths, legs))
+        else:
+            entry, files = known
+            entries.append(entry)
+            linked.update(file.path for file in files)
+            reused += 1
+        progress("shards", done, len(plan))
+    return entries, frozenset(linked), reused
+
+
+def _write_tables(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:
+    """Write the tables whose rows depend on more than their own file.
+
+    Args:
+        paths: Paths of the version.
+        works: Work folders in the order of their names; the rows of each already have the order of the merged table.
+        plan: All shards.
+    """
+    for name, schema in SCHEMAS.items():
+        if name not in SHARDED_TABLES:
+            with TableWriter(paths.table(name), schema) as writer:
+                for work in works:
+                    for table in row_groups(work.require(work.table(name), _STAGE_OF.get(name, "chunk"))):
+                        writer.write(table)
+    _write_references(paths, works, plan)
+
+
+def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:
+    """Write references by shard, in one scan: a scan for each shard would read them once per shard."""
+    with ExitStack() as stack:
+        writers = {
+            shard.number: stack.enter_context(TableWriter(paths.path / shard.table("ast_references"), AST_REFERENCES))
+            for shard in plan
+        }
+        for work in works:
+            for table in row_groups(work.require(work.table("ast_references"), "chunk")):
+                encoded = table["path"].combine_chunks().dictionary_encode()
+                repo, found = work.path.name, encoded.dictionary.to_pylist()
+                by_path = np.array([shard_of(repo, path, plan[0].count) for path in found], np.int64)
+                shards = by_path[encoded.indices.to_numpy()]
+                for number in np.unique(shards).tolist():
+                    writers[number].write(table.take(pa.array(np.flatnonzero(shards == number))))
+
+
+def _chunks_of(part: Part) -> int:
+    return sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
+
+
+def _claim(work: Path) -> Path:
+    """Return the file that names the last staging folder begun from this work folder."""
+    return work / "staging.json"
+
+
+def _claimed(work: Path) -> Path | None:
+    """Return the staging folder of this work folder's last run, which nobody waits for any more."""
+    if not _claim(work).is_file():
+        return None
+    return Path(json.loads(_claim(work).read_text(encoding="utf-8"))["path"])

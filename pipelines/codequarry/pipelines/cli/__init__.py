@@ -1,0 +1,1 @@
+"""The command line: the root command and those of the pipeline."""

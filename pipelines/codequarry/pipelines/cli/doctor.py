@@ -1,0 +1,107 @@
+"""``codequarry doctor``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codequarry.pipelines.cli.progress import Bars
+from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.settings.load import load_settings
+from codequarry.serving.cli.lists import print_table
+from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.terminal import echo_json, for_terminal
+
+if TYPE_CHECKING:
+    from codequarry.serving.engine.doctor import Finding
+
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    self_test: Annotated[
+        bool,
+        typer.Option(
+            "--self-test", help="Check this installation instead, on a tiny corpus whose answers are known by hand."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Look at everything that can be wrong with the bundle root, and change nothing.
+
+    Every checksum of every version; of the current one also row counts, joins, dimensions and fingerprints; CURRENT,
+    leftovers of killed runs, disk space, tools, settings. Exit code: 0 = well, 1 = warnings, 2 = errors.
+
+    Example: codequarry doctor
+
+    Example: codequarry doctor --json
+
+    Example: codequarry doctor --self-test
+    """
+    if self_test:
+        _self_test(as_json)
+        return
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    from codequarry.serving.engine.doctor import SEVERITY, examine
+
+    findings: list[Finding] = []
+    for finding in examine(settings):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    code = max(SEVERITY[finding.level] for finding in findings)
+    counts = {level: sum(finding.level == level for finding in findings) for level in SEVERITY}
+    if as_json:
+        rows = [asdict(finding) for finding in findings]
+        echo_json({"exit_code": code, "counts": counts, "findings": rows})
+    else:
+        typer.echo(", ".join(f"{count} {level}" for level, count in counts.items() if count))
+    raise typer.Exit(code)
+
+
+def _self_test(as_json: bool) -> None:
+    """Index and search the golden oracle pack.
+
+    Args:
+        as_json: Print JSON.
+
+    Raises:
+        typer.Exit: With code 2, when a promise is not kept.
+    """
+    try:
+        from codequarry.pipelines.evaluation.self_test import check_golden
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry doctor --self-test", "build", missing=error.name) from None
+    with Bars() as bars:
+        checks = check_golden(bars.show)
+    if as_json:
+        echo_json([check._asdict() for check in checks])
+    else:
+        rows = ((check.index, check.what, "yes" if check.kept else "NO", check.found) for check in checks)
+        print_table(("index", "what", "kept", "found"), rows, whole=4)
+    if not all(check.kept for check in checks):
+        raise typer.Exit(2)
+
+
+def _print(finding: Finding) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble(
+        (f"{finding.level:>7}  ", _STYLES[finding.level]),
+        f"{finding.area}: {finding.name}: {for_terminal(finding.found)}",
+    )
+    if finding.expected and finding.level != "ok":
+        line.append(f", expected {for_terminal(finding.expected)}")
+    if finding.suggestion and finding.level != "ok":
+        line.append(f"; {finding.suggestion}", "dim")
+    Console(soft_wrap=True, highlight=False).print(line)

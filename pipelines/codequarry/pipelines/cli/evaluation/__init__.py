@@ -1,0 +1,1 @@
+"""Commands that measure, compare and judge versions."""

@@ -1,0 +1,1 @@
+"""Embedding chunks with the configured encoder."""

@@ -1,0 +1,1 @@
+"""Exporting models of sentence-transformers and MiniLM to ONNX."""

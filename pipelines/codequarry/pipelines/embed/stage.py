@@ -1,0 +1,233 @@
+"""Stage 5: compute a vector of every chunk for each dense index, through the content-addressed store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from codequarry.pipelines.embed.encoders import encoder_directories, token_encoder_directory
+from codequarry.pipelines.embed.sparse_encoders import sparse_directories
+from codequarry.pipelines.embed.torch import TorchDocuments
+from codequarry.pipelines.store.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.store.vectors import Vector, VectorStore, open_vector_store, text_key
+from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
+from codequarry.schemas.bundle.layout import embeddings_table, leg_suffix
+from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
+from codequarry.schemas.resources import available_cores
+from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.load import Settings
+from codequarry.serving.encoders.spec import DocumentEncoder, EncoderSpec, open_encoder
+from codequarry.serving.text.lexical import dense_text
+
+_SAVE_EVERY = 256
+TEXT_COLUMNS = ("path", "qualified_name", "symbols", "signature", "text")
+"""Columns of a chunk that the dense encoder reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegReport:
+    """Result of the embedding stage for a dense index of a repository."""
+
+    channel: str
+    encoder: str
+    """Name of the encoder."""
+    embedded: int
+    """Distinct texts that went through the encoder."""
+    reused: int
+    """Vectors that were in the store, or are shared by chunks with the same text."""
+    dim: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingReport:
+    """Result of the embedding stage for a repository."""
+
+    name: str
+    chunks: int
+    legs: tuple[LegReport, ...]
+    """The first one first."""
+
+    @property
+    def embedded(self) -> int:
+        """Number of texts that went through an encoder, over all dense indexes."""
+        return sum(leg.embedded for leg in self.legs)
+
+    @property
+    def reused(self) -> int:
+        """Number of vectors that did not have to be computed, over all dense indexes."""
+        return sum(leg.reused for leg in self.legs)
+
+
+def require_encoders(settings: Settings) -> None:
+    """Require that every encoder of the settings is available; raises what the stages would."""
+    encoder_directories(settings)
+    if settings.late_interaction:
+        token_encoder_directory(settings)
+    if settings.learned_sparse:
+        sparse_directories(settings)
+
+
+def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:
+    """Write ``embeddings`` of every part: one unit-norm float32 vector per chunk, in the order of its chunks.
+
+    In tier standard ``embeddings2`` as well, by the second encoder. Parts with the chunks and encoder of the last run
+    stay as they are. Finished vectors are stored every few hundred texts, so that a killed run resumes where it
+    stopped.
+
+    Args:
+        name: Name of the repository.
+        settings: Settings of the run.
+        progress: Called with (task, chunks done, chunks in all).
+
+    Returns:
+        Counts of vectors.
+
+    Raises:
+        SourceError: The chunk stage has not run.
+        CodequarryError: As `encoder_directories` does.
+    """
+    work = repository_work(settings.paths.work, name)
+    folders = encoder_directories(settings)
+    parts = plan_parts(work, settings)
+    legs = tuple(_embed_leg(work, channel, folder, parts, settings, progress) for channel, folder in folders.items())
+    return EmbeddingReport(name, legs[0].embedded + legs[0].reused, legs)
+
+
+def _embed_leg(
+    work: RepositoryWork, channel: str, folder: Path, all_parts: list[Part], settings: Settings, progress: Progress
+) -> LegReport:
+    spec = EncoderSpec.load(folder)
+    what = f"{work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
+    parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
+    todo = [(part, key) for part, key in parts if sealed(part.folder, embedded_seal(channel), key) is None]
+    rows = {part.number: pq.read_metadata(part.table("chunks")).num_rows for part, _ in parts}
+    total = sum(rows.values())
+    done = total - sum(rows[part.number] for part, _ in todo)
+    encoding = _Encoding(folder, settings)
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        for part, key in todo:
+
+            def show(left: int, upto: int = done + rows[part.number]) -> None:
+                progress(what, upto - left, total)
+
+            _embed_part(part, key, channel, store, encoding, spec, show)
+            done += rows[part.number]
+            show(0)
+    embedded = encoding.embedded
+    return LegReport(channel, spec.name, embedded, total - embedded, spec.dim, spec.fingerprint)
+
+
+def embedding_key(part: Part, fingerprint: str) -> str:
+    """Return a hash of all that decides a part's vectors.
+
+    Args:
+        part: The part.
+        fingerprint: Fingerprint of the encoder.
+
+    Returns:
+        The hash.
+
+    Raises:
+        SourceError: The part's chunks are missing, or of another state.
+    """
+    return hashed([part.chunked()["files"]["chunks.parquet"], fingerprint])
+
+
+def embedded_seal(channel: str) -> str:
+    """Return the name of the completion marker of a dense index's vectors."""
+    return f"{EMBEDDED}{leg_suffix(channel)}"
+
+
+def _embed_part(
+    part: Part,
+    key: str,
+    channel: str,
+    store: VectorStore,
+    encoding: _Encoding,
+    spec: EncoderSpec,
+    show: Callable[[int], None],
+) -> None:
+    seal, name = embedded_seal(channel), embeddings_table(channel)
+    chunks = read_table(part.table("chunks"), ["chunk_id", *TEXT_COLUMNS])
+    texts = [dense_text(**row) for row in chunks.select(TEXT_COLUMNS).to_pylist()]
+    keys = [text_key(text) for text in texts]
+    known = store.get(list(dict.fromkeys(keys)))
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    for entries in encoding.of(missing):
+        store.put(entries)
+        known.update(entries)
+        show(len(keys) - sum(key in known for key in keys))
+    flat = pa.array(np.concatenate([known[key] for key in keys]), pa.float32())
+    schema = embeddings_schema(spec.dim)
+    vectors = pa.FixedSizeListArray.from_arrays(flat, spec.dim)
+    break_seal(part.folder, seal)
+    with replacing(part.table(name)) as temporary:
+        write_table(temporary, pa.table([chunks["chunk_id"], vectors], schema=schema), schema)
+    put_seal(part.folder, seal, key, [f"{name}.parquet"], {})
+
+
+def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:
+    """Embed texts that are not chunks, also through the store.
+
+    Args:
+        texts: Texts to embed.
+        folder: Folder of the encoder.
+        settings: Settings of the run.
+
+    Returns:
+        Vectors (n, d).
+    """
+    spec = EncoderSpec.load(folder)
+    keys = [text_key(text) for text in texts]
+    encoding = _Encoding(folder, settings)
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        known = store.get(list(dict.fromkeys(keys)))
+        for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
+            store.put(entries)
+            known.update(entries)
+    return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
+
+
+class _Encoding:
+    """The encoder of a run, opened when the first text needs it."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        fingerprint = EncoderSpec.load(folder).fingerprint
+        self._open = partial(_open_encoder, folder, fingerprint, settings.embedding.model_dump_json())
+        self.embedded = 0
+        """Texts encoded so far."""
+
+    def of(self, texts: dict[bytes, str]) -> Iterator[list[tuple[bytes, Vector]]]:
+        """Yield vectors by key, a few hundred at a time."""
+        items = list(texts.items())
+        for start in range(0, len(items), _SAVE_EVERY):
+            part = items[start : start + _SAVE_EVERY]
+            vectors = self._open().encode_documents([text for _, text in part])
+            yield [(key, vector) for (key, _), vector in zip(part, vectors, strict=True)]
+            self.embedded += len(part)
+
+
+@lru_cache(maxsize=1)
+def _open_encoder(folder: Path, _fingerprint: str, settings: str) -> DocumentEncoder:
+    """Return an encoder; the last one is cached, because chunks and file summaries need the same.
+
+    Args:
+        folder: Folder of the encoder.
+        _fingerprint: Fingerprint of the encoder, part of the cache key.
+        settings: Settings of embedding, as JSON.
+
+    Returns:
+        The opened encoder.
+    """
+    embedding, spec = EmbeddingSettings.model_validate_json(settings), EncoderSpec.load(folder)
+    if spec.documents is not None and embedding.by_transformers:
+        return TorchDocuments.open(spec, embedding)
+    return open_encoder(folder, threads=embedding.threads or available_cores(), endpoint=embedding.made_by)

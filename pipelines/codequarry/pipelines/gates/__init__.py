@@ -1,0 +1,1 @@
+"""Gates that a staged version has to pass before it is published."""

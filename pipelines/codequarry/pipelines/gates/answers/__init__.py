@@ -1,0 +1,1 @@
+"""The gate that asks a staged version and compares its answers."""

@@ -1,0 +1,1 @@
+"""Running git as a bounded child process."""

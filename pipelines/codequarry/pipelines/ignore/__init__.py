@@ -1,0 +1,1 @@
+"""Ignore files: patterns and rules, matched in linear time."""

@@ -1,0 +1,1 @@
+"""Building the indexes of a version."""

@@ -1,0 +1,145 @@
+"""The parts of a version's dense indexes that cover all chunks: the id map, and the approximate indexes.
+
+An exact index is written with the shard it belongs to. An approximate one is trained on and filled with the vectors of
+every shard, again for each version, so that what was deleted is in no list and no graph.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
+from codequarry.pipelines.indexes.faiss_ladder import faiss_parts
+from codequarry.pipelines.store.shards import Shard
+from codequarry.schemas.bundle.faiss_tuning import FaissTuning, to_bytes
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.manifest import LegEntry
+from codequarry.schemas.bundle.shards import shard_file
+from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.settings.indexes import IndexesSettings
+from codequarry.serving.encoders.spec import Encoder, open_encoder
+from codequarry.serving.files.arrays import map_array
+
+if TYPE_CHECKING:
+    import faiss
+
+_TEXT_CHARS = 200
+_DRAWN = 8
+"""Chunks drawn for each question: some have no text to ask, some have the same."""
+_NOTHING_SAID = "text"
+"""Question asked when no chunk has documentation or a name."""
+
+
+def write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], settings: IndexesSettings) -> None:
+    """Write the id map of all dense indexes, and the approximate indexes with their vectors and tuning.
+
+    Args:
+        paths: Paths of the staged version, whose shards are written.
+        plan: All its shards.
+        legs: Its dense indexes.
+        settings: Settings of the indexes.
+
+    Raises:
+        InvalidArgumentError: FAISS does not accept the factory string for this data.
+    """
+    ids = [read_table(paths.path / shard.vectors(legs[0]), ["chunk_id"])["chunk_id"].to_numpy() for shard in plan]
+    write_idmap(paths.faiss_idmap, ids)
+    for leg in legs:
+        if not leg.faiss.exact:
+            own = paths.leg(leg.channel)
+            vectors = _write_vectors(own, [paths.path / shard.vectors(leg) for shard in plan], leg)
+            write_trained(own, np.concatenate(ids), vectors, leg.faiss.factory, settings)
+            tuning = tuned(own, vectors, leg.faiss.factory, settings, open_encoder(own.encoder))
+            own.tuning.write_bytes(to_bytes(tuning))
+
+
+def write_trained(
+    paths: BundlePaths,
+    chunk_ids: NDArray[np.int64],
+    vectors: NDArray[np.float32],
+    factory: str,
+    settings: IndexesSettings,
+) -> None:
+    """Write an approximate index in as many files as its size asks for; parameters and errors as `write_faiss`."""
+    parts = faiss_parts(len(vectors), settings)
+    cuts = [len(vectors) * number // parts for number in range(parts + 1)]
+    for number in range(parts):
+        rows = slice(cuts[number], cuts[number + 1])
+        write_faiss(
+            paths.path / shard_file(paths.dense, "index", number, parts), chunk_ids[rows], vectors[rows], factory,
+            training=settings.faiss_training_vectors, gpu=settings.faiss_gpu,
+        )  # fmt: skip
+
+
+def tuned(
+    paths: BundlePaths, vectors: NDArray[np.float32], factory: str, settings: IndexesSettings, encoder: Encoder
+) -> FaissTuning:
+    """Measure the tuning of a dense index on questions made of its chunks.
+
+    Args:
+        paths: Paths of the version, for this dense index.
+        vectors: (n, d) float32 of all rows, mapped or not.
+        factory: FAISS factory string of the index.
+        settings: Number of questions, and the recall to reach.
+        encoder: Encoder that made the vectors.
+
+    Returns:
+        The tuning.
+    """
+    from codequarry.pipelines.indexes.faiss_sweep import tune
+
+    queries = encoded(questions(paths, settings.faiss_queries), encoder)
+    return tune(mapped(paths), vectors, queries, factory, settings.faiss_recall)
+
+
+def mapped(paths: BundlePaths) -> list[faiss.Index]:
+    """Return the files of a dense index, mapped, without their id maps."""
+    import faiss
+
+    found: list[faiss.Index] = []
+    for file in paths.faiss_indexes():
+        outer: Any = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
+        inner: Any = faiss.downcast_index(outer.index)
+        inner.referenced_objects = [outer]  # which owns it
+        found.append(inner)
+    return found
+
+
+def questions(paths: BundlePaths, count: int) -> list[str]:
+    """Return texts that may be asked of a version: documentation of its chunks, or names of definitions.
+
+    The chunks are those with the least ids, which are hashes: an even sample that few edits change.
+    """
+    columns = ["chunk_id", "doc", "qualified_name", "signature"]
+    chunks = pa.concat_tables(read_table(file, columns) for file in paths.table_files("chunks"))
+    drawn = chunks.take(np.argsort(chunks["chunk_id"].to_numpy())[: _DRAWN * count]).to_pylist()
+    said = (row["doc"] or row["qualified_name"] or row["signature"] for row in drawn)
+    asked = list(dict.fromkeys(text[:_TEXT_CHARS] for text in said if text))[:count]
+    return asked or [_NOTHING_SAID]
+
+
+def encoded(texts: list[str], encoder: Encoder) -> NDArray[np.float32]:
+    """Return the vectors of questions: (q, d) float32."""
+    return np.stack([encoder.encode_query(text) for text in texts]).astype(np.float32)
+
+
+def _write_vectors(paths: BundlePaths, tables: list[Path], leg: LegEntry) -> NDArray[np.float32]:
+    """Write ``faiss.vectors.npy``, a table at a time, and return it mapped."""
+    import pyarrow.parquet as pq
+
+    dim = leg.encoder.dim
+    rows = sum(pq.read_metadata(table).num_rows for table in tables)
+    held = np.lib.format.open_memmap(paths.vectors, mode="w+", dtype=np.float32, shape=(rows, dim))
+    start = 0
+    for table in tables:
+        _, vectors = arrays(read_table(table).combine_chunks(), dim)
+        held[start : start + len(vectors)] = vectors
+        start += len(vectors)
+    held.flush()
+    del held
+    return map_array(paths.vectors)

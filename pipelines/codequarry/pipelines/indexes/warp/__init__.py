@@ -1,0 +1,1 @@
+"""Building the WARP index of late interaction."""

@@ -1,0 +1,1 @@
+"""Measures of an engine's answers that gates and evaluation share."""

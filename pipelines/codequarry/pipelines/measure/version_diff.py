@@ -1,0 +1,165 @@
+"""Changes between two versions: chunks and files that came, went, or moved."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.tables import read_table
+
+
+class Chunk(NamedTuple):
+    """A chunk of a version."""
+
+    chunk_id: int
+    repo: str
+    path: str
+    qualified_name: str
+    content_sha256: str
+    start_line: int
+    end_line: int
+
+    def text(self) -> str:
+        """Return ``repo/path:first-last``, lines 1-based."""
+        return f"{self.repo}/{self.path}:{self.start_line + 1}-{self.end_line + 1}"
+
+
+class File(NamedTuple):
+    """An indexed file of a version."""
+
+    repo: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkChanges:
+    """Differences between the chunks of two versions.
+
+    A chunk that keeps its id has the same text, path and name in both.
+    """
+
+    added: tuple[Chunk, ...]
+    removed: tuple[Chunk, ...]
+    moved: tuple[tuple[Chunk, Chunk], ...]
+    """(before, after): the same text under another path or name."""
+    shifted: tuple[tuple[Chunk, Chunk], ...]
+    """(before, after): the same chunk on other lines of its file."""
+    unchanged: int
+
+    def heirs(self) -> dict[int, int]:
+        """Return the id before, by id after, of chunks that moved."""
+        return {after.chunk_id: before.chunk_id for before, after in self.moved}
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """Differences between the indexed files of two versions."""
+
+    added: tuple[File, ...]
+    removed: tuple[File, ...]
+    changed: tuple[File, ...]
+    """Files as they are after."""
+    moved: tuple[tuple[File, File], ...]
+    """(before, after): the same bytes under another path."""
+
+
+def read_chunks(paths: BundlePaths) -> dict[int, Chunk]:
+    """Return the chunks of a version by id."""
+    tables = (read_table(file, list(Chunk._fields)) for file in paths.table_files("chunks"))
+    return {row["chunk_id"]: Chunk(**row) for table in tables for row in table.to_pylist()}
+
+
+def read_files(paths: BundlePaths) -> tuple[File, ...]:
+    """Return the indexed files of a version."""
+    rows = read_table(paths.table("files"), [*File._fields, "skip_reason"]).to_pylist()
+    return tuple(File(row["repo"], row["path"], row["sha256"]) for row in rows if not row["skip_reason"])
+
+
+def compare_chunks(before: Mapping[int, Chunk], after: Mapping[int, Chunk]) -> ChunkChanges:
+    """Compare chunks by id first, and the rest by text: within the file, under the same name, then anywhere."""
+    gone = sorted((before[one] for one in before.keys() - after.keys()), key=_place)
+    come = sorted((after[one] for one in after.keys() - before.keys()), key=_place)
+    alike: tuple[Callable[[Chunk], Hashable], ...] = (
+        lambda chunk: (chunk.content_sha256, chunk.repo, chunk.path),
+        lambda chunk: (chunk.content_sha256, chunk.repo, chunk.qualified_name),
+        lambda chunk: chunk.content_sha256,
+    )
+    moved, removed, added = _paired(gone, come, alike)
+    kept = sorted(before.keys() & after.keys())
+    shifted = [(before[one], after[one]) for one in kept if before[one].start_line != after[one].start_line]
+    return ChunkChanges(
+        added=tuple(added),
+        removed=tuple(removed),
+        moved=tuple(sorted(moved, key=lambda pair: _place(pair[1]))),
+        shifted=tuple(sorted(shifted, key=lambda pair: _place(pair[1]))),
+        unchanged=len(kept) - len(shifted),
+    )
+
+
+def compare_files(before: Iterable[File], after: Iterable[File]) -> FileChanges:
+    """Compare files by path first, and the rest by bytes."""
+    held = {(file.repo, file.path): file for file in before}
+    now = {(file.repo, file.path): file for file in after}
+    moved, removed, added = _paired(
+        [held[one] for one in sorted(held.keys() - now.keys())],
+        [now[one] for one in sorted(now.keys() - held.keys())],
+        (lambda file: (file.sha256, file.repo), lambda file: file.sha256),
+    )
+    changed = [now[one] for one in sorted(held.keys() & now.keys()) if held[one].sha256 != now[one].sha256]
+    return FileChanges(tuple(added), tuple(removed), tuple(changed), tuple(moved))
+
+
+def by_repository(
+    changes: ChunkChanges, before: Mapping[int, Chunk], after: Mapping[int, Chunk]
+) -> dict[str, dict[str, int]]:
+    """Count chunks for each repository: before and after, added, removed, moved, shifted, unchanged."""
+    counted = {
+        "before": Counter(chunk.repo for chunk in before.values()),
+        "after": Counter(chunk.repo for chunk in after.values()),
+        "added": Counter(chunk.repo for chunk in changes.added),
+        "removed": Counter(chunk.repo for chunk in changes.removed),
+        "moved": Counter(chunk.repo for _, chunk in changes.moved),
+        "shifted": Counter(chunk.repo for _, chunk in changes.shifted),
+    }
+    kept = Counter(after[one].repo for one in before.keys() & after.keys())
+    counted["unchanged"] = kept - counted["shifted"]
+    repos = sorted({repo for counts in counted.values() for repo in counts})
+    return {repo: {name: counts[repo] for name, counts in counted.items()} for repo in repos}
+
+
+_T = TypeVar("_T")
+
+
+def _paired(
+    gone: list[_T], come: list[_T], alike: Iterable[Callable[[_T], Hashable]]
+) -> tuple[list[tuple[_T, _T]], list[_T], list[_T]]:
+    """Pair items by the first key function that finds a partner, each item once.
+
+    The result is (pairs, rest of the gone, rest of the come).
+    """
+    pairs: list[tuple[_T, _T]] = []
+    for key in alike:
+        waiting: dict[Hashable, list[_T]] = defaultdict(list)
+        for one in reversed(gone):
+            waiting[key(one)].append(one)
+        left: list[_T] = []
+        taken: set[int] = set()
+        for one in come:
+            candidates = waiting.get(key(one))
+            if candidates:
+                partner = candidates.pop()
+                taken.add(id(partner))
+                pairs.append((partner, one))
+            else:
+                left.append(one)
+        gone = [one for one in gone if id(one) not in taken]
+        come = left
+    return pairs, gone, come
+
+
+def _place(chunk: Chunk) -> tuple[str, str, int, int]:
+    return chunk.repo, chunk.path, chunk.start_line, chunk.chunk_id

@@ -1,0 +1,1 @@
+"""The modules of a repository and the imports between them."""

@@ -1,0 +1,1 @@
+"""Resolving imports to files, by language."""

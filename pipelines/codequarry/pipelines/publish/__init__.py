@@ -1,0 +1,1 @@
+"""Publishing versions, retention and rollback."""

@@ -1,0 +1,1 @@
+"""Versions as archive files: writing, reading, importing."""

@@ -1,0 +1,144 @@
+"""The whole pipeline: repositories in, published version out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codequarry.pipelines.bundle.disk_space import require_space_for_run
+from codequarry.pipelines.bundle.stage import stage_bundle
+from codequarry.pipelines.bundle.unchanged import is_current
+from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
+from codequarry.pipelines.gates.verify import verify_staged
+from codequarry.pipelines.modules.stage import ModuleReport, module_repository
+from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified
+from codequarry.pipelines.publish.retention import Pruned
+from codequarry.pipelines.scip.stage import ScipReport, scip_repository
+from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.stage_clock import StageClock
+from codequarry.pipelines.store.workspace import Progress, silent, working
+from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.settings.load import Settings
+from codequarry.serving.files.integrity import current_manifest
+
+if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
+    from codequarry.pipelines.adapt.stage import AdaptationReport
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """Results of a run."""
+
+    path: Path
+    """Folder of the version CURRENT names now."""
+    manifest: Manifest
+    unchanged: bool
+    """True when CURRENT held the same contents already."""
+    seconds: dict[str, float]
+    """Wall-clock seconds by stage, in the order they ran."""
+    cpu_seconds: dict[str, float]
+    """CPU seconds by stage, those of the processes it started included."""
+    snapshots: tuple[Snapshot, ...]
+    chunks: tuple[ChunkReport, ...] = ()
+    """Empty, as all that follows, when the run ended after the census."""
+    modules: tuple[ModuleReport, ...] = ()
+    scip: tuple[ScipReport, ...] = ()
+    embeddings: tuple[EmbeddingReport, ...] = ()
+    linked_bytes: int = 0
+    """Bytes of the version that are hard links to the one before."""
+    pruned: Pruned | None = None
+    """What retention removed after the publish."""
+    reused_shards: int = 0
+    """Shards of the version that are links to the one before."""
+    adaptation: AdaptationReport | None = None
+    """Result of fitting the encoder; None when the settings do not ask for it or there was nothing to do."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about problems that did not stop the publish."""
+
+
+def index_repositories(
+    settings: Settings, progress: Progress = silent, *, force: bool = False, accept: str = ""
+) -> IndexReport:
+    """Index the repositories of the settings and publish one version that holds exactly them.
+
+    Args:
+        settings: Settings of the run.
+        progress: Told of the work done.
+        force: Rebuild and publish also when sources, settings and tools are those of CURRENT.
+        accept: Why regressions against CURRENT are acceptable; kept in the manifest.
+
+    Returns:
+        Results of the stages, and the version that is current now.
+
+    Raises:
+        CodequarryError: See ``errors``; after any error CURRENT is as it was.
+    """
+    repositories = repositories_by_name(settings.sources.repositories)
+    if not repositories:
+        raise InvalidArgumentError(
+            "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
+        )
+    names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
+    with working(settings):
+        require_space_for_run(root, settings.paths.work)
+        with clock.time("census"):
+            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
+        current = current_manifest(root)
+        if current is not None and not force and is_current(current, snapshots, settings):
+            acknowledge_current(root)
+            path = root.version(current.version).path
+            return IndexReport(path, current, True, clock.seconds, clock.cpu_seconds, snapshots)
+        adaptation = _fit_encoder(settings, progress, clock)
+        with clock.time("embed"):  # what is missing is said before the long stages
+            require_encoders(settings)
+        with clock.time("chunk"):
+            chunks = tuple(chunk_repository(name, settings, progress) for name in names)
+        with clock.time("module"):
+            modules = tuple(module_repository(name, settings, progress) for name in names)
+        with clock.time("scip"):
+            scip = tuple(scip_repository(name, settings, progress) for name in names)
+        with clock.time("embed"):
+            embeddings = tuple(embed_repository(name, settings, progress) for name in names)
+        _embed_more(names, settings, progress, clock)
+        with clock.time("stage"):
+            staged = stage_bundle(names, settings, progress)
+        with clock.time("verify"):
+            verified = verify_staged(staged, settings, progress, accept=accept)
+        with clock.time("publish"):
+            published = publish_verified(verified, settings.bundle, force=force)
+    return IndexReport(
+        published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
+        snapshots, chunks, modules, scip, embeddings,
+        published.linked_bytes, published.pruned, staged.reused_shards, adaptation, verified.warnings,
+    )  # fmt: skip
+
+
+def _fit_encoder(settings: Settings, progress: Progress, clock: StageClock) -> AdaptationReport | None:
+    """Fit the encoder to the repositories where the settings ask for it."""
+    if not settings.embedding.adapt:
+        return None
+    from codequarry.pipelines.adapt.stage import adapt_encoder
+
+    with clock.time("adapt"):
+        return adapt_encoder(settings, progress)
+
+
+def _embed_more(names: list[str], settings: Settings, progress: Progress, clock: StageClock) -> None:
+    """Encode the texts for late interaction and for sparse terms where the settings ask for them."""
+    if settings.late_interaction:
+        from codequarry.pipelines.indexes.warp.stage import embed_tokens
+
+        with clock.time("tokens"):
+            for name in names:
+                embed_tokens(name, settings, progress)
+    if settings.learned_sparse:
+        from codequarry.pipelines.indexes.splade.stage import embed_sparse
+
+        with clock.time("sparse"):
+            for name in names:
+                embed_sparse(name, settings, progress)

@@ -1,0 +1,1 @@
+"""SCIP indexes: running indexers and reading what they write."""

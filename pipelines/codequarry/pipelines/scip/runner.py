@@ -1,0 +1,184 @@
+"""Running a SCIP indexer over a private copy of a repository, isolated as far as the system allows.
+
+Neither the indexed code nor its size is trusted: the run has no network, and no process outlives it (namespaces, where
+``unshare`` may make them). Memory, file size and time are limited, and the environment holds nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from codequarry.pipelines.scip.positions import as_utf8
+from codequarry.pipelines.scip.tools import PYTHON, Installed
+from codequarry.pipelines.store.child_processes import start_group, stop_group
+from codequarry.schemas.settings.load import ScipSettings
+from codequarry.schemas.trust.programs import find_program
+
+_LARGEST_FILE_BYTES = 1 << 30
+_LOG_TAIL_BYTES = 4096
+# Without a project file scip-typescript leaves out JavaScript as soon as there is TypeScript.
+_TSCONFIG = '{"compilerOptions": {"allowJs": true, "jsx": "preserve"}}\n'
+_NAMESPACES = ("--net", "--pid", "--fork", "--kill-child")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexerRun:
+    """Result of a run."""
+
+    data: bytes
+    """Bytes of its index; empty for none."""
+    problem: str
+    """Reason of a failure; empty for success. Without paths and times, so that equal runs give equal reasons."""
+    timed_out: bool
+    log: str
+    """The end of what it printed."""
+
+
+def run_indexer(
+    installed: Installed, name: str, files: Iterable[tuple[str, bytes]], settings: ScipSettings
+) -> IndexerRun:
+    """Run an indexer over files.
+
+    Args:
+        installed: The indexer.
+        name: Project name, which becomes the package of the symbols.
+        files: (path, content); also files of other languages that the indexer may read.
+        settings: Limits of the run.
+
+    Returns:
+        The index, or the problem.
+    """
+    try:
+        with _private_folder() as private:
+            return _run_in(private, installed, name, files, settings)
+    except OSError as error:
+        return IndexerRun(b"", f"it could not be run: {error.strerror or type(error).__name__}", False, "")
+
+
+def _run_in(
+    private: Path, installed: Installed, name: str, files: Iterable[tuple[str, bytes]], settings: ScipSettings
+) -> IndexerRun:
+    copy = private / "copy" / name  # scip-typescript takes the folder's name for the package's
+    copy.mkdir(parents=True)
+    for path, content in files:
+        _write(copy, path, content)
+    index, log = private / "index.scip", private / "log"
+    command = [str(installed.executable), *_arguments(installed, name, copy, index)]
+    environment = _environment(private, settings)
+    status = _run(command, copy, environment, log, settings)
+    project = copy / "tsconfig.json"
+    if status and not index.exists() and project.is_file() and project.read_text("utf-8") != _TSCONFIG:
+        # A project file may extend one of a package, and packages are missing here: ours reads every file.
+        project.write_text(_TSCONFIG, encoding="ascii")
+        status = _run(command, copy, environment, log, settings)
+    data = index.read_bytes() if index.is_file() and not index.is_symlink() else b""
+    return IndexerRun(data, _problem(status, settings), status is None, _tail(log))
+
+
+def _arguments(installed: Installed, name: str, copy: Path, index: Path) -> list[str]:
+    if installed.indexer is PYTHON:
+        # Without a version it fails outside git; without an environment it asks pip for the machine's packages.
+        environment = copy.parent.parent / "environment.json"
+        environment.write_text("[]", encoding="ascii")
+        project = ["--project-name", name, "--project-version", ".", "--environment", str(environment)]
+        return ["index", *project, "--output", str(index), "--quiet"]
+    if not (copy / "tsconfig.json").exists():
+        (copy / "tsconfig.json").write_text(_TSCONFIG, encoding="ascii")
+    return ["index", "--infer-tsconfig", "--no-progress-bar", "--output", str(index)]
+
+
+def _run(command: list[str], copy: Path, environment: dict[str, str], log: Path, settings: ScipSettings) -> int | None:
+    """Return the exit status; None when it ran out of time. All processes of the run have ended afterwards."""
+    limits = (
+        f"ulimit -c 0; ulimit -d {settings.memory_mb * 1024}; "
+        f'ulimit -f {_LARGEST_FILE_BYTES // 512}; exec "$@"'  # POSIX: blocks of 512 bytes
+    )
+    # RLIMIT_DATA, not the address space: V8 reserves many gigabytes that it never touches.
+    with log.open("ab") as stream:
+        process = start_group(
+            lambda: subprocess.Popen(
+                ["/bin/sh", "-c", limits, "sh", *_isolation(), *command],
+                cwd=copy,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        )
+        try:
+            return process.wait(settings.timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            stop_group(process)
+            process.wait()
+
+
+def _environment(private: Path, settings: ScipSettings) -> dict[str, str]:
+    """Return an environment with Node and nothing else: no Python packages, no git, no user's configuration."""
+    programs, home = private / "bin", private / "home"
+    programs.mkdir()
+    home.mkdir()
+    if (node := find_program("node")) is not None:
+        (programs / "node").symlink_to(os.path.realpath(node))
+    return {
+        "PATH": str(programs),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "LANG": "C.UTF-8",
+        "NODE_OPTIONS": f"--max-old-space-size={settings.memory_mb * 3 // 4}",
+        "npm_config_offline": "true",
+    }
+
+
+@lru_cache(maxsize=1)
+def _isolation() -> tuple[str, ...]:
+    """Return a command prefix that cuts off the network and ends all descendants; empty if not permitted."""
+    unshare = find_program("unshare")
+    for user in ((), ("--map-root-user",)) if unshare is not None else ():
+        prefix = (str(unshare), *user, *_NAMESPACES)
+        if subprocess.run([*prefix, "/bin/sh", "-c", ":"], capture_output=True, check=False).returncode == 0:
+            return prefix
+    return ()
+
+
+@contextmanager
+def _private_folder() -> Iterator[Path]:
+    """Yield a folder outside every repository: indexers look for configuration and packages in the folders above."""
+    folder = tempfile.mkdtemp(prefix="codequarry-scip-")
+    try:
+        yield Path(os.path.realpath(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(copy: Path, path: str, content: bytes) -> None:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        return
+    file = copy / pure
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(as_utf8(content))
+
+
+def _problem(status: int | None, settings: ScipSettings) -> str:
+    if status is None:
+        return f"stopped after {settings.timeout_s:g} s ([scip] timeout_s)"
+    if status < 0:
+        return f"killed by signal {-status}"
+    return f"exit status {status}" if status else ""
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        return stream.read().decode("utf-8", "replace")

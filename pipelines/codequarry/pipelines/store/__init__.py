@@ -1,0 +1,1 @@
+"""The store: content-addressed results of every stage."""

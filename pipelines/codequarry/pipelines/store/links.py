@@ -1,0 +1,92 @@
+"""Hard links from a staged version to unchanged files of the current one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from codequarry.schemas.bundle.layout import STAGING_PREFIX, BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import FileEntry, Manifest
+from codequarry.schemas.errors import CodequarryError
+from codequarry.serving.files.integrity import file_sha256, read_manifest
+
+
+def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> frozenset[str]:
+    """Replace files by hard links to those of CURRENT that are equal in path, size and sha256.
+
+    A file of CURRENT is hashed before it is linked: a damaged one would damage the new version as well. Where a link
+    cannot be made (another file system, too many links, not permitted) the staged copy stays.
+
+    Args:
+        root: Bundle root, which names the current version.
+        staged: Paths of the staged version.
+        manifest: Manifest of the staged version.
+
+    Returns:
+        Paths that are links now.
+
+    Raises:
+        OSError: A link was made and could not be moved into place.
+    """
+    try:
+        current = root.read_current()
+        base = root.version(current.version)
+        held = {entry.path: entry for entry in read_manifest(base, expected_sha256=current.manifest_sha256).files}
+    except CodequarryError:
+        return frozenset()
+    return frozenset(
+        entry.path
+        for entry in manifest.files
+        if _same(entry, held.get(entry.path)) and _linked(base.path / entry.path, staged.path / entry.path, entry)
+    )
+
+
+def link_all(base: BundlePaths, staged: BundlePaths, entries: list[FileEntry]) -> bool:
+    """Link files of a version into a staged one, where they are not yet: all of them, or none.
+
+    Each is hashed first. A linked file must never be written to: that would change the published file.
+
+    Args:
+        base: Paths of the version that has the files.
+        staged: Paths of the staged version.
+        entries: Files to link.
+
+    Returns:
+        True when all files are links.
+    """
+    done: list[Path] = []
+    for entry in entries:
+        if not _linked(base.path / entry.path, staged.path / entry.path, entry):
+            for path in done:
+                path.unlink()
+            return False
+        done.append(staged.path / entry.path)
+    return True
+
+
+def _same(entry: FileEntry, other: FileEntry | None) -> bool:
+    return other is not None and (entry.size_bytes, entry.sha256) == (other.size_bytes, other.sha256)
+
+
+def _linked(source: Path, target: Path, entry: FileEntry) -> bool:
+    with suppress(OSError):
+        if source.samefile(target):
+            return True
+    # The link is made under a staging name beside the version, so that leftovers of a kill are outside the version.
+    aside = _version_folder(target, entry).with_suffix(".link")
+    try:
+        aside.unlink(missing_ok=True)
+        if source.is_symlink() or not source.is_file() or file_sha256(source) != entry.sha256:
+            return False
+        os.link(source, aside, follow_symlinks=False)
+    except OSError:
+        return False
+    os.replace(aside, target)
+    return True
+
+
+def _version_folder(target: Path, entry: FileEntry) -> Path:
+    folder = target.parents[entry.path.count("/")]
+    assert folder.name.startswith(STAGING_PREFIX), folder
+    return folder

@@ -1,0 +1,61 @@
+"""Vectors by (encoder fingerprint, sha256 of the encoded text), so that no text is embedded twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codequarry.pipelines.store.content import ContentStore, open_content_store
+
+Vector = NDArray[np.float32]
+
+
+def text_key(text: str) -> bytes:
+    """Return the sha256 (32 bytes) of a text's UTF-8 form."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorStore:
+    """Float32 vectors of one encoder, keyed by text. Use through ``open_vector_store``."""
+
+    def __init__(self, store: ContentStore, dim: int) -> None:
+        self._store = store
+        self._bytes = 4 * dim
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Return the vectors that are present, (d,) float32 each; a damaged one counts as absent."""
+        found = self._store.get(keys)
+        return {key: np.frombuffer(value, "<f4") for key, value in found.items() if len(value) == self._bytes}
+
+    def put(self, entries: Iterable[tuple[bytes, Vector]]) -> None:
+        """Add or replace vectors in one transaction."""
+        self._store.put((key, np.ascontiguousarray(vector, "<f4").tobytes()) for key, vector in entries)
+
+
+def vector_file(store: Path, fingerprint: str) -> Path:
+    """Return the file of an encoder's vectors below the store."""
+    return store / "vectors" / f"{fingerprint}.sqlite"
+
+
+@contextmanager
+def open_vector_store(store: Path, fingerprint: str, dim: int) -> Iterator[VectorStore]:
+    """Open the stored vectors of an encoder.
+
+    Args:
+        store: Folder of the store.
+        fingerprint: Fingerprint of the encoder.
+        dim: Dimensions of its vectors.
+
+    Yields:
+        The open store.
+
+    Raises:
+        UnavailableError: As `open_content_store` does.
+    """
+    with open_content_store(vector_file(store, fingerprint)) as opened:
+        yield VectorStore(opened, dim)

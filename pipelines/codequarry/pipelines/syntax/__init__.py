@@ -1,0 +1,1 @@
+"""Parsing sources with tree-sitter and cutting them into chunks."""

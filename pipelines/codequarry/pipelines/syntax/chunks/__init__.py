@@ -1,0 +1,1 @@
+"""Chunks of files: the stage, its workers and rows."""

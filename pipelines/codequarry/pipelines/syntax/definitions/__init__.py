@@ -1,0 +1,1 @@
+"""Definitions in a syntax tree, their names and clauses."""

@@ -1,0 +1,1 @@
+"""Facts about files that ranking and the catalog use."""

@@ -1,0 +1,291 @@
+"""Chunking in worker processes with a memory limit, so that a hostile file loses only its own syntax tree.
+
+A tree-sitter step cannot be interrupted: 20 kB of ambiguous syntax can take gigabytes before any limit is checked. A
+worker that dies on a file, or does not answer, is replaced, and the file is chunked by lines. The cause is recorded.
+That answer is stored when it follows from the file: a fresh worker ran out of the same memory, crashed again, or took
+more CPU time than any code needs. It is not stored when somebody ended the worker, or it only did not answer: another
+run may bring a better one.
+
+Protocol, one request at a time: a JSON line with language, sizes and byte count, then the bytes; a JSON line back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from codequarry.pipelines.store.processes import limit_cpu_time, limit_memory, resident_bytes
+from codequarry.pipelines.syntax.chunks.chunk import chunk_lines, chunk_source
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
+from codequarry.schemas.resources import available_cores
+
+if TYPE_CHECKING:  # a worker starts in half the time without them
+    from codequarry.pipelines.store.syntax import SyntaxStore
+    from codequarry.schemas.settings.load import ChunkingSettings
+
+_MEMORY_BYTES = 1 << 30
+_WATCHED_BYTES = _MEMORY_BYTES + (256 << 20)
+"""Limit of a worker's memory where the system has none: the same, and what the worker takes without a file."""
+_LOOK_S = 0.25
+"""Seconds between two checks of a worker that has not answered yet."""
+_CPU_S = 60
+"""CPU seconds for a file and each of its megabytes, twice what the worst known text takes: other limits apply first."""
+_ANSWER_S = 1_200.0
+"""Wall seconds after which a worker counts as hanging; generous, as CPU seconds take far longer on a loaded machine."""
+_LOOK_AHEAD = 32
+"""Files that are looked up in the store together."""
+_EXIT_FAILED, _EXIT_NO_MEMORY = 1, 3
+SourceFile = tuple[str, str, bytes]
+"""(path, language, content)"""
+
+
+class Chunked(NamedTuple):
+    """A file and the result of chunking it."""
+
+    file: SourceFile
+    made: FileChunks
+    known: bool
+    """True when the store had it, and nothing was parsed."""
+    fallen: bool
+    """True when a worker was ended on it or did not answer: another run may bring a better answer."""
+
+
+class _Death(NamedTuple):
+    """End of a worker that did not answer."""
+
+    reason: str
+    settled: bool
+    """The cause is the file: no run would bring another answer."""
+    sure: bool = False
+    """A fresh worker would end in the same way, and need not be tried."""
+
+
+_NO_MEMORY = _Death("memory", settled=True)
+_NO_CPU_TIME = _Death("cpu_time", settled=True, sure=True)
+_CRASHED = _Death("crashed", settled=True)
+_ENDED = _Death("worker_ended", settled=False)
+_NO_ANSWER = _Death("no_answer", settled=False)
+_CRASHES = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE}
+
+
+def _death(returncode: int) -> _Death:
+    if returncode == _EXIT_NO_MEMORY:
+        return _NO_MEMORY
+    if returncode == -signal.SIGXCPU:
+        return _NO_CPU_TIME
+    return _CRASHED if returncode in _CRASHES else _ENDED
+
+
+def chunk_files(
+    files: Iterable[SourceFile], settings: ChunkingSettings, *, store: SyntaxStore | None = None, workers: int = 0
+) -> Generator[Chunked]:
+    """Chunk the files that the store does not know, in worker processes.
+
+    Args:
+        files: (path, language, content) of each file.
+        settings: Settings of the chunker.
+        store: Asked first; new answers are put into it every few files.
+        workers: Number of processes, started when they are needed; 0 = one per core.
+
+    Yields:
+        Results in the order of the files.
+    """
+    with ExitStack() as stack:
+        pool = _Pool(settings, workers or available_cores(), stack)
+        remaining = iter(files)
+        while batch := list(islice(remaining, _LOOK_AHEAD)):
+            keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in batch]
+            known = store.get(keys) if store is not None else {}
+            unknown = [(key, file) for file, key in zip(batch, keys, strict=True) if key not in known]
+            answered = zip((key for key, _ in unknown), pool.answers([file for _, file in unknown]), strict=True)
+            new = dict(answered)
+            settled = [(key, answer) for key, answer in new.items() if isinstance(answer, bytes)]
+            if store is not None and settled:
+                store.put(settled)
+            for file, key in zip(batch, keys, strict=True):
+                answer = known.get(key) or new[key]
+                if isinstance(answer, bytes):
+                    yield Chunked(file, _from_json(answer), key in known, fallen=False)
+                else:
+                    yield Chunked(file, _by_lines(file[2], settings, answer.reason), known=False, fallen=True)
+
+
+def syntax_key(language: str, content_sha256: str) -> bytes:
+    """Return the key of a file: the chunker's result depends on its language and bytes alone."""
+    return hashlib.sha256(f"{language}\0{content_sha256}".encode()).digest()
+
+
+class _Pool:
+    """Workers, started as they are needed."""
+
+    def __init__(self, settings: ChunkingSettings, size: int, stack: ExitStack) -> None:
+        self._settings = settings
+        self._size = size
+        self._stack = stack
+        self._workers: list[_Worker] = []
+
+    def answers(self, files: Sequence[SourceFile]) -> Iterator[bytes | _Death]:
+        """Yield the answer to each file, in order: chunks by lines for one that ends every worker."""
+        for start in range(0, len(files), self._size):
+            batch = files[start : start + self._size]
+            while len(self._workers) < len(batch):
+                self._workers.append(self._stack.enter_context(_Worker(self._settings)))
+            for worker, (_, language, content) in zip(self._workers, batch, strict=False):
+                worker.send(language, content)
+            for worker, (_, language, content) in zip(self._workers, batch, strict=False):
+                answer = worker.receive()
+                if isinstance(answer, _Death) and not answer.sure:
+                    # Somebody may have ended the worker, or the files before may have taken its memory.
+                    worker.send(language, content)
+                    answer = worker.receive()
+                if isinstance(answer, _Death) and answer.settled:
+                    answer = _to_json(_by_lines(content, self._settings, answer.reason))
+                yield answer
+
+
+def _by_lines(content: bytes, settings: ChunkingSettings, reason: str) -> FileChunks:
+    return chunk_lines(content, max_chars=settings.max_chars, merge_chars=settings.merge_chars, reason=reason)
+
+
+class _Worker:
+    """One process, restarted after it died."""
+
+    def __init__(self, settings: ChunkingSettings) -> None:
+        self._settings = settings
+        self._process = self._start()
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def send(self, language: str, content: bytes) -> None:
+        """Send a file to the worker; ``receive`` notices when the worker has died."""
+        sizes = {"max_chars": self._settings.max_chars, "merge_chars": self._settings.merge_chars}
+        header = json.dumps({"language": language, "bytes": len(content), **sizes})
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(header.encode() + b"\n" + content)
+            self._process.stdin.flush()
+
+    def receive(self) -> bytes | _Death:
+        """Return the answer to the last file, or the reason for having none, after which the worker is a fresh one.
+
+        Returns:
+            A JSON line, or the worker's death.
+
+        Raises:
+            CodequarryError: The worker failed by itself, which is a bug; its traceback is on standard error.
+        """
+        assert self._process.stdout is not None
+        death = self._await_answer()
+        line = self._process.stdout.readline() if death is None else b""
+        if line.endswith(b"\n"):
+            return line
+        death = death or _death(self._process.wait())
+        if self._process.returncode == _EXIT_FAILED:
+            raise CodequarryError(
+                "a chunk worker failed; its traceback is above", suggestion="report it, with the file that caused it"
+            )
+        self._stop()
+        self._process = self._start()
+        return death
+
+    def _await_answer(self) -> _Death | None:
+        """Wait for an answer or for the worker's end; return the reason when the worker has to be ended."""
+        assert self._process.stdout is not None
+        until = time.monotonic() + _ANSWER_S
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self._process.stdout], [], [], min(left, _LOOK_S))[0]:
+                return None
+            # Where the kernel enforces the limit, a worker stays far below this one.
+            if resident_bytes(self._process.pid) > _WATCHED_BYTES:
+                return _NO_MEMORY
+        return _NO_ANSWER
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # -P: the current folder may be a repository that is being indexed, and its json.py is not ours to run.
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "codequarry.pipelines.syntax.workers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is this process's to handle; the workers end when their input does
+        )
+
+    def _stop(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate()
+
+
+def _from_json(line: bytes) -> FileChunks:
+    answer = json.loads(line)
+    return FileChunks(
+        tuple(
+            ChunkSpan(*values[:-2], symbols=tuple(values[-2]), leaf_kinds=tuple(map(tuple, values[-1])))
+            for values in answer["spans"]
+        ),
+        parsed=answer["parsed"],
+        has_syntax_errors=answer["errors"],
+        ast_nodes=tuple(map(AstNode._make, answer["nodes"])),
+        references=tuple(map(Reference._make, answer["references"])),
+        module=_facts(answer["module"]),
+        fallback=answer["fallback"],
+    )
+
+
+def _to_json(made: FileChunks) -> bytes:
+    """Return a line that `_from_json` reads."""
+    answer = {
+        "spans": made.spans,
+        "nodes": made.ast_nodes,
+        "references": made.references,
+        "module": made.module,
+        "parsed": made.parsed,
+        "errors": made.has_syntax_errors,
+        "fallback": made.fallback,
+    }
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _facts(values: list[Any] | None) -> ModuleFacts | None:
+    if values is None:
+        return None
+    facts = ModuleFacts(*values)
+    imports = (Import(source, tuple((there, here) for there, here in names)) for source, names in facts.imports)
+    return facts._replace(imports=tuple(imports), exports=tuple(facts.exports), defined=tuple(facts.defined))
+
+
+def _work() -> None:
+    """Answer requests from standard input until it ends."""
+    limit_memory(_MEMORY_BYTES)
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        limit_cpu_time(_CPU_S * (1 + request["bytes"] // 2**20))
+        content = sys.stdin.buffer.read(request["bytes"])
+        sizes = {"max_chars": request["max_chars"], "merge_chars": request["merge_chars"]}
+        made = chunk_source(content, request["language"], **sizes)
+        sys.stdout.buffer.write(_to_json(made))
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    try:
+        _work()
+    except MemoryError:
+        sys.exit(_EXIT_NO_MEMORY)

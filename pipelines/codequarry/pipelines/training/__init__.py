@@ -1,1 +1,0 @@
-"""Training the shipped static encoder from source packages of public registries; see ``train``."""

@@ -1,0 +1,1 @@
+"""Files of a version: layout, manifest, tables."""

@@ -1,0 +1,1 @@
+"""Views and columns of the DuckDB catalog."""

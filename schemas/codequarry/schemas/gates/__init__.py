@@ -1,0 +1,1 @@
+"""Suites and expectations that a version is checked by."""

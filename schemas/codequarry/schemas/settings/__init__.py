@@ -1,0 +1,1 @@
+"""Settings: one module for each group of sections, and their loading."""

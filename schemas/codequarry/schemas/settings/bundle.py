@@ -1,0 +1,57 @@
+"""Settings of the bundle: its place, its readers, retention and signatures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from codequarry.schemas.settings.section import Section
+from codequarry.schemas.trust.privileges import Harmless, Reach
+
+Readers = Literal["owner", "group", "all"]
+
+
+class BundleSettings(Section):
+    """Place where versions are published."""
+
+    root: Annotated[Path, Reach.PLACE] = Field(
+        default=Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/."
+    )
+    readable_by: Annotated[Readers, Reach.ACCESS, Harmless(("owner",))] = Field(
+        default="owner",
+        description="Which users of the machine may read published versions: owner, group or all. They hold the "
+        "indexed code.",
+    )
+    keep_versions: int = Field(default=3, ge=2, description="Versions kept after a publish, the current one included.")
+    keep_days: float = Field(
+        default=30.0,
+        ge=0,
+        description="Older versions go even when fewer are kept, the current one and one before it apart; 0 = never.",
+    )
+
+
+class VersionSettings(Section):
+    """The way the service follows CURRENT and looks after the version it serves."""
+
+    follow_interval_s: float = Field(
+        default=0.5, gt=0, le=3600, description="How often CURRENT is read; a new version is served soon after."
+    )
+    scrub_mb_s: float = Field(
+        default=8.0,
+        ge=0,
+        le=10_000,
+        description="MB per second at which the files of the served version are read again, in passes that begin ten "
+        "minutes apart or more; 0 = never.",
+    )
+
+
+class ArchiveSettings(Section):
+    """Archives that are imported."""
+
+    trusted_keys: Annotated[tuple[str, ...], Reach.WORDS] = Field(
+        default=(),
+        description="minisign public keys, the line that begins with RW. When there are any, `codequarry import` takes "
+        "an archive only with a signature by one of them.",
+    )

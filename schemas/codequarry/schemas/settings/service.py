@@ -1,0 +1,116 @@
+"""Settings of the service, its connections and its limits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from codequarry.schemas.settings.section import Section
+from codequarry.schemas.trust.privileges import Reach
+
+_CLIENT_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}:[0-9a-f]{64}")
+
+
+class AuthSettings(Section):
+    """Callers that HTTP admits. Without any of these everybody may, and only the loopback interface is bound."""
+
+    tokens: Annotated[tuple[str, ...], Reach.ACCESS] = Field(
+        default=(),
+        description="Clients with a bearer token, as NAME:SHA256 of the token; `codequarry token NAME` makes both.",
+    )
+    jwks_uri: Annotated[str, Reach.ADDRESS] = Field(
+        default="", description="Where the keys of an identity provider are; its JWTs are accepted, and keys fetched."
+    )
+    public_key: Annotated[Path | None, Reach.ACCESS] = Field(
+        default=None, description="PEM file of the key that signs JWTs, instead of jwks_uri: nothing is fetched."
+    )
+    algorithm: Annotated[str, Reach.ACCESS] = Field(default="RS256", description="Algorithm of the JWTs' signatures.")
+    issuer: Annotated[str, Reach.ACCESS] = Field(default="", description="Issuer that JWTs must name; any when empty.")
+    audience: Annotated[str, Reach.ACCESS] = Field(
+        default="", description="Audience that JWTs must name; any when empty."
+    )
+    scopes: Annotated[tuple[str, ...], Reach.ACCESS] = Field(
+        default=(), description="OAuth scopes that JWTs must hold."
+    )
+
+    @field_validator("tokens")
+    @classmethod
+    def _hashed(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_CLIENT_TOKEN.fullmatch(value) for value in values):
+            raise ValueError("expected NAME:SHA256, as `codequarry token NAME` prints it")
+        return values
+
+    @field_validator("jwks_uri")
+    @classmethod
+    def _fetched_safely(cls, value: str) -> str:
+        address = urlsplit(value)
+        here = address.scheme == "http" and address.hostname in ("127.0.0.1", "localhost")
+        if value and not (address.scheme == "https" and address.hostname) and not here:
+            raise ValueError("expected https://…")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source_of_keys(self) -> Self:
+        if self.jwks_uri and self.public_key is not None:
+            raise ValueError("give jwks_uri or public_key, not both")
+        return self
+
+    @property
+    def required(self) -> bool:
+        """True when callers must show a token."""
+        return bool(self.tokens or self.jwks_uri or self.public_key)
+
+
+class TelemetrySettings(Section):
+    """Records that the service writes of its own work. None of them delays a request."""
+
+    folder: Annotated[Path, Reach.PLACE] = Field(
+        default=Path(".codequarry/telemetry"),
+        description="Where timeline and pool log are written; outside the bundle.",
+    )
+    timeline: Literal["off", "stderr", "file"] = Field(
+        default="off", description="Start and finish of each request as JSON lines."
+    )
+    timeline_bytes: int = Field(
+        default=16_000_000,
+        ge=1_000,
+        description="Size at which the timeline's file starts over; one before it is kept.",
+    )
+    pools: bool = Field(default=False, description="Write candidates of searches as Parquet parts, for judging.")
+    pool_sample: float = Field(default=1.0, ge=0, le=1, description="Share of searches whose candidates are written.")
+    pool_part_rows: int = Field(default=50_000, ge=1, description="Rows of a part.")
+    pool_parts: int = Field(default=20, ge=1, description="Parts kept, the newest.")
+    queries: bool = Field(
+        default=False, description="Write queries and filters as they were asked; otherwise only how many there were."
+    )
+
+    @property
+    def pool_folder(self) -> Path:
+        """Folder of the parts of the pool log."""
+        return self.folder / "pools"
+
+    @property
+    def to_disk(self) -> bool:
+        """True when anything is written to the folder."""
+        return self.timeline == "file" or self.pools
+
+
+class ConnectionSettings(Section):
+    """Limits on what one client can hold up."""
+
+    max_connections: int = Field(
+        default=256, ge=8, le=65_536, description="Open HTTP connections; beyond it the longest silent one is closed."
+    )
+    header_timeout_s: float = Field(
+        default=10.0, gt=0, le=3600, description="How long the headers of an HTTP request may take to arrive."
+    )
+    body_timeout_s: float = Field(
+        default=20.0, gt=0, le=3600, description="How long the body of an HTTP request may take to arrive."
+    )
+    answer_timeout_s: float = Field(
+        default=20.0, gt=0, le=3600, description="How long a client may leave an answer unread before it is cut off."
+    )

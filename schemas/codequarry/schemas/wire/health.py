@@ -1,0 +1,65 @@
+"""Inputs and outputs of ``healthz``: the state of the server, for agents and for probes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+from pydantic.json_schema import SkipJsonSchema
+
+from codequarry.schemas.wire.search import BundleInfo
+
+
+def _without_default(schema: JsonDict) -> None:
+    schema.pop("default", None)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class HealthRequest(_Model):
+    """Nothing is asked for."""
+
+
+class ChannelHealth(_Model):
+    """Whether a search channel answers."""
+
+    open: bool = Field(description="True when searches use the channel.")
+    reason: str = Field(description="Why it is closed; empty when it is open.")
+
+
+class RefusedVersion(_Model):
+    """A version that CURRENT named and that was not served."""
+
+    version: str = Field(description="Its name; empty when CURRENT itself could not be used.")
+    reason: str = Field(description="What was found.")
+    at: str = Field(description="When it was last tried, UTC.")
+    attempts: int = Field(description="How often it was tried.")
+
+
+class HealthAnswer(_Model):
+    """The state of the server."""
+
+    status: Literal["ok", "degraded", "unavailable"] = Field(
+        description="ok; degraded: answers, with a channel closed, files damaged or a newer version refused; "
+        "unavailable: no version can be served."
+    )
+    bundle: BundleInfo | SkipJsonSchema[None] = Field(
+        default=None, description="The version being served; absent when there is none.",
+        json_schema_extra=_without_default,
+    )  # fmt: skip
+    since: str = Field(default="", description="When the version took its place, UTC; absent when there is none.")
+    verified: bool = Field(description="True when every byte of the version was compared with its manifest.")
+    damaged: list[str] = Field(description="Files of the version that differ from its manifest.")
+    channels: dict[str, ChannelHealth] = Field(description="Search channels by name.")
+    encoders: dict[str, str] = Field(description="Encoder of each dense channel of the version.")
+    follows_current: bool = Field(description="True when the version is the one the index's CURRENT file names.")
+    refused: RefusedVersion | SkipJsonSchema[None] = Field(
+        default=None, description="The last version refused since the server started; absent when none was.",
+        json_schema_extra=_without_default,
+    )  # fmt: skip
+    uptime_s: int = Field(description="Seconds since the server opened its first version.")
+    in_flight: int = Field(description="Searches and fetches running now.")
+    draining: int = Field(description="Replaced versions that running requests still use.")

@@ -1,0 +1,1 @@
+"""Readers of a version's catalog: chunks, files, symbols and texts."""

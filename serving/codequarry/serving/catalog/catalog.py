@@ -1,0 +1,315 @@
+"""Reader of the DuckDB catalog: chunk rows by id, the chunk directory, chunks by symbol.
+
+The connection is read-only, may not reach any other file, and cannot be configured otherwise by SQL. Every call takes a
+cursor of its own, because DuckDB connections may not be shared between threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.catalog.symbol_views import CLASS_RANK
+from codequarry.schemas.errors import IntegrityError
+from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.catalog.texts import MappedTexts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
+    "threads": "1",
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+
+# Both are ordered by row, which means by file and by place in the file.
+_FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat"
+_FILE_OF = "SELECT file FROM chunks_mat"
+_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
+_AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
+_SPANS = """
+SELECT chunk_id, qualified_name, body_start_line, body_end_line FROM symbols_mat
+WHERE chunk_id IN ({ids}) AND kind <> 'module' ORDER BY chunk_id, body_start_line, symbol_id
+"""
+# Chunks may begin inside of a line.
+_LINE = """
+SELECT start_line, {text} FROM chunks_mat
+WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
+"""
+# A name matches when it is a whole qualified name, with or without the module, or the end of one at a dot. The symbols
+# are laid out as ".m.a.b\n.m.c\n", so that one substring search answers all; names hold no line breaks. Lists are far
+# slower than text here.
+_SYMBOLS = """
+SELECT chunk_id
+FROM (SELECT chunk_id, prefix || qualified_name AS own,
+             prefix || replace(array_to_string(symbols, chr(10)), chr(10), chr(10) || prefix) || chr(10) AS starting
+      FROM (SELECT *, CASE module WHEN '' THEN '.' ELSE '.' || module || '.' END AS prefix FROM chunks_mat))
+WHERE {matches}
+ORDER BY chunk_id
+"""
+_SYMBOL = "ends_with(own, ?) OR contains(starting, ?)"
+
+
+_PLACE = ("shard", "text_start", "text_bytes")
+
+
+class ChunkRow(NamedTuple):
+    """One row of ``chunks_mat``."""
+
+    chunk_id: int
+    repo: str
+    path: str
+    lang: str
+    kind: str
+    qualified_name: str
+    symbols: list[str]
+    start_byte: int
+    end_byte: int
+    start_line: int
+    end_line: int
+    module: str
+    """Dotted name of the file; "" when it has none."""
+    scip: bool
+    """Whether SCIP indexed the file."""
+    cst: bool
+    """Whether ``cst_nodes`` holds the chunk's leaf kinds."""
+    text: str
+
+    @property
+    def uri(self) -> str:
+        """``repository/path``."""
+        return f"{self.repo}/{self.path}"
+
+
+class DefinitionSpan(NamedTuple):
+    """A definition and its lines, 0-based and inclusive."""
+
+    qualified_name: str
+    start_line: int
+    end_line: int
+
+
+class ChunkText(NamedTuple):
+    """Fields of a chunk that text search reads."""
+
+    chunk_id: int
+    kind: str
+    qualified_name: str
+    text: str
+
+
+class Catalog:
+    """Catalog of one version. Safe to share between threads."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: MappedTexts, index: RowIndex) -> None:
+        """Use an open connection.
+
+        Args:
+            connection: Connection to ``catalog.duckdb``.
+            texts: Reader of the chunks' texts.
+            index: Chunks and definitions by number.
+        """
+        self._connection = connection
+        self._texts = texts
+        self.index = index
+        self._parsed = lru_cache(maxsize=256)(lambda sql: connection.extract_statements(sql)[0])
+
+    def parsed(self, sql: str) -> duckdb.Statement:
+        """Return the parsed statement of a query that is repeated; parsing takes a quarter of a look-up's time."""
+        return self._parsed(sql)
+
+    @classmethod
+    def open(cls, paths: BundlePaths) -> Self:
+        """Open the version's ``catalog.duckdb`` and its ``rows/``.
+
+        Args:
+            paths: Paths of the version.
+
+        Returns:
+            The open catalog.
+
+        Raises:
+            IntegrityError: DuckDB cannot open the catalog, tables are missing, or ``rows/`` is damaged.
+        """
+        import duckdb
+
+        try:
+            connection = duckdb.connect(str(paths.catalog), read_only=True, config=_READ_ONLY)
+            connection.execute("SELECT 1 FROM chunks_mat, files_mat LIMIT 0").fetchall()
+        except duckdb.Error as error:
+            raise IntegrityError(
+                f"catalog.duckdb of {paths.path.name} cannot be opened ({type(error).__name__})",
+                suggestion="do not serve this version; publish again",
+            ) from error
+        try:
+            return cls(connection, MappedTexts.open(paths), RowIndex.open(paths.rows))
+        except BaseException:
+            connection.close()
+            raise
+
+    def rows(self, chunk_ids: Sequence[int]) -> dict[int, ChunkRow]:
+        """Return rows by chunk id; unknown ids are left out."""
+        rows = dict(zip(chunk_ids, self.index.rows_of(chunk_ids).tolist(), strict=True))
+        found: dict[int, ChunkRow] = {}
+        for chunk_id, (_, text) in self.texts(chunk_ids).items():
+            chunk = self.index.chunk(rows[chunk_id])
+            found[chunk_id] = ChunkRow._make((*(chunk[name] for name in ChunkRow._fields[:-1]), text))
+        return found
+
+    def texts(self, chunk_ids: Iterable[int]) -> dict[int, tuple[int, str]]:
+        """Return (first line, text) by chunk id; unknown ids are left out."""
+        ids = [int(one) for one in set(chunk_ids)]
+        if not ids:
+            return {}
+        rows = self.index.rows_of(ids).tolist()
+        places = [(one, self.index.numbers(row)) for one, row in zip(ids, rows, strict=True) if row >= 0]
+        return {
+            one: (place["start_line"], self._texts.of(tuple(place[name] for name in _PLACE))) for one, place in places
+        }
+
+    def line(self, repo: str, path: str, line: int) -> bytes:
+        """Return a line of a file, 0-based, in UTF-8; empty when the file ends before it."""
+        with self.reading() as cursor:
+            found = cursor.execute(_LINE.format(text=self._texts.columns), [repo, path, line]).fetchall()
+        # The last chunk of a file may end at its line break; it has no line after that.
+        lines = ((self._texts.of(row[1:]).split("\n"), line - row[0]) for row in found)
+        return "".join(parts[at] for parts, at in lines if at < len(parts)).encode()
+
+    def bytes_before(self, row: ChunkRow) -> int:
+        """Return the number of bytes of a chunk's first line that lie in earlier chunks.
+
+        Only files in `ChunkDirectory.torn` have chunks that start inside a line.
+        """
+        with self.reading() as cursor:
+            sql = _LINE.format(text=f"end_byte, {self._texts.columns}")
+            found = cursor.execute(sql, [row.repo, row.path, row.start_line]).fetchall()
+        before = 0
+        for start_line, end_byte, *text in found:
+            if end_byte <= row.start_byte:
+                own = self._texts.of(tuple(text)).split("\n")
+                at = row.start_line - start_line
+                before += len(own[at].encode()) if at < len(own) else 0
+        return before
+
+    def directory(self) -> ChunkDirectory:
+        """Read the ids and files of all chunks into memory.
+
+        Returns:
+            The chunk directory.
+
+        Raises:
+            IntegrityError: ``rows/`` belongs to another catalog.
+        """
+        with self.reading() as cursor:
+            # Fetch columns, not rows: a tuple for each of many files would trigger the garbage collector.
+            files = cursor.execute(_FILES).fetchnumpy()
+            found = cursor.execute(_FILE_OF).fetchnumpy()
+        index = self.index
+        paths = tuple(files["path"].tolist())
+        file_by_row = np.ascontiguousarray(found["file"], np.int32)
+        if len(file_by_row) != len(index.ids):
+            raise IntegrityError(
+                f"rows/ holds {len(index.ids)} chunks, catalog.duckdb {len(file_by_row)}",
+                suggestion="do not serve this version; publish again",
+            )
+        shares_line = index.chunks["start_line"][1:] <= index.chunks["end_line"][:-1]
+        torn = np.zeros(len(paths), np.bool_)
+        torn[file_by_row[1:][shares_line & (file_by_row[1:] == file_by_row[:-1])]] = True
+        return ChunkDirectory(
+            index.ids,
+            file_by_row[index.ids_rows],
+            tuple(files["repo"].tolist()),
+            paths,
+            tuple(files["lang"].tolist()),
+            files["class_rank"].astype(np.int8),
+            by_row=np.ascontiguousarray(index.chunks["chunk_id"]),
+            row_starts=np.searchsorted(file_by_row, np.arange(len(paths) + 1)),
+            torn=torn,
+        )
+
+    def definitions_in(self, chunk_ids: Sequence[int]) -> dict[int, list[DefinitionSpan]]:
+        """Return the definitions that start in each of these chunks, in source order."""
+        if not chunk_ids:
+            return {}
+        with self.reading() as cursor:
+            found = cursor.execute(_SPANS.format(ids=marks(chunk_ids)), [int(one) for one in chunk_ids]).fetchall()
+        spans: dict[int, list[DefinitionSpan]] = {}
+        for chunk_id, *span in found:
+            spans.setdefault(chunk_id, []).append(DefinitionSpan(*span))
+        return spans
+
+    def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
+        """Return texts by row of ``chunks_mat``.
+
+        Args:
+            rows: (m,) int64.
+
+        Returns:
+            Texts by row; rows that were not requested may be among them.
+        """
+        if not len(rows):
+            return {}
+        first, last = int(rows.min()), int(rows.max())
+        # Filtering rows costs about as much as reading them.
+        dense = last - first < 2 * len(rows)
+        sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
+        with self.reading() as cursor:
+            found = cursor.execute(sql.format(text=self._texts.columns), values).fetchall()
+        return {row[0]: ChunkText._make((*row[1:4], self._texts.of(row[4:]))) for row in found}
+
+    def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
+        """Find chunks that contain a text; see `MappedTexts.holding`."""
+        with self.reading() as cursor:
+            return self._texts.holding(cursor, needle, first, last, folded=folded)
+
+    def defining(self, names: Sequence[str]) -> np.ndarray:
+        """Return ids of chunks that define one of these names, are one, or lie in one: (m,) int64, sorted."""
+        sql = _SYMBOLS.format(matches=" OR ".join([_SYMBOL] * len(names)))
+        ends = [f".{name}{end}" for name in names for end in ("", "\n")]
+        with self.reading() as cursor:
+            return cursor.execute(sql, ends).fetchnumpy()["chunk_id"].astype(np.int64)
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a cursor for one call.
+
+        Yields:
+            The cursor.
+
+        Raises:
+            IntegrityError: DuckDB cannot read what the call needs.
+        """
+        import duckdb
+
+        try:
+            with self._connection.cursor() as cursor:
+                yield cursor
+        except duckdb.Error as error:
+            raise IntegrityError(
+                f"catalog.duckdb cannot be read ({type(error).__name__})",
+                suggestion="do not serve this version; publish again",
+            ) from error
+
+    def close(self) -> None:
+        """Close the connection and the text files."""
+        self._connection.close()
+        self._texts.close()
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return parameter marks for an IN list; NULL, which no value equals, when the list is empty.
+
+    >>> marks([3, 4]), marks([])
+    ('?, ?', 'NULL')
+    """
+    return ", ".join("?" * len(values)) or "NULL"

@@ -1,0 +1,147 @@
+"""Chunk directory: ids of all chunks and the file of each, as arrays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from codequarry.schemas.languages import FAMILY_OF
+from codequarry.serving.catalog.globs import compile_glob
+
+
+@dataclass(frozen=True)
+class ChunkDirectory:
+    """Ids and files of a version's chunks."""
+
+    chunk_ids: np.ndarray
+    """(n,) int64, sorted ascending."""
+    file_of: np.ndarray
+    """(n,) int32: row of each chunk's file in the three columns below."""
+    repos: tuple[str, ...]
+    paths: tuple[str, ...]
+    langs: tuple[str, ...]
+    """Language of each file; "" when no rule knows it."""
+    class_rank: np.ndarray
+    """(files,) int8: priority of the file's path class when files tie; sources are 1."""
+    by_row: np.ndarray
+    """(n,) int64: the chunk in each row of ``chunks_mat``, which are ordered by file and place in it."""
+    row_starts: np.ndarray
+    """(files + 1,) int64: the chunks of file f are in the rows from ``row_starts[f]`` to ``row_starts[f + 1]``."""
+    torn: np.ndarray
+    """(files,) bool: a chunk of the file starts inside a line."""
+
+    @cached_property
+    def repo_names(self) -> tuple[str, ...]:
+        """Names of the repositories, sorted."""
+        return tuple(sorted(set(self.repos)))
+
+    @cached_property
+    def _relations(self) -> np.ndarray:
+        """Number for each pair of repository and language family, by file: (files,) int32."""
+        numbers: dict[tuple[str, str], int] = {}
+        pairs = ((repo, FAMILY_OF.get(lang, lang)) for repo, lang in zip(self.repos, self.langs, strict=True))
+        return np.fromiter((numbers.setdefault(pair, len(numbers)) for pair in pairs), np.int32, len(self.repos))
+
+    @cached_property
+    def _repo_column(self) -> np.ndarray:
+        return np.array(self.repos, dtype=object)
+
+    @cached_property
+    def _lang_column(self) -> np.ndarray:
+        return np.array(self.langs, dtype=object)
+
+    @cached_property
+    def reading_order(self) -> np.ndarray:
+        """Files by path class, sources first, then by repository and path: (files,) int64."""
+        return np.argsort(self.class_rank, kind="stable")
+
+    def files_with(self, chunk_ids: np.ndarray) -> np.ndarray:
+        """Select the files that have one of these chunks.
+
+        Args:
+            chunk_ids: (m,) int64; unknown ids are ignored.
+
+        Returns:
+            (files,) bool.
+        """
+        found = np.zeros(len(self.paths), np.bool_)
+        if len(self.chunk_ids):
+            places = np.minimum(np.searchsorted(self.chunk_ids, chunk_ids), len(self.chunk_ids) - 1)
+            found[self.file_of[places[self.chunk_ids[places] == chunk_ids]]] = True
+        return found
+
+    def files_from(self, row: int) -> np.ndarray:
+        """Select the files that have a chunk in this row of ``chunks_mat`` or a later one: (files,) bool."""
+        return (self.row_starts[1:] > row) & (np.diff(self.row_starts) > 0)
+
+    def rows_of(self, files: np.ndarray) -> np.ndarray:
+        """Return rows of the chunks of some files, file by file.
+
+        Args:
+            files: (m,) int64.
+
+        Returns:
+            Rows of ``chunks_mat``, int64.
+        """
+        starts = self.row_starts.tolist()
+        rows = [np.arange(starts[file], starts[file + 1]) for file in files.tolist()]
+        return np.concatenate(rows or [np.empty(0, np.int64)])
+
+    def find(self, repo: str, path: str) -> int | None:
+        """Return the row of a file; None when the file is unknown."""
+        low, high = bisect_left(self.repos, repo), bisect_right(self.repos, repo)
+        at = bisect_left(self.paths, path, low, high)
+        return at if at < high and self.paths[at] == path else None
+
+    def files_in(self, repos: list[str]) -> np.ndarray:
+        """Select the files of these repositories: (files,) bool."""
+        return np.isin(self._repo_column, repos)
+
+    def files_of(self, langs: list[str]) -> np.ndarray:
+        """Select the files in these languages: (files,) bool."""
+        return np.isin(self._lang_column, langs)
+
+    def related_files(self, files: np.ndarray) -> np.ndarray:
+        """Select the files that share repository and language family with one of these files.
+
+        Args:
+            files: (m,) integer rows.
+
+        Returns:
+            (files,) bool.
+        """
+        wanted = np.zeros(int(self._relations.max(initial=-1)) + 1, np.bool_)
+        wanted[self._relations[files]] = True
+        return wanted[self._relations]
+
+    def files_matching(self, glob: str) -> np.ndarray:
+        """Select the files whose path or ``repository/path`` matches the glob.
+
+        Agents repeat their filters, so masks are cached.
+
+        Args:
+            glob: Path glob, see `compile_glob`.
+
+        Returns:
+            (files,) bool.
+
+        Raises:
+            InvalidArgumentError: The glob is not allowed.
+        """
+        return self._masks(glob)
+
+    @cached_property
+    def _masks(self):
+        # Not through `self`: a cycle would keep a closed version's arrays until the garbage collector comes by.
+        repos, paths = self.repos, self.paths
+
+        @lru_cache(maxsize=128)
+        def mask(glob: str) -> np.ndarray:
+            matches = compile_glob(glob)
+            found = (matches(path) or matches(f"{repo}/{path}") for repo, path in zip(repos, paths, strict=True))
+            return np.fromiter(found, np.bool_, len(paths))
+
+        return mask

@@ -1,0 +1,121 @@
+"""Conversion of a request's filters into the set of chunks that may be returned."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+import numpy as np
+
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.languages import BY_NAME, nearest_languages
+from codequarry.schemas.wire.search import FileFilters, SearchFilters
+from codequarry.serving.catalog.catalog import Catalog
+from codequarry.serving.catalog.directory import ChunkDirectory
+
+MAX_SYMBOL_CHARS = 512
+
+
+def allowed_chunks(filters: SearchFilters, directory: ChunkDirectory, catalog: Catalog) -> np.ndarray | None:
+    """Return ids of the chunks that the filters let through.
+
+    Args:
+        filters: Filters of the request.
+        directory: Directory of the version's chunks.
+        catalog: Catalog of the version, which is asked for chunks by symbol.
+
+    Returns:
+        (m,) int64, sorted; None when nothing is filtered.
+
+    Raises:
+        InvalidArgumentError: A language or repository is unknown, or a glob or symbol is not allowed.
+    """
+    symbols = [_symbol(name) for name in filters.symbols]
+    files = allowed_files(filters, directory)
+    allowed = None if files is None else directory.chunk_ids[files[directory.file_of]]
+    if not symbols:
+        return allowed
+    named = catalog.defining(symbols)
+    return named if allowed is None else np.intersect1d(allowed, named, assume_unique=True)
+
+
+def allowed_files(filters: FileFilters, directory: ChunkDirectory) -> np.ndarray | None:
+    """Select the files that the filters let through.
+
+    Args:
+        filters: Filters of the request.
+        directory: Directory of the version's chunks.
+
+    Returns:
+        (files,) bool; None when nothing is filtered.
+
+    Raises:
+        InvalidArgumentError: A language or repository is unknown, or a glob is not allowed.
+    """
+    return _files(filters, directory, "filters.")
+
+
+def scope_files(scope: FileFilters, directory: ChunkDirectory) -> np.ndarray | None:
+    """Select the files of a scope like `allowed_files`; error messages name the scope."""
+    return _files(scope, directory, "scope: ")
+
+
+def _files(filters: FileFilters, directory: ChunkDirectory, prefix: str) -> np.ndarray | None:
+    _check_languages(f"{prefix}lang", filters.lang)
+    _check_repositories(f"{prefix}repos", filters.repos, directory.repo_names)
+    files = None if filters.within is None else scope_files(filters.within, directory)
+    if filters.lang:
+        files = _both(files, directory.files_of(filters.lang))
+    if filters.repos:
+        files = _both(files, directory.files_in(filters.repos))
+    if filters.include:
+        files = _both(files, np.logical_or.reduce([directory.files_matching(glob) for glob in filters.include]))
+    if filters.exclude:
+        files = _both(files, ~np.logical_or.reduce([directory.files_matching(glob) for glob in filters.exclude]))
+    return files
+
+
+def _both(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:
+    return right if left is None else left & right
+
+
+def _check_languages(field: str, given: list[str]) -> None:
+    for name in given:
+        if name not in BY_NAME:
+            raise InvalidArgumentError(
+                f"{field}: a name is not one of the {len(BY_NAME)} languages, nor an alias or a suffix of one",
+                suggestion=f"use {_quote_names(nearest_languages(name))}",
+            )
+
+
+def _check_repositories(field: str, given: list[str], known: Iterable[str]) -> None:
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name[:64].lower(), names, n=3, cutoff=0.4) or sorted(names)[:10]
+            raise InvalidArgumentError(
+                f"{field}: a name is not one of the {len(names)} repositories of this bundle",
+                suggestion=f"use {_quote_names(near)}" if near else "leave the filter out",
+            )
+
+
+def _quote_names(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _symbol(name: str) -> str:
+    if (
+        not name.strip(".")
+        or len(name) > MAX_SYMBOL_CHARS
+        or any(ord(character) < 32 for character in name)
+        or not _encodes(name)
+    ):
+        raise InvalidArgumentError(
+            f"filters.symbols: expected names of 1 to {MAX_SYMBOL_CHARS} characters without control characters",
+            suggestion="give names like 'open' or 'Index.open'",
+        )
+    return name.strip(".")
+
+
+def _encodes(text: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in text)

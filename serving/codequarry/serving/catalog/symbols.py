@@ -1,0 +1,273 @@
+"""Reader of the catalog's symbol tables: definitions by name or identity, and the places that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from codequarry.schemas.catalog.symbol_views import DEFINITION
+from codequarry.serving.catalog.catalog import Catalog, marks
+
+MAX_RELATED = 500
+"""Symbols that one question may spread to over relationships."""
+
+MAX_FOUND = 100
+"""Definitions of one question that are read; further ones are counted."""
+
+_FULL_NAME = "concat('.', module, '.', qualified_name)"
+# The rows of a name are stored together, best first, and read in that order, so no sort is needed.
+_PLAIN = "name_key = lower($name) AND name = $name"
+_PLAIN_ANY_CASE = "name_key = lower($name)"
+# Names hold dots in Markdown and JSON, hence two keys: the whole requested name, and the part after its last dot.
+_DOTTED = (
+    "name_key IN (lower($name), lower($last)) AND name IN ($name, $last) "
+    f"AND ends_with({_FULL_NAME}, concat('.', $name))"
+)
+_DOTTED_ANY_CASE = (
+    f"name_key IN (lower($name), lower($last)) AND ends_with(lower({_FULL_NAME}), lower(concat('.', $name)))"
+)
+_NEAR = """
+SELECT DISTINCT name FROM symbols_mat WHERE name_key >= $first AND name_key < $beyond
+ORDER BY jaro_winkler_similarity(lower(name), $name) DESC, name LIMIT 5
+"""
+# Only of members, not of types: code that uses a base class does not use all classes derived from it.
+_RELATIONS = """
+SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (role = 'implementation' AND NOT of_type)
+"""
+
+
+class SymbolRow(NamedTuple):
+    """One row of ``symbols_mat``."""
+
+    symbol_id: int
+    target_id: int
+    name_id: int
+    file: int
+    name: str
+    qualified_name: str
+    module: str
+    kind: str
+    precise: bool
+    start_line: int
+    start_column: int
+    end_line: int
+    end_column: int
+    body_start_line: int
+    body_end_line: int
+    signature: str
+    documentation: str
+    chunk_id: int
+
+    @property
+    def span(self) -> tuple[int, int, int, int]:
+        """Place of the name: start line and column, end line and column."""
+        return self.start_line, self.start_column, self.end_line, self.end_column
+
+    @property
+    def full_name(self) -> str:
+        """Qualified name behind the dotted path of the file."""
+        return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
+
+
+class Found(NamedTuple):
+    """Definitions, best first."""
+
+    rows: list[SymbolRow]
+    """At most `MAX_FOUND`."""
+    total: int
+
+
+class Places(NamedTuple):
+    """Rows of ``occurrences_mat``, (m,) each, with the ids of their chunks."""
+
+    target_id: np.ndarray
+    file: np.ndarray
+    precise: np.ndarray
+    roles: np.ndarray
+    start_line: np.ndarray
+    start_column: np.ndarray
+    end_line: np.ndarray
+    end_column: np.ndarray
+    enclosing: np.ndarray
+    """See `SymbolTables.enclosing_name`."""
+    chunk_id: np.ndarray
+
+    @property
+    def defining(self) -> np.ndarray:
+        """Mask of the places that are definitions: (m,) bool."""
+        return self.roles & DEFINITION != 0
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Return the rows as plain Python values."""
+        return zip(*(column.tolist() for column in self), strict=True)
+
+    def where(self, rows: np.ndarray) -> Places:
+        """Select rows.
+
+        Args:
+            rows: (m,) bool, or positions.
+
+        Returns:
+            The selected rows.
+        """
+        return Places(*(column[rows] for column in self))
+
+
+class Named(NamedTuple):
+    """One row of ``places_mat``."""
+
+    start_column: int
+    end_line: int
+    end_column: int
+    precise: bool
+    roles: int
+    target_id: int
+
+
+class SymbolTables:
+    """Symbol tables of one version. Safe to share between threads."""
+
+    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray) -> None:
+        """Read the symbol tables of a catalog.
+
+        Args:
+            catalog: Catalog of the version.
+            chunk_ids: (n,) int64 by row of ``chunks_mat``.
+        """
+        self._catalog = catalog
+        self._chunk_ids = chunk_ids
+
+    def called(self, name: str, kind: str, files: np.ndarray | None) -> Found:
+        """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
+
+        Args:
+            name: Plain or dotted name.
+            kind: Only this kind; "" for all.
+            files: (files,) bool, files to look in; None for all.
+
+        Returns:
+            Definitions, precise ones first, then those whose whole name matches.
+        """
+        last = name.rpartition(".")[2]
+        parameters: dict[str, Any] = {"name": name} if last == name else {"name": name, "last": last}
+        for condition in (_PLAIN, _PLAIN_ANY_CASE) if last == name else (_DOTTED, _DOTTED_ANY_CASE):
+            found = self._select_rows(condition, parameters, kind, files)
+            if found.rows:
+                break
+        whole = name.lower()
+        found.rows.sort(
+            key=lambda row: (
+                not row.precise, whole not in (row.qualified_name.lower(), row.full_name.lower()), row.symbol_id,
+            )
+        )  # fmt: skip
+        return found
+
+    def of_symbol(self, symbol: str, kind: str, files: np.ndarray | None) -> Found:
+        """Find definitions of a SCIP symbol."""
+        return self._select_rows("symbol = $symbol", {"symbol": symbol}, kind, files)
+
+    def of_targets(self, targets: Sequence[int], kind: str, files: np.ndarray | None) -> Found:
+        """Find definitions with these ``target_id``."""
+        return self._found_in("target_id", targets, kind, files)
+
+    def of_names(self, names: Sequence[int], kind: str, files: np.ndarray) -> Found:
+        """Find definitions with these ``name_id``."""
+        return self._found_in("name_id", names, kind, files)
+
+    def _found_in(self, column: str, values: Sequence[int], kind: str, files: np.ndarray | None) -> Found:
+        named = {f"value{number}": value for number, value in enumerate(values)}
+        return self._select_rows(f"{column} IN ({', '.join(f'${name}' for name in named)})", named, kind, files)
+
+    def _select_rows(self, condition: str, parameters: dict[str, Any], kind: str, files: np.ndarray | None) -> Found:
+        if kind:
+            condition, parameters = f"{condition} AND kind = $kind", {**parameters, "kind": kind}
+        if files is not None:
+            condition += " AND file IN (SELECT unnest($files))"
+            parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
+        columns = ", ".join(SymbolRow._fields)
+        sql = f"SELECT {columns} FROM symbols_mat WHERE {condition} LIMIT {MAX_FOUND + 1}"
+        rows = sorted(SymbolRow(*row) for row in self._fetch(sql, parameters))
+        total = len(rows)
+        if total > MAX_FOUND:
+            total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
+        return Found(rows[:MAX_FOUND], total)
+
+    def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
+        """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""
+        ids = list(targets)
+        sql = (
+            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({marks(ids)}) UNION ALL "
+            f"SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({marks(ids)})"
+        )
+        return dict(self._fetch(sql, [*ids, *ids]))
+
+    def near_names(self, name: str) -> list[str]:
+        """Return at most five names that resemble this one and share its first letter."""
+        wanted = name.rsplit(".", 1)[-1][:64].lower()
+        if not wanted or ord(wanted[0]) >= 0xD7FF:
+            return []
+        parameters = {"name": wanted, "first": wanted[0], "beyond": chr(ord(wanted[0]) + 1)}
+        return [row[0] for row in self._fetch(_NEAR, parameters)]
+
+    def named_on(self, file: int, line: int) -> list[Named]:
+        """Return the names on a line, by column."""
+        columns = ", ".join(Named._fields)
+        sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ?"
+        return sorted(Named(*row) for row in self._fetch(sql, [file, line]))
+
+    def places(self, targets: Sequence[int]) -> Places:
+        """Return the places that name or define one of these targets."""
+        columns = ", ".join((*Places._fields[:-1], "chunk"))
+        sql = f"SELECT {columns} FROM occurrences_mat WHERE target_id IN ({marks(targets)})"
+        *found, chunks = self._columns(sql, list(targets))
+        return Places(*found, chunk_id=self._chunk_ids[chunks])
+
+    def enclosing_name(self, enclosing: int) -> str:
+        """Return the qualified name of the definition that encloses a place; "" at the top level."""
+        index = self._catalog.index
+        return index.texts[index.column("qualified_name", enclosing)] if enclosing >= 0 else ""
+
+    def outside(self, targets: Sequence[int]) -> list[str]:
+        """Return the SCIP symbols of those targets that the bundle does not define."""
+        sql = f"SELECT symbol FROM outside_mat WHERE target_id IN ({marks(targets)}) ORDER BY symbol"
+        return [row[0] for row in self._fetch(sql, list(targets))]
+
+    def outside_target(self, symbol: str) -> int | None:
+        """Return the ``target_id`` of a SCIP symbol that the bundle names without defining it."""
+        found = self._fetch("SELECT target_id FROM outside_mat WHERE symbol = ?", [symbol])
+        return found[0][0] if found else None
+
+    def related(self, targets: Sequence[int]) -> list[int]:
+        """Return the targets, what they override, and what overrides them, at any distance; at most `MAX_RELATED`.
+
+        Siblings that override the same target are left out: a call of one is never a call of the other.
+        """
+        found = dict.fromkeys(targets)
+        for source, reached in self._relations:
+            queue = list(targets)
+            while queue and len(found) < MAX_RELATED:
+                target = queue.pop()
+                low, high = np.searchsorted(source, [target, target + 1])
+                new = [one for one in reached[low:high].tolist() if one not in found]
+                found.update(dict.fromkeys(new))
+                queue += new
+        return list(found)[:MAX_RELATED]
+
+    @cached_property
+    def _relations(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Pairs (from, to) sorted by from: first up to what is overridden, then down."""
+        own, other = self._columns(_RELATIONS, [])
+        up, down = np.argsort(own, kind="stable"), np.argsort(other, kind="stable")
+        return (own[up], other[up]), (other[down], own[down])
+
+    def _fetch(self, sql: str, parameters: Any) -> list[tuple[Any, ...]]:
+        with self._catalog.reading() as cursor:
+            return cursor.execute(self._catalog.parsed(sql), parameters).fetchall()
+
+    def _columns(self, sql: str, parameters: Any) -> list[np.ndarray]:
+        with self._catalog.reading() as cursor:
+            found = cursor.execute(self._catalog.parsed(sql), parameters).fetchnumpy()
+            return [np.asarray(column) for column in found.values()]

@@ -1,0 +1,1 @@
+"""Retrieval channels and the fusion of their rankings."""

@@ -1,0 +1,127 @@
+"""Interface of a retrieval channel: one index that ranks chunks for a query."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codequarry.schemas.errors import UnavailableError
+from codequarry.serving.channels.faiss_search import USUAL, Effort
+from codequarry.serving.request.deadline import NEVER, Deadline
+from codequarry.serving.text.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelQuery:
+    """Question to a channel. Every channel gets the same record and reads of it what concerns it."""
+
+    query: Query
+    """Analyzed query, not blank."""
+    limit: int
+    """Most candidates to return."""
+    allowed: np.ndarray | None = None
+    """(m,) int64, sorted: only these chunks may be returned; None for all."""
+    rerank: bool = True
+    """Score approximate candidates again exactly. Channels with exact scores ignore it."""
+    deadline: Deadline = NEVER
+    """No channel begins after it. Slow channels check it while they work."""
+    effort: Effort = USUAL
+    """Search parameters that override the operating point of a dense index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Ranked answer of one channel: best first, equal scores by ascending chunk id."""
+
+    chunk_ids: np.ndarray
+    """(m,) int64."""
+    scores: np.ndarray
+    """(m,) float32, never ascending; the channel's own scale."""
+    notes: tuple[str, ...] = ()
+    """Notes for the caller, e.g. that the query was cut."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Reasons why a chunk was found, by id, if the channel knows any."""
+    vector: np.ndarray | None = None
+    """(d,) float32: vector of the query, from a dense channel."""
+
+
+class Channel(ABC):
+    """One index. Implementations are safe to share between threads.
+
+    A subclass ranks in `_rank`, and releases what it holds open in `_release`.
+    """
+
+    name: str
+    """Name of the channel in the ``channel`` argument of search."""
+    source: str
+    """Short name of the index, e.g. ``faiss_ivf_sq8``."""
+    _closed = False
+
+    def search(self, asked: ChannelQuery) -> Candidates:
+        """Rank chunks.
+
+        Args:
+            asked: Query, filter, deadline and options.
+
+        Returns:
+            Candidates, best first.
+
+        Raises:
+            UnavailableError: The channel cannot answer; the message has the reason.
+            DeadlineError: The deadline has passed, before the channel began or while it worked.
+        """
+        asked.deadline.check()
+        if self._closed:
+            raise UnavailableError("it was closed")
+        return self._rank(asked)
+
+    def problem(self) -> str | None:
+        """Return the reason why the channel cannot answer, as far as it is known now."""
+        return None
+
+    def close(self) -> None:
+        """Release memory maps and threads. Later searches raise UnavailableError, running ones may fail."""
+        if not self._closed:
+            self._closed = True
+            self._release()
+
+    @abstractmethod
+    def _rank(self, asked: ChannelQuery) -> Candidates:
+        """Rank chunks as `search` says, for an open channel and a deadline that has not passed."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Release what the channel holds open, and nothing that belongs to others."""
+
+
+class ShutChannel(Channel):
+    """Channel that has been disabled."""
+
+    def __init__(self, channel: Channel, reason: str) -> None:
+        self.name = channel.name
+        self.source = channel.source
+        self._channel = channel
+        self._reason = reason
+
+    def problem(self) -> str | None:
+        """Return the reason why it was disabled."""
+        return self._reason
+
+    def _rank(self, asked: ChannelQuery) -> Candidates:
+        raise UnavailableError(self._reason)
+
+    def _release(self) -> None:
+        self._channel.close()
+
+
+NOTHING = Candidates(np.empty(0, np.int64), np.empty(0, np.float32))
+"""Answer without candidates."""
+
+
+def ranked(chunk_ids: np.ndarray, scores: np.ndarray, limit: int, notes: tuple[str, ...] = ()) -> Candidates:
+    """Return candidates in their one deterministic order, cut to ``limit``."""
+    order = np.lexsort((chunk_ids, -scores))[:limit]
+    return Candidates(chunk_ids[order], scores[order], notes)

@@ -1,0 +1,86 @@
+"""Fusion of channels on one scale: each candidate of a channel gets a value in [0, 1].
+
+``score``: by the channel's own scores, the best of the answer being 1. ``weighted_rrf``: by ranks alone, (k + 1) / (k +
+rank), which is weighted reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009) up to a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from codequarry.serving.channels.base import Candidates
+
+_FLOOR_RANK = 100
+"""Rank at which values of a dense channel reach the floor: such a channel ranks every chunk there is."""
+_LEAST = 0.001
+"""Smallest value of a chunk that the channel found, above that of chunks it did not find."""
+_BY_MEANING = ("faiss", "warp")
+"""Prefixes of the names of such channels."""
+_SYMBOL = "symbol"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Candidates of all channels. Rows are chunks by ascending id."""
+
+    chunk_ids: np.ndarray
+    """(n,) int64."""
+    ranks: Mapping[str, np.ndarray]
+    """(n,) int32 by channel, 1-based; 0 where the channel did not find the chunk."""
+    scores: Mapping[str, np.ndarray]
+    """(n,) float64 by channel, its own scale; 0 where it did not find the chunk."""
+    values: Mapping[str, np.ndarray]
+    """(n,) float64 by channel, in [0, 1]."""
+
+
+def pool(answers: Mapping[str, Candidates], *, method: str, k: float, extra: np.ndarray | None = None) -> Pool:
+    """Merge the candidates of all channels into one table.
+
+    >>> one = Candidates(np.array([8, 7]), np.array([0.9, 0.3]))
+    >>> [values.tolist() for values in pool({"bm25": one}, method="score", k=60).values.values()]
+    [[0.3333333333333333, 1.0]]
+
+    Args:
+        answers: Candidates by channel.
+        method: ``score`` or ``weighted_rrf``.
+        k: Constant of ``weighted_rrf``, positive.
+        extra: (m,) int64: further chunks, which no channel found.
+
+    Returns:
+        The table of candidates.
+    """
+    found = [found.chunk_ids for found in answers.values()]
+    ids = np.unique(np.concatenate([*found, np.empty(0, np.int64) if extra is None else extra]))
+    ranks: dict[str, np.ndarray] = {}
+    scores: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
+    for name in sorted(answers):
+        rows = np.searchsorted(ids, answers[name].chunk_ids)
+        own = answers[name].scores.astype(np.float64)
+        rank = np.arange(1, len(rows) + 1)
+        value = _by_score(name, own) if method == "score" else (k + 1) / (k + rank)
+        ranks[name], scores[name], values[name] = (
+            _scatter_column(rows, column, len(ids)) for column in (rank.astype(np.int32), own, value)
+        )
+    return Pool(ids, ranks, scores, values)
+
+
+def _by_score(name: str, scores: np.ndarray) -> np.ndarray:
+    """Convert a channel's scores, in descending order, into values."""
+    if name == _SYMBOL or not len(scores):
+        return scores  # how well a name fits is a value already
+    best = float(scores[0])
+    by_meaning = name.startswith(_BY_MEANING) and len(scores) > 1
+    floor = float(scores[min(_FLOOR_RANK, len(scores) - 1)]) if by_meaning else 0.0
+    if best <= floor:
+        return np.ones(len(scores))
+    return np.clip((scores - floor) / (best - floor), _LEAST, 1)
+
+
+def _scatter_column(rows: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+    placed = np.zeros(count, column.dtype)
+    placed[rows] = column
+    return placed

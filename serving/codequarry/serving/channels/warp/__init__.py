@@ -1,0 +1,1 @@
+"""Late-interaction channel (WARP)."""

@@ -1,0 +1,104 @@
+"""Commands ``codequarry install-client`` and ``codequarry token``: how clients and server get to know each other."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.settings.file import find_settings
+from codequarry.schemas.settings.load import SETTINGS_FILE, load_settings
+from codequarry.schemas.settings.service import AuthSettings
+from codequarry.schemas.trust.trusted_folders import is_trusted
+from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
+from codequarry.serving.cli.options import RootOption, SettingsOption
+from codequarry.serving.http.tokens import new_token
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("install-client")(install_client)
+    app.command("token")(token)
+
+
+def install_client(
+    client: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(CLIENTS)}.")],
+    url: Annotated[
+        str,
+        typer.Option(
+            help="Of a running service, e.g. http://127.0.0.1:8321; the client starts "
+            "`codequarry serve --stdio` itself when left out."
+        ),
+    ] = "",
+    only_print: Annotated[bool, typer.Option("--print", help="Print the configuration alone, for a file.")] = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Print what to put into the configuration of an MCP client.
+
+    Nothing is written: the files belong to the clients.
+
+    Example: codequarry install-client cursor --print > .cursor/mcp.json
+    """  # fmt: skip
+    if client not in CLIENTS:
+        raise InvalidArgumentError(f"no client {client!r} is known", suggestion=f"give one of {', '.join(CLIENTS)}")
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    server = (
+        Server(url=url.rstrip("/").removesuffix("/mcp"), token=settings.auth.required)
+        if url
+        else Server(command=stdio_command(settings.bundle.root, settings_file))
+    )
+    found = snippet(client, server)
+    if not only_print:
+        typer.secho(f"{found.title}: {found.where}", bold=True, err=True)
+    typer.echo(found.text)
+
+
+def token(
+    name: Annotated[str, typer.Argument(help="Who will use it: letters, digits, dots, dashes.")],
+) -> None:
+    """Make a bearer token for a client of the HTTP service.
+
+    The token goes to the client and is shown this once; the settings hold only its hash.
+
+    Example: codequarry token alice
+    """
+    value, digest = new_token()
+    try:
+        AuthSettings(tokens=(f"{name}:{digest}",))
+    except ValueError:
+        raise InvalidArgumentError(
+            "NAME: expected letters, digits, '.', '_' or '-', at most 64", suggestion="e.g. codequarry token alice"
+        ) from None
+    typer.echo(f"token for {name}, shown once:\n  {value}\nadd to dagster_project.toml:\n  [auth]")
+    typer.echo(f'  tokens = ["{name}:{digest}"]')
+
+
+def trusted_here() -> tuple[str, ...]:
+    """Return the option for the settings file of the current folder, when the user trusts it."""
+    place = find_settings(None, "here")
+    trusted = place.raw is not None and is_trusted(place.folder, place.raw)
+    return ("--settings", str(place.folder / SETTINGS_FILE)) if trusted else ()
+
+
+def stdio_command(root: Path, settings_file: Path | None = None) -> tuple[str, ...]:
+    """Return the command by which a client starts the server over stdio.
+
+    Paths are absolute, because clients start it in folders of their own.
+
+    Args:
+        root: Bundle root.
+        settings_file: Settings file of the command line. That of the current folder is used only when it is trusted: on
+            the client's command line it would be accepted whatever it asks for later.
+
+    Returns:
+        Program and arguments.
+    """
+    program = Path(sys.argv[0]).resolve()
+    installed = program.name == "codequarry" and program.is_file()
+    started = (str(program),) if installed else (sys.executable, "-m", "codequarry.pipelines.cli")
+    settings = ("--settings", str(settings_file.resolve())) if settings_file else trusted_here()
+    return (*started, "serve", "--stdio", "--root", str(root), *settings)

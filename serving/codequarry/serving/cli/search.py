@@ -1,0 +1,292 @@
+"""Commands ``codequarry search`` and ``codequarry fetch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
+from codequarry.schemas.install_hints import install_hint
+from codequarry.schemas.settings.load import Settings, load_settings
+from codequarry.schemas.wire.search import (
+    MAX_TOKENS_DEFAULT,
+    TOP_K_DEFAULT,
+    Explain,
+    FetchRequest,
+    Scoring,
+    SearchAnswer,
+    SearchRequest,
+    SearchResult,
+    to_wire,
+)
+from codequarry.schemas.wording import counted
+from codequarry.serving.cli.options import (
+    ExcludeOption,
+    IncludeOption,
+    JsonOption,
+    LangOption,
+    RepoOption,
+    RootOption,
+    SettingsOption,
+    SymbolOption,
+    filters_of,
+)
+from codequarry.serving.cli.terminal import echo_json, for_terminal
+from codequarry.serving.text.arguments import parse
+
+if TYPE_CHECKING:
+    from codequarry.serving.engine.engine import Engine
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("search")(search)
+    app.command("fetch")(fetch)
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
+    channel: Annotated[
+        str,
+        typer.Option(
+            help="hybrid, or one index: faiss (meaning), warp (tokens), splade (weighed words), bm25 (words), symbol "
+            "(names)."
+        ),
+    ] = "hybrid",
+    lang: LangOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    repo: RepoOption = None,
+    symbol: SymbolOption = None,
+    rerank_model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Let this language model order the first results, at [serving] reranker_endpoint.",
+            show_default="reranker_model of the settings, if reranker_always",
+        ),
+    ] = "",
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each score was made.")] = False,
+    nprobe: Annotated[
+        int,
+        typer.Option(min=0, help="Lists of an IVF index to read, within its tuning; 0 as [serving] nprobe says."),
+    ] = 0,
+    ef_search: Annotated[
+        int,
+        typer.Option(min=0, help="Width of the search in an HNSW index; 0 as [serving] ef_search says."),
+    ] = 0,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Find code by meaning and by words.
+
+    Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
+    """
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
+    request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    effort = {name: value for name, value in (("nprobe", nprobe), ("ef_search", ef_search)) if value}
+    if rerank_model:
+        settings = _reranking(settings, rerank_model)
+    serving = settings.serving.model_copy(update=effort)
+    with open_engine(settings.model_copy(update={"serving": serving})) as engine:
+        answer = engine.search(request)
+        _require_channel(engine, request.channel)
+    if as_json:
+        echo_json(to_wire(answer))
+        return
+    _show(answer, explain)
+
+
+def _require_channel(engine: Engine, name: str) -> None:
+    """Raise UnavailableError when an index that was requested by its name is missing or cannot answer.
+
+    A search of the service answers without it and says so in ``limits``; here a user named it and waits. Call this
+    after the search: an encoder opens on a thread of its own, and only a search waits for what comes of it.
+    """
+    if name == "hybrid":
+        return
+    version, served = engine.bundle.manifest.version, ", ".join(sorted(engine.bundle.channels))
+    if (problem := engine.bundle.problems().get(name)) is not None:
+        raise UnavailableError(f"--channel {name}: the index of version {version} is off: {problem}")
+    if name not in engine.bundle.channels:
+        raise UnavailableError(
+            f"--channel {name}: version {version} has no such index; it has {served}",
+            suggestion=BUILD_HINTS[name],
+        )
+
+
+def _reranking(settings: Settings, model: str) -> Settings:
+    """Return settings with a language model that is always asked.
+
+    Args:
+        settings: Settings of the folder.
+        model: Name of the model.
+
+    Returns:
+        The changed settings.
+
+    Raises:
+        InvalidArgumentError: The settings name no server.
+    """
+    if not settings.serving.reranker_endpoint:
+        raise InvalidArgumentError(
+            "--rerank-model: the settings name no server that runs it",
+            suggestion="set [serving] reranker_endpoint to the address of an OpenAI-compatible server",
+        )
+    changed = {"reranker_model": model, "reranker_always": True}
+    return settings.model_copy(update={"serving": settings.serving.model_copy(update=changed)})
+
+
+def fetch(
+    ids: Annotated[list[str], typer.Argument(help="Ids from search.")],
+    max_tokens: Annotated[int, typer.Option(help="Budget of the whole answer, 256 to 16000.")] = MAX_TOKENS_DEFAULT,
+    resolve: Annotated[str, typer.Option(help="full, summary or metadata_only.")] = "full",
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Print the code of chunks by their ids.
+
+    Example: codequarry fetch 4611686018427387904 --max-tokens 2000
+    """
+    request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
+    with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
+        answer = engine.fetch(request)
+    failed = [one for one in answer.objects if one.error is not None]
+    if as_json:
+        echo_json(to_wire(answer))
+    else:
+        for one in answer.objects:
+            if one.error is None:
+                typer.secho(f"{one.title}  ({one.id})", bold=True)
+                typer.echo(for_terminal(one.content))
+        print_notes([*(one.error.message for one in failed if one.error), *answer.limits])
+    if failed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) -> Iterator[Engine]:
+    """Open the engine over the current version for the block.
+
+    Args:
+        settings: Settings of the folder.
+        channels: Channels to map; None for all that are served.
+
+    Yields:
+        The engine.
+    """
+    from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
+
+    wanted = SERVED_CHANNELS if channels is None else channels
+    bundle = Bundle.open_current(settings.bundle.root, settings.serving, channels=wanted)
+    engine = Engine(bundle, settings.serving)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _show(answer: SearchAnswer, explain: bool) -> None:
+    for number, result in enumerate(answer.results, start=1):
+        typer.secho(f"{number:>2}. {result.title}", bold=True, nl=False)
+        typer.echo(f"  {result.score:.3f}  id {result.id}")
+        if explain:
+            _explain(result)
+        for line in for_terminal(result.snippet).splitlines():
+            typer.echo(f"      {line}")
+    if not answer.results:
+        print_notes(["no results: use other words, or fewer filters"])
+    print_notes(answer.limits)
+
+
+def _explain(result: SearchResult) -> None:
+    explain = result.metadata.explain
+    typer.echo(for_terminal(f"    {', '.join(explain.hit_reason)}"))
+    if explain.scoring is not None:
+        _explain_score(explain, explain.scoring)
+    for what, counts in (("holds", explain.kinds), ("leaves", explain.leaves)):
+        if counts:
+            typer.echo(f"    {what}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    if explain.said:
+        typer.echo(f"    its file: {for_terminal(explain.said)}")
+    _explain_tokens(result)
+    _explain_terms(result)
+
+
+def _explain_score(explain: Explain, scoring: Scoring) -> None:
+    typer.echo(f"    query: {scoring.query_class.replace('_', ' ')} ({scoring.reason})")
+    for name, part in explain.channels.items():
+        typer.echo(
+            f"    {name}: rank {part.rank}, score {part.score:.3f} -> {part.value:.3f} x {part.weight:g} for the chunk"
+        )
+    for whose, found in (("chunk", scoring.chunk), ("file", scoring.file)):
+        for name, each in found.items():
+            typer.echo(f"    {name.replace('_', ' ')}: {each.value:.3f} x {each.weight:g} for the {whose}")
+    for rule, factor in scoring.factors.items():
+        typer.echo(f"    {_rule(rule)}: x {factor:.3f}")
+    if scoring.file_share:
+        again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
+        typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
+    if scoring.fused_place:
+        typer.echo(f"    place {scoring.fused_place} before the language model's order: x {scoring.reranked:.3f}")
+    if scoring.late:
+        typer.echo(f"    late interaction {scoring.late}")
+
+
+def _rule(rule: str) -> str:
+    """Return a factor's rule in readable form.
+
+    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside")
+    ('imported by 4 files', 'test file', 'header beside')
+    """
+    name, _, value = rule.partition(":")
+    said = {"path_class": f"{value} file"}
+    if value.isdigit():
+        lines = counted(int(value), "line")
+        said |= {"fan_in": f"imported by {counted(int(value), 'file')}", "code_lines": f"{lines} of code"}
+    return said.get(name, name.replace("_", " "))
+
+
+def _explain_tokens(result: SearchResult) -> None:
+    start = result.metadata.start_line
+    for pair in result.metadata.explain.tokens:
+        place = f"line {pair.line + 1}, column {pair.column + 1}" if pair.line >= start else "path or name"
+        inside = f" in {pair.symbol}" if pair.symbol else ""
+        typer.echo(for_terminal(f"    {pair.score:.3f}  {pair.query_token} ~ {pair.token}  ({place}{inside})"))
+
+
+_ADDED = {"none": "", "query": ", added to the query", "code": ", added to the code", "both": ", added to both"}
+
+
+def _explain_terms(result: SearchResult) -> None:
+    for term in result.metadata.explain.terms:
+        weights = f"{term.query_weight:.3f} x {term.impact:.3f}{_ADDED[term.expansion]}"
+        typer.echo(f"    {term.score:.3f}  {for_terminal(term.term)}  ({weights})")
+
+
+def print_notes(notes: list[str]) -> None:
+    """Print the limits of an answer on stderr."""
+    for note in notes:
+        typer.echo(f"note: {for_terminal(note)}", err=True)
+
+
+_REBUILD = "then run: codequarry index"
+
+
+BUILD_HINTS = {
+    "bm25": "run: codequarry index --force",
+    "symbol": "run: codequarry index --force",
+    "faiss": "run: codequarry index --force",
+    "faiss2": f'set [indexes] tier = "standard" ({install_hint("models", weights=True)}), {_REBUILD}',
+    "warp": f'set [warp] enabled = true, or [indexes] tier = "full" ({install_hint("warp", weights=True)}), {_REBUILD}',
+    "splade": f"set [splade] enabled = true and [splade] model ({install_hint('models')}), {_REBUILD}",
+}
+"""Instructions for making a version with this index, by channel."""

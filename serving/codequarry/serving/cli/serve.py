@@ -1,0 +1,160 @@
+"""Commands ``codequarry serve`` and ``codequarry tools``."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+from importlib.metadata import version as distribution_version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from codequarry.schemas.errors import InvalidArgumentError, SettingsError
+from codequarry.schemas.settings.load import ServingSettings, Settings, load_settings
+from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
+from codequarry.serving.cli.clients import stdio_command
+from codequarry.serving.cli.options import RootOption, SettingsOption
+from codequarry.serving.http.host_guard import open_patterns
+from codequarry.serving.http.tokens import is_loopback
+from codequarry.serving.server.logs import log_to_stderr, take_over_fastmcp
+
+PROFILE_NAMES = ("full", "chatgpt")
+
+ProfileOption = Annotated[str, typer.Option(help="full, or chatgpt: OpenAI's search and fetch alone.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("serve")(serve)
+    app.command("tools")(tools)
+
+
+def serve(
+    stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a local client.")] = False,
+    host: Annotated[str | None, typer.Option(help="Address to bind.", show_default="[serving] host")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to bind; 0 = any free one.", show_default="[serving] port")
+    ] = None,
+    profile: ProfileOption = "full",
+    allow_unauthenticated: Annotated[
+        bool, typer.Option("--allow-unauthenticated", help="Bind beyond loopback although nobody needs a token.")
+    ] = False,
+    allow_any_host: Annotated[
+        bool,
+        typer.Option("--allow-any-host", help="Answer to any Host and Origin where allowed_hosts or _origins say so."),
+    ] = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Serve the current bundle over MCP.
+
+    Over HTTP both profiles are served, at /mcp and /chatgpt/mcp, with /healthz and /metrics beside them; --profile
+    chooses one for --stdio. With --stdio and --root, settings are taken from --settings alone and not from the current
+    folder, which is whichever the client works in.
+
+    Example: codequarry serve --stdio
+
+    Example: codequarry serve --port 8321    (then connect to http://127.0.0.1:8321/mcp)
+    """
+    if stdio and (host is not None or port is not None):
+        raise InvalidArgumentError("--stdio and --host or --port", suggestion="give --stdio alone, or leave it out")
+    if profile not in PROFILE_NAMES or (profile != "full" and not stdio):
+        raise InvalidArgumentError(
+            f"--profile {profile}", suggestion="give full or chatgpt with --stdio; over HTTP each has a path of its own"
+        )
+    log_to_stderr()
+    # A mapped file that is shortened between check and use ends the process; then this says where.
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
+    # A client starts it in the folder it works in: settings in that folder are not the operator's.
+    settings = load_settings(settings_file, bundle_root=root, look="nowhere" if stdio and root else "up")
+    serving = _bound(settings.serving, host, port)
+    if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
+        raise InvalidArgumentError(
+            f"--host {serving.host} is reached from other machines, and nobody needs a token",
+            suggestion="make one with `codequarry token NAME`, or give --allow-unauthenticated behind a proxy",
+        )
+    if not stdio:
+        _check_guard(serving, allow_any_host=allow_any_host)
+    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(settings.bundle.root):
+        raise SettingsError(
+            "telemetry.folder lies inside of bundle.root",
+            suggestion="choose a folder outside of it",
+        )
+    from codequarry.serving.engine.engine import Engine
+
+    # Open the engine before the imports below: the query encoder loads on its own thread meanwhile.
+    engine = Engine.open(settings.bundle.root, serving)
+    from codequarry.serving.server.mcp import build_server
+
+    take_over_fastmcp()
+    version = distribution_version("codequarry")
+    try:
+        if not stdio or settings.telemetry.timeline != "off" or settings.telemetry.pools:
+            from codequarry.serving.telemetry.telemetry import Telemetry
+
+            engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
+        if stdio:
+            from codequarry.serving.server.stdio import close_before_ending
+
+            telemetry = engine.telemetry
+            close_before_ending(telemetry.close if telemetry is not None else lambda: None)
+            build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
+        else:
+            from codequarry.serving.http.app import Service, serve_http
+            from codequarry.serving.http.auth import build_auth
+
+            service = Service(engine, version, build_auth(settings.auth))
+            name = engine.bundle.manifest.version
+            serve_http(
+                service, serving, lambda url: typer.echo(_announced(name, url, settings, settings_file), err=True)
+            )
+    finally:
+        engine.close()
+
+
+def _check_guard(serving: ServingSettings, *, allow_any_host: bool) -> None:
+    """Warn that the guard against DNS rebinding is off; raise InvalidArgumentError unless the user asked for that."""
+    patterns = open_patterns(serving)
+    if not patterns:
+        return
+    named = ", ".join(f'"{pattern}"' for pattern in patterns)
+    if not allow_any_host:
+        raise InvalidArgumentError(
+            f"serving.allowed_hosts or serving.allowed_origins hold {named}, which fits any name: no page is kept out",
+            suggestion="name the hosts and origins that may call, or give --allow-any-host",
+        )
+    typer.echo(f"warning: {named} turns the guard against DNS rebinding off: any web page may call.", err=True)
+
+
+def _announced(version: str, url: str, settings: Settings, settings_file: Path | None) -> str:
+    """Return the startup message: what is served where, and how the usual clients reach it."""
+    by_url = Server(url=url, token=settings.auth.required)
+    started = Server(stdio_command(settings.bundle.root, settings_file))
+    lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
+    for client in CLIENTS:
+        # A client on this machine that can start the server needs no bridge to a URL.
+        found = snippet(client, started if client == "claude-desktop" else by_url)
+        lines += [f"{found.title}, {found.where}:", *(f"  {line}" for line in found.text.splitlines()), ""]
+    return "\n".join(lines)
+
+
+def _bound(serving: ServingSettings, host: str | None, port: int | None) -> ServingSettings:
+    given = {"host": host, "port": port}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if port is not None and not 0 <= port <= 65_535:
+        raise InvalidArgumentError(f"--port {port}: expected 0 to 65535", suggestion="leave it out, or give 0")
+    return serving.model_copy(update=changed)
+
+
+def tools(profile: ProfileOption = "full") -> None:
+    """Print what MCP clients get from tools/list, as JSON.
+
+    Example: codequarry tools
+    """
+    from codequarry.serving.server.mcp import listed_tools
+
+    if profile not in PROFILE_NAMES:
+        raise InvalidArgumentError(f"--profile {profile}", suggestion="give full or chatgpt")
+    typer.echo(json.dumps({"tools": listed_tools(profile)}, ensure_ascii=False, indent=2))

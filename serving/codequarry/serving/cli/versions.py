@@ -1,0 +1,164 @@
+"""Commands ``codequarry versions`` and ``codequarry verify``: published versions, compared with their manifests."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.bundle.provenance import Provenance, read_provenance
+from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
+from codequarry.schemas.settings.load import load_settings
+from codequarry.schemas.times import age_s
+from codequarry.schemas.wording import counted
+from codequarry.serving.cli.lists import print_table
+from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.terminal import echo_json, for_terminal
+from codequarry.serving.files.integrity import read_manifest, unique_bytes, verify
+from codequarry.serving.files.lease import is_held
+from codequarry.serving.files.version_order import ordered_versions
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("versions")(versions)
+    app.command("verify")(verify_version)
+
+
+def versions(as_json: JsonOption = False, root: RootOption = None, settings_file: SettingsOption = None) -> None:
+    """List the published versions, oldest first.
+
+    State: current; held = a reader has it open; unfinished = its publish was cut off; broken = not what its manifest
+    says. Unique is what removing the version would free: files shared with another version are counted in neither.
+
+    Example: codequarry versions
+    """
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root, look="up").bundle.root)
+    problem: CodequarryError | None = None
+    current: Current | None = None
+    try:
+        current = bundle_root.read_current()
+    except UnavailableError as error:
+        problem = error
+        if isinstance(error, NoBundleError) and not bundle_root.version_names():
+            raise
+    rows = [version_row(bundle_root, name, current) for name in ordered_versions(bundle_root)]
+    if as_json:
+        echo_json(rows)
+    else:
+        head = ("", "version", "age", "files", "chunks", "size", "unique", "state")
+        print_table(head, map(_cells, rows), whole=len(head), caption="* current")
+        for row in rows:
+            typer.echo(f"{row['version']}: {_made_of(row)}")
+            if "tier" in row:
+                typer.echo(_vectors_of(row))
+            if row.get("imported"):
+                typer.echo(for_terminal(f"  {Provenance.model_validate(row['imported']).sentence}"))
+            for each in row.get("accepted", ()):
+                typer.echo(for_terminal(f"  accepted: {each['check']}: {each['found']}; {each['reason']}"))
+    if problem is not None:
+        raise problem
+
+
+def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> dict[str, Any]:
+    """Return one version as the command lists it; ``problem`` is the reason why it is broken."""
+    paths, is_current = bundle_root.version(name), current is not None and name == current.version
+    begun = bundle_root.read_publishing()
+    state = "unfinished" if begun is not None and begun.version == name and not is_current else ""
+    state = "current" if is_current else "held" if _is_held(paths) else state
+    row: dict[str, Any] = {"version": name, "current": is_current, "state": state, "unique_bytes": unique_bytes(paths)}
+    try:
+        promised = current.manifest_sha256 if current is not None and is_current else None
+        manifest = read_manifest(paths, expected_sha256=promised)
+        verify(paths, manifest, deep=False)
+        age = age_s(manifest.created)
+    except ResourcesError:
+        raise
+    except (UnavailableError, OSError) as error:
+        problem = error.message if isinstance(error, UnavailableError) else error.strerror or "unreadable"
+        return {**row, "state": "broken", "problem": problem}
+    provenance = read_provenance(bundle_root, name)
+    return {
+        **row,
+        "created": manifest.created,
+        "sequence": manifest.sequence,
+        "age_s": age,
+        "commits": {source.name: source.revision for source in manifest.sources},
+        "files": manifest.counts.files,
+        "chunks": manifest.counts.chunks,
+        "tier": manifest.tier,
+        "encoders": {leg.channel: leg.encoder.name for leg in manifest.legs},
+        "accepted": [each.model_dump() for each in manifest.accepted],
+        "size_bytes": sum(entry.size_bytes for entry in manifest.files),
+        "imported": provenance and provenance.model_dump(),
+    }
+
+
+def _is_held(paths: BundlePaths) -> bool:
+    """Tell whether a reader has the version open."""
+    try:
+        return is_held(paths.manifest)
+    except OSError:
+        return False
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    mark, unique = "*" if row["current"] else "", f"{row['unique_bytes'] / 1e6:.1f} MB"
+    if "problem" in row:
+        return (mark, row["version"], "", "", "", "", unique, row["state"])
+    counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB", unique, row["state"])
+    return (mark, row["version"], _age(row["age_s"]), *counts)
+
+
+def _made_of(row: dict[str, Any]) -> str:
+    """Return the commits of a version, or the reason why it is broken."""
+    commits = (f"{name} {_short(commit)}".rstrip() for name, commit in row.get("commits", {}).items())
+    return for_terminal(row["problem"] if "problem" in row else ", ".join(commits))
+
+
+def _vectors_of(row: dict[str, Any]) -> str:
+    """Return the tier of a version and the encoders of its dense indexes."""
+    return for_terminal(f"  tier {row['tier']}: {' and '.join(row['encoders'].values())}")
+
+
+def _short(revision: str) -> str:
+    commit, plus, dirty = revision.partition("+")
+    return commit[:12] + plus + dirty
+
+
+def _age(seconds: int) -> str:
+    """Format an age in its largest whole unit: ``3 h``."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def verify_version(
+    version: Annotated[
+        str, typer.Argument(help="A version of `codequarry versions`.", show_default="the current one")
+    ] = "",
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte, instead of names and sizes.")] = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Compare a version with its manifest.
+
+    The manifest itself is always checked whole. What the files hold is asked by `codequarry doctor`.
+
+    Example: codequarry verify --deep
+    """
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root, look="up").bundle.root)
+    promised = None
+    if not version:
+        current = bundle_root.read_current()
+        version, promised = current.version, current.manifest_sha256
+    started = time.perf_counter()
+    paths = bundle_root.published(version)
+    manifest = read_manifest(paths, expected_sha256=promised)
+    verify(paths, manifest, deep=deep)
+    seconds, size = time.perf_counter() - started, sum(entry.size_bytes for entry in manifest.files)
+    what = f"every byte of {size / 1e6:.1f} MB" if deep else "names and sizes"
+    typer.echo(f"{version} is whole: {counted(len(manifest.files), 'file')}, {what}, {seconds:.2f} s")

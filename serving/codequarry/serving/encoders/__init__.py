@@ -1,0 +1,1 @@
+"""Encoders of queries and documents, and the client of model servers."""

@@ -1,0 +1,1 @@
+"""Engine of the service: one served version, its follower, health and repair."""

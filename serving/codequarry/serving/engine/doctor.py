@@ -1,0 +1,205 @@
+"""Diagnosis of a bundle root: checks everything that can be wrong, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from codequarry.schemas.bundle.layout import IMPORT_PREFIX, REMOVED_PREFIX, STAGING_PREFIX, BundleRoot, Current
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError
+from codequarry.schemas.install_hints import install_hint
+from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.trust.programs import find_program
+from codequarry.schemas.wording import counted
+from codequarry.serving.files.compatibility import differences
+from codequarry.serving.files.disk import room_for_version
+from codequarry.serving.files.integrity import read_manifest, verify
+from codequarry.serving.files.lease import sole_user
+from codequarry.serving.version.checks import check_version
+
+Level = Literal["ok", "note", "warning", "error"]
+SEVERITY: dict[Level, int] = {"ok": 0, "note": 0, "warning": 1, "error": 2}
+"""Exit code by the worst level found."""
+
+_LIBRARIES = ("duckdb", "faiss-cpu", "fastmcp", "numpy", "pyarrow", "tantivy", "tokenizers")
+_OPTIONAL = {
+    f"needed to index: {install_hint('build')}": ("dagster", "pathspec", "tree-sitter"),
+    f"needed for MiniLM: {install_hint('models')}": ("onnx", "onnxruntime"),
+    f"needed for models by their names and sparse ones without an ONNX graph: {install_hint('transformers')}": (
+        "torch",
+        "transformers",
+    ),
+    f"needed for late interaction: {install_hint('warp')}": ("numba", "onnxruntime"),
+}
+_PROGRAMS = {"git": "sources with git", "scip-python": "Python by SCIP", "scip-typescript": "TypeScript by SCIP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Result of one check."""
+
+    area: str
+    name: str
+    level: Level
+    found: str
+    expected: str = ""
+    suggestion: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Check settings, CURRENT, versions, leftovers, disk and tools, one finding after another."""
+    root = BundleRoot(settings.bundle.root)
+    yield Finding("settings", "settings", "ok", "every key is known and valid")
+    current: Current | None = None
+    try:
+        current = root.read_current()
+        yield Finding("current", "CURRENT", "ok", current.version)
+    except NoBundleError as error:
+        level: Level = "error" if root.version_names() else "warning"
+        yield _problem("current", "CURRENT", error, level)
+    except ResourcesError as error:
+        yield _unknown("current", "CURRENT", error)
+    except CodequarryError as error:
+        yield _problem("current", "CURRENT", error)
+    if current is not None and current.version not in root.version_names():
+        yield Finding(
+            "current", "version of CURRENT", "error", f"{current.version} is not there", "a version",
+            "run `codequarry rollback` with one of `codequarry versions`",
+        )  # fmt: skip
+    for name in root.version_names():
+        yield from _version(root, name, current if current is not None and current.version == name else None)
+    yield from _leftovers(root, current)
+    yield from _disk(root)
+    yield from _tools([each.path for each in settings.sources.repositories if each.path is not None])
+
+
+def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[Finding]:
+    """Check every byte of a version; for the current one also whether its files are consistent with each other."""
+    paths = root.version(name)
+    try:
+        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256 if current else None)
+        verify(paths, manifest, deep=True)
+    except ResourcesError as error:
+        yield _unknown(name, "files", error)
+        return
+    except CodequarryError as error:
+        yield _problem(name, "files", error, "error" if current else "warning")
+        return
+    except OSError as error:
+        yield Finding(name, "files", "error", f"cannot be read: {error.strerror}", "readable files", "check the disk")
+        return
+    yield Finding(name, "files", "ok", f"{counted(len(manifest.files), 'file')}, every sha256")
+    for each in manifest.accepted:
+        yield Finding(name, each.check, "note", f"{each.found}, accepted: {each.reason}", each.expected)
+    if current is not None:
+        yield from _contents(root, manifest)
+
+
+def _contents(root: BundleRoot, manifest: Manifest) -> Iterator[Finding]:
+    name = manifest.version
+    unlike = differences(manifest)
+    if unlike:
+        yield Finding(
+            name, "compatibility", "warning", f"built otherwise: {', '.join(unlike)}", "as this program builds",
+            "index again with this program: `codequarry index --force`",
+        )  # fmt: skip
+    else:
+        yield Finding(name, "compatibility", "ok", "built as this program builds")
+    try:
+        checks = check_version(root.version(name), manifest)
+    except ResourcesError as error:
+        yield _unknown(name, "contents", error)
+        return
+    except CodequarryError as error:
+        # Skip tables of other programs.
+        yield _problem(name, "contents", error, "warning" if unlike else "error")
+        return
+    for check in checks:
+        if check.passed:
+            yield Finding(name, check.name, "ok", check.found)
+        else:
+            yield Finding(
+                name, check.name, "warning" if unlike else "error", check.found, check.expected,
+                "run `codequarry rollback`, then index again",
+            )  # fmt: skip
+
+
+def _leftovers(root: BundleRoot, current: Current | None) -> Iterator[Finding]:
+    found = False
+    begun = root.read_publishing()
+    if begun is not None and not _in_use(root.lock):
+        found = True
+        done = current is not None and begun.version == current.version
+        what = "was published, not acknowledged" if done else "was cut off before CURRENT named it"
+        yield _leftover(f"the publish of {begun.version} {what}")
+    for folder in sorted(root.versions.glob(f"{REMOVED_PREFIX}*")):
+        found = True
+        yield _leftover(f"{folder.name}, half removed")
+    for folder in sorted(root.versions.glob(f"{STAGING_PREFIX}*")):
+        if "." in folder.name[1:]:
+            continue  # written beside a staging folder, and removed with it
+        found = True
+        if _in_use(folder):
+            yield Finding("leftovers", "versions/", "ok", f"{folder.name} is being written")
+        elif (folder / "manifest.json").is_file() and not folder.name.startswith(IMPORT_PREFIX):
+            yield Finding("leftovers", "versions/", "note", f"{folder.name} waits to be published, for a day at most")
+        else:
+            yield _leftover(f"{folder.name}, left by a killed run")
+    if not found:
+        yield Finding("leftovers", "versions/", "ok", "none")
+
+
+def _leftover(what: str) -> Finding:
+    return Finding("leftovers", "versions/", "warning", what, "nothing", "run `codequarry prune`")
+
+
+def _in_use(path: Path) -> bool:
+    try:
+        with sole_user(path) as alone:
+            return not alone
+    except PermissionError:
+        return True  # it is another user's, who alone can tell
+    except OSError:
+        return False
+
+
+def _disk(root: BundleRoot) -> Iterator[Finding]:
+    room = room_for_version(root)
+    free, needed = f"{room.free / 1e6:,.0f} MB free", f"{room.needed / 1e6:,.0f} MB for the next version"
+    if room.enough:
+        yield Finding("disk", "bundle root", "ok", f"{free}, {needed}")
+    else:
+        yield Finding("disk", "bundle root", "warning", free, needed, "free disk space, or run `codequarry prune`")
+
+
+def _tools(folders: list[Path]) -> Iterator[Finding]:
+    for name in _LIBRARIES:
+        yield _library(name, "error", "install codequarry again")
+    for purpose, names in _OPTIONAL.items():
+        for name in names:
+            yield _library(name, "note", purpose)
+    for name, purpose in _PROGRAMS.items():
+        if find_program(name, folders, tools=True):
+            yield Finding("tools", name, "ok", "found")
+        else:
+            yield Finding("tools", name, "note", "not found", purpose)
+
+
+def _library(name: str, missing: Level, suggestion: str) -> Finding:
+    try:
+        return Finding("tools", name, "ok", metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Finding("tools", name, missing, "not installed", "installed", suggestion)
+
+
+def _unknown(area: str, name: str, error: ResourcesError) -> Finding:
+    """Return a warning that the state could not be determined."""
+    return Finding(area, name, "warning", error.message, "to be looked at", error.suggestion)
+
+
+def _problem(area: str, name: str, error: CodequarryError, level: Level = "error") -> Finding:
+    return Finding(area, name, level, error.message, "", error.suggestion)

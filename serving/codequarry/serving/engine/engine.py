@@ -1,0 +1,164 @@
+"""Engine of the service: typed request in, typed answer out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pydantic import BaseModel
+
+from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.grep import CodeSearchAnswer, CodeSearchRequest
+from codequarry.schemas.wire.health import HealthAnswer, HealthRequest
+from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
+from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
+from codequarry.serving.engine.follow import Follower
+from codequarry.serving.engine.health import health
+from codequarry.serving.ranking.rerank import reranker_of
+from codequarry.serving.request.admission import Gate
+from codequarry.serving.request.call import current_call
+from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.request.lanes import Lanes
+from codequarry.serving.request.trace import saw_version
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.definitions import go_to_definition
+from codequarry.serving.tools.fetch import fetch
+from codequarry.serving.tools.grep import search_code
+from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.search import search
+from codequarry.serving.version.open import Bundle
+from codequarry.serving.version.served import Served
+
+if TYPE_CHECKING:
+    from codequarry.serving.telemetry.telemetry import Telemetry
+
+RequestT = TypeVar("RequestT", bound=BaseModel)
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
+
+
+class Engine:
+    """Engine that answers every tool from the version being served. Safe to share between threads.
+
+    A tool is a function of a `ToolContext` and its request. `server.descriptions` has the table of all tools.
+    Each request leases one version and is computed from it alone; the next request may use another one.
+    """
+
+    def __init__(self, bundle: Bundle, settings: ServingSettings) -> None:
+        self.served = Served(bundle)
+        self.settings = settings
+        self.gate = Gate(settings.max_concurrency)
+        self.lanes = Lanes()
+        self.follower: Follower | None = None
+        self.reranker = reranker_of(settings)
+        """A language model that orders first results; None when the settings name none."""
+        self.telemetry: Telemetry | None = None
+        """Listens to requests when set."""
+        self._started = time.monotonic()
+
+    @classmethod
+    def open(cls, root: Path, settings: ServingSettings) -> Self:
+        """Open the current version under a bundle root, and follow CURRENT; raises as `Bundle.open_current`."""
+        engine = cls(Bundle.open_current(root, settings), settings)
+        engine.follower = Follower(root, engine.served, settings)
+        engine.follower.start()
+        return engine
+
+    @property
+    def bundle(self) -> Bundle:
+        """Version that is served now; requests lease it instead.
+
+        Raises:
+            UnavailableError: No version is served now.
+        """
+        return self.served.bundle
+
+    def answer(self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT) -> AnswerT:
+        """Answer one call, after admission control.
+
+        Args:
+            name: Name of the tool.
+            tool: Function that answers it.
+            request: Arguments of the call.
+
+        Returns:
+            The answer.
+
+        Raises:
+            BusyError: All places are taken.
+            InvalidArgumentError: An argument is not allowed.
+            NotFoundError: The request names something that does not exist.
+            DeadlineError: The deadline has passed.
+            UnavailableError: No version, or no channel, can answer.
+        """
+        with self.gate.place():
+            return self.answer_admitted(name, tool, request)
+
+    def answer_admitted(
+        self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT
+    ) -> AnswerT:
+        """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
+        with self._observed(name, request), self._leased() as bundle:
+            saw_version(bundle.manifest.version)
+            deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
+            context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before)
+            return tool(context, request)
+
+    def search(self, request: SearchRequest) -> SearchAnswer:
+        """Answer the tool ``search``, see `answer`."""
+        return self.answer("search", search, request)
+
+    def fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Answer the tool ``fetch``, see `answer`."""
+        return self.answer("fetch", fetch, request)
+
+    def search_code(self, request: CodeSearchRequest) -> CodeSearchAnswer:
+        """Answer the tool ``search_code``, see `answer`."""
+        return self.answer("search_code", search_code, request)
+
+    def definitions(self, request: DefinitionRequest) -> DefinitionAnswer:
+        """Answer the tool ``go_to_definition``, see `answer`."""
+        return self.answer("go_to_definition", go_to_definition, request)
+
+    def references(self, request: ReferencesRequest) -> ReferencesAnswer:
+        """Answer the tool ``find_references``, see `answer`."""
+        return self.answer("find_references", find_references, request)
+
+    def health(self, _: HealthRequest) -> HealthAnswer:
+        """Return the state of the server; needs neither admission nor the disk."""
+        return health(self.served, self.follower, uptime_s=time.monotonic() - self._started)
+
+    def close(self) -> None:
+        """Stop following, and close the version once its last request has ended."""
+        if self.follower is not None:
+            self.follower.stop()
+        if self.telemetry is not None:
+            self.telemetry.close()
+        if self.reranker is not None:
+            self.reranker.close()
+        self.served.close()
+
+    def _observed(self, tool: str, request: BaseModel) -> AbstractContextManager[None]:
+        return nullcontext() if self.telemetry is None else self.telemetry.request(tool, request)
+
+    @contextmanager
+    def _leased(self) -> Iterator[Bundle]:
+        """Lease the version after checking that its mapped files have their sizes.
+
+        Yields:
+            The version.
+
+        Raises:
+            IntegrityError: A mapped file was shortened or lengthened.
+        """
+        with self.served.lease() as bundle:
+            try:
+                bundle.watch.require_whole()
+            except IntegrityError:
+                if self.follower is not None:
+                    self.follower.alarm()
+                raise
+            yield bundle

@@ -1,0 +1,1 @@
+"""Operations on the files of a version: integrity, leases, free space, compatibility."""

@@ -1,0 +1,65 @@
+"""Order of versions: by the number that each got when it was built, so that a clock set back cannot change it.
+
+The number is that of the version before plus one, or the second of the build if that is more. So a number from another
+bundle root, which an import brings, says when its version was built. A version without a number, or without a readable
+manifest, counts as if the time in its name were its number.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.manifest import MAX_SEQUENCE
+from codequarry.schemas.errors import ResourcesError, UnavailableError
+from codequarry.serving.files.integrity import read_manifest
+
+
+def ordered_versions(root: BundleRoot) -> list[str]:
+    """List the published versions, oldest first.
+
+    Args:
+        root: Bundle root.
+
+    Returns:
+        Names of the versions.
+
+    Raises:
+        ResourcesError: Manifests cannot be read now.
+    """
+    return [version for _, version in _places(root)]
+
+
+def versions_before(root: BundleRoot, version: str) -> list[str]:
+    """List versions built before this one, which may be gone; order and errors are those of `ordered_versions`."""
+    place = sequence_of(root, version), version
+    return [each[1] for each in _places(root) if each < place]
+
+
+def next_sequence(root: BundleRoot, built: datetime) -> int:
+    """Return the number of a version that is built now; raises as `ordered_versions`."""
+    newest = max((number for number, _ in _places(root)), default=0)
+    return min(max(newest + 1, int(built.timestamp())), MAX_SEQUENCE)
+
+
+def sequence_of(root: BundleRoot, version: str) -> int:
+    """Return the number of a version; raises as `ordered_versions`."""
+    try:
+        if number := read_manifest(root.version(version)).sequence:
+            return number
+    except ResourcesError:
+        raise
+    except UnavailableError:
+        pass  # one that is damaged or gone still has its place
+    return _second_of(version)
+
+
+def _places(root: BundleRoot) -> list[tuple[int, str]]:
+    return sorted((sequence_of(root, name), name) for name in root.version_names())
+
+
+def _second_of(version: str) -> int:
+    try:
+        return int(datetime.strptime(version[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError):
+        return 0

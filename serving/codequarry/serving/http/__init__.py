@@ -1,0 +1,1 @@
+"""HTTP server, authentication and its limits."""

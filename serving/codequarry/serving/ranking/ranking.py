@@ -1,0 +1,266 @@
+"""Ranking: merges the candidates of all channels into one order of chunks, by the version's profile.
+
+======= ==========================================================================================================
+chunk   sum over channels of weight * value, and of the chunk's own evidence, times the factors of its file
+file    sum of weight * value over the evidence that the file is meant, times the same factors
+score   (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j, where j counts the
+        better chunks of the same file
+score   times reranked, where a language model was asked: it deals the same scores out in its own order
+======= ==========================================================================================================
+
+Every number of it is in the `Scored` of a result, and `Scored.recomputed` gives the score again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from codequarry.schemas.bundle.layout import DENSE_LEGS
+from codequarry.schemas.ranking_profile import ClassProfile
+from codequarry.serving.channels.base import Candidates
+from codequarry.serving.channels.fusion import Pool, pool
+from codequarry.serving.ranking.file_evidence import RankedFiles
+from codequarry.serving.text.query import Query
+
+SPLADE_PRIOR = 0.9
+"""Weight of learned sparse retrieval relative to the dense channel, before tuning."""
+_FILES_BY_EVIDENCE = 10
+"""Number of files considered by name although none of their chunks was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Contribution of one channel to a result."""
+
+    rank: int
+    """1-based; 0 when the channel did not find it."""
+    score: float
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Value in [0, 1] and its weight."""
+
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One chunk in the order, and all parts of its score."""
+
+    chunk_id: int
+    score: float
+    channels: dict[str, Part]
+    chunk: dict[str, Evidence]
+    file: dict[str, Evidence]
+    factors: dict[str, float]
+    file_share: float
+    best_chunk: float
+    best_file: float
+    repeat: float
+    reranked: float = 1.0
+    """Factor that a language model's order applied to the score."""
+    fused_place: int = 0
+    """1-based place before a language model ordered the first results; 0 where none did."""
+
+    def recomputed(self) -> float:
+        """Compute the score from its parts."""
+        factor = 1.0
+        for each in self.factors.values():
+            factor *= each
+        chunk = sum(part.value * part.weight for part in self.channels.values())
+        chunk += sum(each.value * each.weight for each in self.chunk.values())
+        file = sum(each.value * each.weight for each in self.file.values())
+        of_file = self.file_share * file * factor / self.best_file if self.best_file else 0.0
+        of_chunk = (1 - self.file_share) * chunk * factor / self.best_chunk if self.best_chunk else 0.0
+        return (of_file + of_chunk) * self.repeat * self.reranked
+
+    @property
+    def leader(self) -> str:
+        """Channel that contributed most, the first by name among equals; "" when none found the chunk."""
+        found = [name for name, part in self.channels.items() if part.rank]
+        return min(found, key=lambda name: (-self.channels[name].value * self.channels[name].weight, name), default="")
+
+
+def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dict[str, float]:
+    """Return the weight of each channel for a class of queries; dense channels share theirs.
+
+    Args:
+        kind: Profile of the query's class.
+        multipliers: Multipliers of the settings for the available channels, in the order in which they are searched.
+
+    Returns:
+        Weights by channel.
+    """
+    legs = sum(name in DENSE_LEGS for name in multipliers)
+    own = {"bm25": kind.lexical, "symbol": kind.symbol, "warp": kind.late}
+    own["splade"] = SPLADE_PRIOR * kind.dense
+    own |= dict.fromkeys(DENSE_LEGS, kind.dense / max(legs, 1))
+    return {name: own[name] * multiplier for name, multiplier in multipliers.items()}
+
+
+def rank_alone(answer: Candidates, name: str, *, method: str, k: float) -> list[Scored]:
+    """Return the order of one channel, unchanged."""
+    candidates = pool({name: answer}, method=method, k=k)
+    best = float(candidates.values[name].max(initial=0.0))
+    order = np.searchsorted(candidates.chunk_ids, answer.chunk_ids).tolist()
+    parts = [_parts(candidates, row, {name: 1.0}) for row in order]
+    return [
+        Scored(
+            int(candidates.chunk_ids[row]),
+            part[name].value / best if best else 0.0,
+            part,
+            {},
+            {},
+            {},
+            0.0,
+            best,
+            0.0,
+            1.0,
+        )
+        for row, part in zip(order, parts, strict=True)
+    ]
+
+
+def rank(
+    query: Query,
+    answers: Mapping[str, Candidates],
+    weights: Mapping[str, float],
+    files: RankedFiles,
+    *,
+    phrases: np.ndarray,
+    allowed: np.ndarray | None,
+    method: str,
+    k: float,
+    limit: int,
+) -> list[Scored]:
+    """Rank the candidates of all channels.
+
+    Args:
+        query: Analyzed query.
+        answers: Candidates of every channel that was searched, even if empty.
+        weights: Weights by channel.
+        files: Files of the version.
+        phrases: (m,) int64, sorted: chunks that hold the query's words one after the other.
+        allowed: (m,) int64, sorted: only these may be returned; None for all.
+        method: See `pool`.
+        k: See `pool`.
+        limit: Most chunks to return.
+
+    Returns:
+        The best chunks, best first.
+    """
+    kind = files.profile.classes[query.kind]
+    evidence = files.evidence(query, answers["faiss"].vector if "faiss" in answers else None)
+    others = files.of_other_repositories(query)
+    products = files.factors(kind, others)
+    extra = _of_named_files(files, evidence, products, allowed)
+    if len(phrases):
+        extra = np.union1d(extra, phrases if allowed is None else np.intersect1d(phrases, allowed))
+    candidates = pool(answers, method=method, k=k, extra=extra)
+    if not len(candidates.chunk_ids):
+        return []
+    file_of = files.files_of(candidates.chunk_ids)
+    literal = np.isin(candidates.chunk_ids, phrases).astype(np.float64)
+    text = sum(
+        (candidates.values[name] * weights[name] for name in answers if name != "symbol"), np.zeros(len(file_of))
+    )
+    symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
+    named = symbol * weights.get("symbol", 0.0)
+    chunk = (text + named + literal * kind.literal) * products[file_of]
+    groups = _Groups.of(file_of)
+    evidence = {name: values[groups.files] for name, values in evidence.items()}
+    evidence |= {"chunks": groups.best_two(text, kind.second), "symbol": groups.best(symbol)}
+    file_weights = files.profile.file.model_dump(include=set(evidence))
+    file = sum((evidence[name] * file_weights[name] for name in evidence), np.zeros(len(groups.files)))
+    file = (file * products[groups.files])[groups.group_of]
+    best_chunk, best_file = float(chunk.max()), float(file.max())
+    total = kind.file_share * file / (best_file or 1.0) + (1 - kind.file_share) * chunk / (best_chunk or 1.0)
+    repeats = kind.repeat ** groups.better(total, candidates.chunk_ids)
+    order = np.lexsort((candidates.chunk_ids, -total * repeats))[:limit]
+    return [
+        Scored(
+            int(candidates.chunk_ids[row]),
+            float(total[row] * repeats[row]),
+            _parts(candidates, row, weights),
+            {"literal": Evidence(1.0, kind.literal)} if literal[row] else {},
+            {
+                name: Evidence(float(values[groups.group_of[row]]), file_weights[name])
+                for name, values in evidence.items()
+                if values[groups.group_of[row]]
+            },
+            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]])),
+            kind.file_share,
+            best_chunk,
+            best_file,
+            float(repeats[row]),
+        )
+        for row in order.tolist()
+        if total[row] > 0
+    ]
+
+
+def _parts(candidates: Pool, row: int, weights: Mapping[str, float]) -> dict[str, Part]:
+    return {
+        name: Part(
+            int(ranks[row]), float(candidates.scores[name][row]), float(candidates.values[name][row]), weights[name]
+        )
+        for name, ranks in candidates.ranks.items()
+        if ranks[row]
+    }
+
+
+def _of_named_files(
+    files: RankedFiles, evidence: Mapping[str, np.ndarray], factors: np.ndarray, allowed: np.ndarray | None
+) -> np.ndarray:
+    """Return the first chunks of the files with the most evidence, before any chunk is considered: (m,) int64."""
+    weights = files.profile.file.model_dump(include=set(evidence))
+    total = sum((evidence[name] * weights[name] for name in evidence), np.zeros(len(files))) * factors
+    count = min(_FILES_BY_EVIDENCE, len(total))
+    best = np.argpartition(-total, count - 1)[:count] if count else np.empty(0, np.int64)
+    chunks = files.first_chunks(best[total[best] > 0])
+    return chunks if allowed is None else np.intersect1d(chunks, allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Candidates grouped by file."""
+
+    files: np.ndarray
+    """(g,) numbers of the files, ascending."""
+    group_of: np.ndarray
+    """(n,) group of each candidate."""
+
+    @classmethod
+    def of(cls, file_of: np.ndarray) -> _Groups:
+        return cls(*np.unique(file_of, return_inverse=True))
+
+    def best(self, values: np.ndarray) -> np.ndarray:
+        """Return the largest value of each group: (g,)."""
+        found = np.zeros(len(self.files))
+        np.maximum.at(found, self.group_of, values)
+        return found
+
+    def best_two(self, values: np.ndarray, second: float) -> np.ndarray:
+        """Return the weighted mean of the two largest values of each group, the second with weight ``second``: (g,)."""
+        order = np.lexsort((-values, self.group_of))
+        starts = np.searchsorted(self.group_of[order], np.arange(len(self.files)))
+        sizes = np.diff([*starts, len(order)])
+        found = values[order[starts]]
+        more = sizes > 1
+        found[more] += second * values[order[starts[more] + 1]]
+        return found / (1 + second)
+
+    def better(self, values: np.ndarray, chunk_ids: np.ndarray) -> np.ndarray:
+        """Count the candidates of the same group that come before each: (n,)."""
+        order = np.lexsort((chunk_ids, -values, self.group_of))
+        starts = np.searchsorted(self.group_of[order], np.arange(len(self.files)))
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order)) - starts[self.group_of[order]]
+        return places

@@ -1,0 +1,1 @@
+"""Request state: deadline, trace and admission."""

@@ -1,0 +1,259 @@
+"""MCP server: the tools over the engine, in both protocol eras, with typed errors.
+
+Arguments are validated here and not by FastMCP, because a tool's errors are part of its contract: one shape, no wording
+of a library, no echo of the arguments. Hence `EngineTool`, a tool that owns its schemas and its whole call.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+# A server started inside a repository must not take FastMCP settings from a .env file in it.
+os.environ.setdefault("FASTMCP_ENV_FILE", os.devnull)
+# Saves a quarter of the cost of a call; the service has metrics and a timeline of its own.
+os.environ.setdefault("FASTMCP_TELEMETRY_MODE", "propagation_only")
+
+import anyio
+import anyio.to_thread
+import mcp_types
+from fastmcp import FastMCP
+from fastmcp.exceptions import NotFoundError as UnknownToolError
+from fastmcp.server.context import reset_transport, set_transport
+from fastmcp.server.dependencies import get_access_token
+from fastmcp.tools.base import Tool, ToolResult
+from pydantic import BaseModel, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
+
+from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
+from codequarry.schemas.wire.search import ErrorAnswer, to_wire
+from codequarry.serving.catalog import present
+from codequarry.serving.request.admission import Gate
+from codequarry.serving.request.call import Call, begin_call, current_call, token_client
+from codequarry.serving.server.chatgpt import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
+from codequarry.serving.server.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.server.stdio import answering_stdio
+from codequarry.serving.text.arguments import parse
+from codequarry.serving.tools.fetch import error_body
+
+if TYPE_CHECKING:
+    from fastmcp.server.auth import AuthProvider
+
+    from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.telemetry.telemetry import Telemetry
+
+logger = logging.getLogger(__name__)
+
+
+PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
+    "full": (INSTRUCTIONS, TOOLS),
+    "chatgpt": (CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS),
+}
+"""Instructions and tools of each profile."""
+
+
+def build_server(engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None) -> FastMCP:
+    """Build the server for an open engine; its tool list does not depend on the indexed corpus.
+
+    Args:
+        engine: Engine that answers.
+        version: Version of the program, as clients see it.
+        profile: One of `PROFILES`.
+        auth: Check of callers over HTTP; None admits everyone.
+
+    Returns:
+        The server.
+    """
+    instructions, listed = PROFILES[profile]
+    server = _Server(
+        SERVER_NAME, instructions, version=version, auth=auth, mask_error_details=True, strict_input_validation=True
+    )
+    tools = [_described(tool) for tool in listed]
+    for described, tool in zip(listed, tools, strict=True):
+        # A busy server must still be able to say so.
+        gate = None if described.from_memory else engine.gate
+        tool.serve(described.answering(engine), gate, engine, by_token=auth is not None)
+        server.add_own(tool)
+    # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
+    # runs a whole tools/list for that.
+    schemas = {tool.name: tool.parameters for tool in tools}
+    server._mcp_server.get_tool_input_schema = schemas.get
+    return server
+
+
+def listed_tools(profile: str = "full") -> list[dict[str, Any]]:
+    """Return the tools as ``tools/list`` gives them; needs no bundle, since the list does not depend on one."""
+    tools = [_described(tool) for tool in PROFILES[profile][1]]
+    return [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+
+
+class EngineTool(Tool):
+    """Read-only tool: turns arguments into a typed request, and the answer into text and structured content."""
+
+    request: SkipJsonSchema[type[BaseModel]]
+    _answering: Answering = PrivateAttr()
+    _gate: Gate | None = PrivateAttr()
+    _engine: Engine = PrivateAttr()
+    _by_token: bool = PrivateAttr(default=False)
+
+    def serve(self, answering: Answering, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
+        """Connect the tool to the engine.
+
+        Args:
+            answering: Called in a worker thread, only while the call is admitted.
+            gate: Admission control. None for tools that answer from memory at once, which run on the event loop.
+            engine: Engine that answers.
+            by_token: Tell clients apart by their bearer tokens: many may share an address, and one may have many.
+        """
+        self._answering, self._gate, self._engine, self._by_token = answering, gate, engine, by_token
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Answer one call. Never raises: every failure becomes an error result."""
+        try:
+            return await self._answered(parse(self.request, arguments))
+        except CodequarryError as error:
+            return self._failed(error)
+        except Exception:
+            logger.exception("tool %s failed", self.name)
+            return self._failed(_INTERNAL)
+
+    async def _answered(self, request: BaseModel) -> ToolResult:
+        if self._gate is None:
+            return _result(to_wire(self._answering(request)))
+        call = current_call()
+        if not call.client:
+            # No transport began a call: the worker thread must see the same call that a cancellation marks here.
+            call = Call()
+            begin_call(call)
+        if self._by_token and call.client and (token := get_access_token()) is not None:
+            call.client = token_client(token.client_id)
+        place = call.place or await self._gate.enter(call.client)
+
+        def work() -> ToolResult:
+            if not place.start():
+                raise CodequarryError("the call was cancelled before it began")
+            try:
+                with self._engine.lanes.lane():
+                    return _result(to_wire(self._answering(request)))
+            finally:
+                place.end()
+
+        try:
+            # The gate is the one limit on threads, so anyio's own shared limiter is bypassed. A cancelled call leaves
+            # its thread behind, which stops at its next deadline check and only then gives its place back.
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        except anyio.get_cancelled_exc_class():
+            call.abandoned = True
+            raise
+        finally:
+            place.withdraw()
+
+    def _failed(self, error: CodequarryError) -> ToolResult:
+        telemetry: Telemetry | None = self._engine.telemetry
+        if telemetry is not None:
+            telemetry.rejected(self.name, error.code)
+        return failure(error)
+
+
+def _described(described: ToolDescription) -> EngineTool:
+    return EngineTool(
+        name=described.name,
+        title=described.title,
+        description=described.text,
+        parameters=wire_schema(described.request),
+        output_schema=wire_schema(described.answer),
+        annotations=mcp_types.ToolAnnotations(
+            title=described.title,
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+        request=described.request,
+    )
+
+
+def wire_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments or structured content: a plain object without references and titles.
+
+    Fields with a default are optional both ways: answers leave out fields that were never set.
+    """
+    schema = model.model_json_schema(mode="validation")
+    definitions = schema.pop("$defs", {})
+    # Written for readers of the code; the tool has a description of its own.
+    schema.pop("description", None)
+    return _inlined(schema, definitions)
+
+
+def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
+    """Replace references by their targets; some clients do not read ``$ref``."""
+    if isinstance(node, list):
+        return [_inlined(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    plain: dict[str, Any] = {}
+    for key, value in node.items():
+        if key == "properties":
+            plain[key] = {name: _inlined(property_, definitions) for name, property_ in value.items()}
+        elif key == "title" and isinstance(value, str):
+            continue
+        else:
+            plain[key] = _inlined(value, definitions)
+    return plain
+
+
+class _Server(FastMCP):
+    """Server that calls its own tools directly, and answers calls of unknown tools with the usual error shape.
+
+    FastMCP would ask every provider, transform and middleware for a known tool, which takes as long as the rest of a
+    call.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._own: dict[str, EngineTool] = {}
+
+    def add_own(self, tool: EngineTool) -> None:
+        """Add a tool that is neither changed nor hidden later."""
+        self._own[tool.name] = tool
+        self.add_tool(tool)
+
+    async def run_stdio_async(self, *_: Any, **__: Any) -> None:
+        """Serve on stdin and stdout until stdin ends; FastMCP's own method does not answer unreadable lines."""
+        token = set_transport("stdio")
+        try:
+            async with self._lifespan_manager(), answering_stdio() as (read_stream, write_stream):
+                options = self._mcp_server.create_initialization_options()
+                await self._mcp_server.run(read_stream, write_stream, options)
+        finally:
+            reset_transport(token)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> ToolResult:
+        """Call a tool, by the protocol or in process."""
+        if (tool := self._own.get(name)) is not None:
+            return await tool.run(arguments or {})
+        try:
+            return await super().call_tool(name, arguments, **options)
+        except UnknownToolError:
+            names = present.sentence_list(tuple(self._own))
+            return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
+
+
+_INTERNAL = CodequarryError(
+    "the server failed to answer", suggestion="try another query; the server's log holds the details"
+)
+
+
+def failure(error: CodequarryError) -> ToolResult:
+    """Convert an error into a tool result: ``isError``, and the error both as text and as structured content."""
+    return _result(to_wire(ErrorAnswer(error=error_body(error))), is_error=True)
+
+
+def _result(payload: dict[str, object], *, is_error: bool = False) -> ToolResult:
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    return ToolResult([mcp_types.TextContent(type="text", text=text)], payload, is_error=is_error)

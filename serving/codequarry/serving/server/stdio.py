@@ -1,0 +1,79 @@
+"""MCP over stdin and stdout, where every line that needs an answer gets one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import TextIOWrapper
+from typing import Any, cast
+
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+
+from codequarry.serving.server.json_rpc import line_refusal
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def close_before_ending(close: Callable[[], object]) -> None:
+    """Call ``close`` when a signal tells the process to end, and end by that signal afterwards.
+
+    The client reads how the process ended, and a second signal ends it at once. Closing happens on a thread of its own:
+    the main thread may hold a lock that ``close`` needs, and a read of stdin cannot be cancelled.
+
+    Args:
+        close: Writes what is left to write; returns within seconds.
+    """
+
+    def end(number: int, _: object) -> None:
+        for ending in _ENDING:
+            signal.signal(ending, signal.SIG_DFL)
+
+        def close_and_end() -> None:
+            try:
+                close()
+            finally:
+                os.kill(os.getpid(), number)
+
+        threading.Thread(target=close_and_end, name="closing").start()
+
+    for ending in _ENDING:
+        if ending == signal.SIGHUP and signal.getsignal(ending) == signal.SIG_IGN:
+            continue  # started with nohup
+        signal.signal(ending, end)
+
+
+@asynccontextmanager
+async def answering_stdio() -> AsyncIterator[tuple[Any, Any]]:
+    """Open the protocol's streams for reading and writing.
+
+    The protocol drops unreadable lines, and their senders would wait for ever; here they get a JSON-RPC error.
+    """
+    text = TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+    lines = _AnsweredLines(anyio.wrap_file(text))
+    async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read_stream, write_stream):
+        lines.answers = write_stream
+        yield read_stream, write_stream
+
+
+class _AnsweredLines:
+    """Input lines for the protocol, which reads them only after `answers` is set."""
+
+    def __init__(self, lines: anyio.AsyncFile[str]) -> None:
+        self._lines = lines
+        self.answers: Any = None
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for line in self._lines:
+            if not line.strip():
+                continue
+            refusal = line_refusal(line)
+            if refusal is None:
+                yield line
+            else:
+                await self.answers.send(SessionMessage(refusal))

@@ -1,0 +1,217 @@
+"""Telemetry: metrics, a timeline of JSON lines and the pool log; requests never wait for any of them.
+
+A request counts its figures in memory and puts its events into a queue; one thread writes them. When the queue or the
+disk is full, events are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, Full, Queue
+from typing import Any, TextIO
+
+from pydantic import BaseModel
+
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.settings.service import TelemetrySettings
+from codequarry.serving.request.trace import Trace, tracing
+from codequarry.serving.telemetry.metrics import Metrics
+from codequarry.serving.telemetry.pool_log import Lease, Pool, PoolLog
+
+logger = logging.getLogger(__name__)
+
+TIMELINE = "timeline.jsonl"
+_QUEUED = 4_096
+_FLUSH_S = 30.0
+_STOP_S = 2.0
+
+
+class _Idle:
+    """Marker: no event came for a while."""
+
+
+_IDLE = _Idle()
+
+
+class Telemetry:
+    """Observer of requests. Safe to share between threads; none of its methods raises."""
+
+    def __init__(self, settings: TelemetrySettings, lease: Lease) -> None:
+        """Start the writing thread.
+
+        Args:
+            settings: Outputs and their limits.
+            lease: Leases the version being served, for the pool log.
+        """
+        self.metrics = Metrics()
+        self._settings = settings
+        self._queue: Queue[dict[str, Any] | Pool | _Idle | None] = Queue(_QUEUED)
+        self._timeline: _Timeline | None = None
+        self._pools: PoolLog | None = None
+        if settings.timeline != "off":
+            to_file = settings.timeline == "file"
+            self._timeline = _Timeline(settings.folder / TIMELINE if to_file else None, settings.timeline_bytes)
+        if settings.pools:
+            self._pools = PoolLog(
+                settings.pool_folder,
+                lease,
+                part_rows=settings.pool_part_rows,
+                parts=settings.pool_parts,
+                queries=settings.queries,
+            )
+        self._thread = threading.Thread(target=self._write, name="telemetry", daemon=True)
+        if self._timeline or self._pools:
+            self._thread.start()
+
+    @contextmanager
+    def request(self, tool: str, request: BaseModel) -> Iterator[None]:
+        """Observe one request."""
+        query = str(getattr(request, "query", "") or getattr(request, "pattern", "") or getattr(request, "symbol", ""))
+        trace, started, outcome = Trace(os.urandom(8).hex(), tool, query=query), time.perf_counter(), "ok"
+        self._careful(partial(self._started, trace, request))
+        try:
+            with tracing(trace):
+                yield
+        except CodequarryError as error:
+            outcome = error.code
+            raise
+        except BaseException:
+            outcome = "INTERNAL"
+            raise
+        finally:
+            self._careful(partial(self._finished, trace, time.perf_counter() - started, outcome))
+
+    def rejected(self, tool: str, code: str) -> None:
+        """Count a call that ended in an error."""
+        self.metrics.rejected(tool, code)
+        if code == "BUSY":
+            self.metrics.admission("busy")
+
+    def close(self) -> None:
+        """Write the remaining events, waiting a few seconds at most."""
+        if self._thread.is_alive():
+            with suppress(Full):
+                self._queue.put(None, timeout=_STOP_S)
+            self._thread.join(_STOP_S)
+
+    def _started(self, trace: Trace, request: BaseModel) -> None:
+        self.metrics.admission("admitted")
+        if self._timeline is None:
+            return
+        event: dict[str, Any] = {"event": "start", "run_id": trace.run_id, "tool": trace.tool}
+        given = request.model_dump(mode="json", exclude_defaults=True)
+        filters = given.get("filters", {})
+        if self._settings.queries:
+            event |= {"query": trace.query, "filters": filters}
+        else:
+            # Write counts only: names and globs would reveal what a user works on.
+            event["filters"] = {name: len(values) for name, values in filters.items()}
+        event["scoped"] = bool(given.get("scope_id"))
+        self._put({"ts": _now(), **event})
+
+    def _finished(self, trace: Trace, seconds: float, outcome: str) -> None:
+        self.metrics.finished(trace, seconds)
+        if self._timeline is not None:
+            event = {
+                "ts": _now(),
+                "event": "finish",
+                "run_id": trace.run_id,
+                "tool": trace.tool,
+                "outcome": outcome,
+                "version": trace.version,
+                "duration_s": round(seconds, 6),
+                "stages": {name: round(took, 6) for name, took in trace.stages.items()},
+                "fan_out": {name: len(ids) for name, (ids, _) in trace.pools.items()},
+                "degraded": trace.degraded,
+                "density": round(trace.density, 6),
+            }
+            self._put(event)
+        sampled = self._pools is not None and trace.pools and random.random() < self._settings.pool_sample
+        if sampled:
+            self._put(Pool(time.time(), trace))
+
+    def _put(self, item: dict[str, Any] | Pool) -> None:
+        try:
+            self._queue.put_nowait(item)
+        except Full:
+            self.metrics.dropped()
+
+    def _write(self) -> None:
+        flushed = time.monotonic()
+        while True:
+            try:
+                item = self._queue.get(timeout=_FLUSH_S)
+            except Empty:
+                item = _IDLE
+            if item is None:
+                break
+            if isinstance(item, Pool) and self._pools is not None:
+                self._careful(partial(self._pools.add, item))
+            elif isinstance(item, dict) and self._timeline is not None:
+                self._careful(partial(self._timeline.write, item))
+            if self._pools is not None and time.monotonic() - flushed > _FLUSH_S:
+                flushed = time.monotonic()
+                self._careful(self._pools.flush)
+        if self._pools is not None:
+            self._careful(self._pools.flush)
+        if self._timeline is not None:
+            self._careful(self._timeline.close)
+
+    def _careful(self, work: Callable[[], object]) -> None:
+        """Do the work and ignore errors: a full disk, or a bug here, may cost events only."""
+        try:
+            work()
+        except Exception:
+            self.metrics.dropped()
+            logger.debug("telemetry could not be written", exc_info=True)
+
+
+class _Timeline:
+    """JSON lines on stderr, or in a file that is rotated when it is full; one old file is kept."""
+
+    def __init__(self, file: Path | None, largest: int) -> None:
+        self._file, self._largest = file, largest
+        self._open: TextIO | None = None
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Write one line.
+
+        Args:
+            event: Fields of the line.
+
+        Raises:
+            OSError: The line cannot be written.
+        """
+        # ASCII, so that no line break or control character of a query can look like the end of a line.
+        line = json.dumps(event, ensure_ascii=True, separators=(",", ":")) + "\n"
+        if self._file is None:
+            sys.stderr.write(line)
+            return
+        if self._open is None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._open = self._file.open("a", encoding="ascii")
+        self._open.write(line)
+        self._open.flush()
+        if self._open.tell() >= self._largest:
+            self._open.close()
+            self._open = None
+            self._file.replace(self._file.with_suffix(".1.jsonl"))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._open is not None:
+            self._open.close()
+
+
+def _now() -> float:
+    return round(time.time(), 6)

@@ -1,0 +1,1 @@
+"""Text processing: analysis, stems, queries, patterns and typos."""

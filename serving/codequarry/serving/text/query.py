@@ -1,0 +1,151 @@
+"""Query classification, which decides how a query is answered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from codequarry.schemas.ranking_profile import QueryClass
+from codequarry.serving.text.analyzer import query_terms, source_tokens, terms_of, words
+from codequarry.serving.text.stems import STOP_WORDS, stem
+from codequarry.serving.text.verbs import ACTIONS, BASE_FORMS, DOES
+
+NAMES = frozenset({"identifier", "qualified_name"})
+"""Classes of queries that are a name and nothing else."""
+_NAME = r"[^\W\d]\w*"
+_SEPARATOR = r"(?:\.|::|->|#|\\)"
+_IDENTIFIER = re.compile(rf"[$@:.]?{_NAME}[!?]?(?:\(\))?")
+_QUALIFIED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})+(?:\(\))?")
+_PATH = re.compile(r"(?:[\w.@+-]+/)+[\w.@+-]*|[\w@+-]+\.[A-Za-z][A-Za-z0-9]{0,4}")
+_QUOTED = re.compile(r"""(["'`]).+\1""")
+_PLACEHOLDER = re.compile(r"%[sdrfiqvxu]\b|\{[\w.!:]*\}|\$\{|%\(")
+_ERROR = re.compile(r"\b\w*(?:Error|Exception|Warning|Fault)\b\s*:|^(?:error|fatal|panic|warning)\s*:", re.IGNORECASE)
+_CODE = re.compile(r"[;{}]|\)\s*[:{]|=>|->|==|!=|\w\(|\w\[|\w\s*=\s*\w|^\s*(?:def|class|func|fn|import|from|return)\s")
+_COMMIT = re.compile(rf"(?:\[[\w -]+\]|[\w/,.-]+(?:\([^)]*\))?!?:)\s+\S|{_NAME}: \S")
+_QUESTION = frozenset("how where what which who why when is are does do can should".split())
+_DETERMINERS = frozenset("a an the this that these those its their each every all any".split())
+_COMPOUND = re.compile(r"\w+-\w")
+_WORD = re.compile(r"[A-Za-z_']+")
+_DOTTED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Analyzed query."""
+
+    text: str
+    kind: QueryClass
+    reason: str
+    """Reason for the class."""
+    terms: tuple[str, ...]
+    """Index terms to look up, each once: whole words and identifiers, or stems for prose."""
+    stems: frozenset[str]
+    """Stems of all its words except stop words."""
+    words: frozenset[str]
+    """All its words, lower case, identifiers by their parts."""
+    qualified: tuple[str, ...]
+    """Qualified names in it, joined by dots: ``Index.open``."""
+    plain: tuple[str, ...]
+    """Identifiers in it as written: its only word, or names written unlike any word of prose."""
+
+
+@lru_cache(maxsize=256)
+def analyze_query(text: str) -> Query:
+    """Analyze a query. Its class is the first that fits, from narrow to wide.
+
+    >>> [analyze_query(text).kind for text in ("openFile", "Index.open", "src/io.py", "how are files opened")]
+    ['identifier', 'qualified_name', 'path', 'question']
+    >>> [analyze_query(text).kind for text in ("'no such file'", "Returns the open files.", "session handling")]
+    ['literal', 'statement', 'topic']
+    >>> analyze_query("where are expired sessions removed").terms
+    ('expir', 'session', 'remov')
+    >>> query = analyze_query("where does Index::open call parseHeader")
+    >>> query.qualified, query.plain
+    (('Index.open',), ('parseHeader',))
+    """
+    kind, reason = _classified(text.strip())
+    tokens = list(dict.fromkeys(source_tokens(text)))
+    prose = kind in ("statement", "question", "topic")
+    terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if prose else []
+    plain = [word.text.lower() for word in words(text)]
+    stems = frozenset(stem(word) for word in plain if word not in STOP_WORDS) or frozenset(map(stem, plain))
+    names = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]
+    return Query(
+        text,
+        kind,
+        reason,
+        tuple(terms or query_terms(text)),
+        stems,
+        frozenset(plain),
+        tuple(name for name in names if "." in name),
+        tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
+    )
+
+
+def _classified(text: str) -> tuple[QueryClass, str]:
+    if _IDENTIFIER.fullmatch(text):
+        return "identifier", "one word"
+    if _PATH.fullmatch(text) and ("/" in text or not _QUALIFIED.fullmatch(text) or _has_suffix(text)):
+        return "path", "has the form of a path"
+    if _QUALIFIED.fullmatch(text):
+        return "qualified_name", "names joined by separators"
+    if _QUOTED.fullmatch(text) or _PLACEHOLDER.search(text) or _ERROR.search(text):
+        return "literal", "quoted, with placeholders, or an error message"
+    found = [word.lower() for word in _WORD.findall(text)]
+    if found and (found[0] in _QUESTION or text.endswith("?")):
+        return "question", f"begins with {found[0]}" if found[0] in _QUESTION else "ends with a question mark"
+    if _COMMIT.match(text) and len(found) > 2:
+        return "statement", "has the form of a commit message"
+    if found and ("\n" in text or len(_CODE.findall(text)) > 1):
+        return "code", "has the punctuation of code"
+    if len(found) > 2 and (verb := _predicate(text, found)):
+        return "statement", f"says what is done ({verb})"
+    if len(found) > 3 and text.endswith("."):
+        return "statement", "is a sentence"
+    return "topic", "none of the others"
+
+
+def _predicate(text: str, found: list[str]) -> str:
+    """Return the verb that makes a text a statement; "" when there is none.
+
+    Verbs in a row that no article follows are names: "update and delete builders" is not a statement.
+
+    Args:
+        text: Text of the query.
+        found: Its words, three or more.
+
+    Returns:
+        The verb.
+    """
+    first, second, third = found[:3]
+    if first in ACTIONS and not _COMPOUND.match(text):
+        # Only two may be a verb and its object: "add support".
+        in_a_row = {first, third} <= BASE_FORMS and (second in BASE_FORMS or second in ("and", "or"))
+        if not in_a_row or not _DETERMINERS.isdisjoint(found):
+            return first
+    return second if second in DOES else ""
+
+
+def _has_suffix(text: str) -> bool:
+    """Tell whether a dotted word ends with a file suffix: ``config.py``, not ``Index.open``."""
+    return text.rsplit(".", 1)[-1] in _SUFFIXES
+
+
+_SUFFIXES = frozenset(
+    "py pyi js jsx ts tsx mjs cjs go rs java c h cc cpp hpp cs rb php kt kts swift scala sh sql html css md toml yaml "
+    "yml json ex exs hs lua zig xml txt cfg ini lock gradle".split()
+)
+
+
+def _prose_terms(token: str) -> tuple[str, ...]:
+    """Return the terms to look up for a word of prose: none for a stop word, its stem, or all of an identifier."""
+    whole, *parts = terms_of(token)
+    if parts:
+        return (whole, *map(stem, parts))
+    return () if whole in STOP_WORDS else (stem(whole),)
+
+
+def _is_identifier(name: str) -> bool:
+    """Tell whether a name cannot be a word of prose: parseHeader, parse_header, utf8; not open, Open or HTTP."""
+    return "_" in name or len(list(words(name))) > 1

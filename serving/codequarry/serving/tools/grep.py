@@ -1,0 +1,256 @@
+"""Text search: compile, ask the indexes which files may match, read those, find, show.
+
+Candidates are files and not chunks, so that a match may lie across a chunk boundary. An index only excludes files that
+cannot match; the text alone decides about matches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.wire.grep import (
+    CONTEXT_MAX,
+    MATCHES_MAX,
+    MATCHES_MIN,
+    MAX_COUNTED,
+    MAX_PATTERN_CHARS,
+    CodeMatch,
+    CodeSearchAnswer,
+    CodeSearchRequest,
+)
+from codequarry.serving.catalog.catalog import ChunkText
+from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.catalog.filters import allowed_chunks
+from codequarry.serving.channels.bm25 import Bm25Channel
+from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.text.arguments import checked_text, clamp_argument
+from codequarry.serving.text.patterns import Literal, OutOfTimeError, Phrase, Required, TextPattern
+from codequarry.serving.text.regex import Regex
+from codequarry.serving.tools.budgets import fit_budget, shorter_match
+from codequarry.serving.tools.code_match import FileText, build_match
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.scopes import scoped
+from codequarry.serving.version.open import Bundle
+
+_FIRST_BATCH, _LAST_BATCH = 256, 1024
+"""Chunks read at once: few at first, because common patterns are done after them; many cost memory."""
+_ANSWER_CHARS = 100_000
+"""Characters of code in one answer; more than a model can use."""
+_SCAN_SHARE = 8
+"""Reading a chunk costs about eight times as much as scanning it: where the index left over more, a scan pays."""
+_SCAN_ROWS = 32_768
+"""Chunks scanned between two looks at the clock, about 30 ms."""
+
+
+def search_code(context: ToolContext, request: CodeSearchRequest) -> CodeSearchAnswer:
+    """Answer the tool ``search_code``; raises as `find_matches`.
+
+    Args:
+        context: Version and deadline.
+        request: Pattern, filters and options.
+
+    Returns:
+        Matches in reading order, within the budget of the request.
+    """
+    answer = find_matches(context, scoped(request))
+    results, notes = fit_budget(answer.results, request.max_tokens, shorter_match)
+    return answer.model_copy(update={"results": results, "limits": [*answer.limits, *notes]})
+
+
+def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearchAnswer:
+    """Find the places of a text.
+
+    Args:
+        context: Version and deadline.
+        request: Pattern, filters and options.
+
+    Returns:
+        Matches in reading order.
+
+    Raises:
+        InvalidArgumentError: The pattern or the filters cannot be used.
+        DeadlineError: No file was read in time.
+    """
+    pattern = _compiled(request)
+    bundle, deadline = context.bundle, context.deadline
+    limit, limits = clamp_argument("limit", request.limit, MATCHES_MIN, MATCHES_MAX)
+    lines, notes = clamp_argument("context_lines", request.context_lines, 0, CONTEXT_MAX)
+    limits += notes
+    directory = bundle.directory
+    allowed = allowed_chunks(request.filters, directory, bundle.catalog)
+    tally = _Tally(limit, lines, None if allowed is None else frozenset(allowed.tolist()))
+    files = np.diff(directory.row_starts) > 0 if allowed is None else directory.files_with(allowed)
+    candidates, notes = _candidate_files(pattern.required, bundle, files, deadline)
+    limits += notes
+    ordered = directory.reading_order[candidates[directory.reading_order]]
+    read = 0
+    try:
+        for batch in _batches(ordered, directory):
+            if deadline.passed:
+                raise OutOfTimeError
+            texts = bundle.catalog.row_texts(directory.rows_of(batch))
+            for file in batch:
+                tally.add(_file_text(file, directory, texts), pattern, deadline)
+                read += 1
+                if tally.full:
+                    break
+            if tally.full:
+                break
+    except OutOfTimeError:
+        if not read and not tally.total:
+            raise DeadlineError(
+                f"no file was searched within {deadline.seconds:g} s", suggestion="narrow the filters, or call again"
+            ) from None
+        limits.append(f"stopped after {deadline.seconds:g} s, {read} of {len(ordered)} files that may match are read")
+        tally.complete = False
+    return tally.answer(bundle, limits)
+
+
+def _candidate_files(
+    required: Required, bundle: Bundle, files: np.ndarray, deadline: Deadline
+) -> tuple[np.ndarray, list[str]]:
+    """Select the files among ``files`` that may match: (files,) bool, and notes for the caller.
+
+    A file with a chunk that starts inside a line stays a candidate, because the required text may lie across that
+    boundary. Files that were not scanned when half of the time is gone stay as well: the other half is for reading.
+    """
+    directory, notes = bundle.directory, list[str]()
+    if required.terms:
+        try:
+            files = files & (_by_terms(required.terms, bundle) | directory.torn)
+        except UnavailableError as error:
+            notes.append(f"every text is scanned, the lexical index is off: {error.message}")
+    left = int(np.diff(directory.row_starts)[files].sum())
+    if required.needle and left * _SCAN_SHARE > len(directory.by_row):
+        files = files & (_by_scan(required, bundle, deadline.half()) | directory.torn)
+    return files, notes
+
+
+def _by_terms(terms: tuple[str, ...], bundle: Bundle) -> np.ndarray:
+    channel = bundle.channels.get("bm25")
+    if not isinstance(channel, Bm25Channel):
+        raise UnavailableError(bundle.closed.get("bm25", "it is not open"))
+    found = np.ones(len(bundle.directory.paths), np.bool_)
+    for chunk_ids in channel.holding(terms):
+        found &= bundle.directory.files_with(chunk_ids)
+    return found
+
+
+def _by_scan(required: Required, bundle: Bundle, deadline: Deadline) -> np.ndarray:
+    directory = bundle.directory
+    found = np.zeros(len(directory.paths), np.bool_)
+    for first in range(0, len(directory.by_row), _SCAN_ROWS):
+        if deadline.passed:
+            return found | directory.files_from(first)
+        last = first + _SCAN_ROWS - 1
+        found |= directory.files_with(bundle.catalog.holding(required.needle, first, last, folded=required.folded))
+    return found
+
+
+def _compiled(request: CodeSearchRequest) -> TextPattern:
+    suggestion = "give a line or less of the code you look for"
+    text = checked_text("pattern", request.pattern, longest=MAX_PATTERN_CHARS, suggestion=suggestion)
+    if not text:
+        raise InvalidArgumentError("pattern: is empty", suggestion=suggestion)
+    if request.mode == "regex":
+        return Regex.of(text, case_sensitive=request.case_sensitive)
+    if request.mode == "phrase":
+        phrase = Phrase.of(text)
+        if phrase is None:
+            raise InvalidArgumentError(
+                "pattern: holds no word, expected some in mode 'phrase'", suggestion="use mode 'exact' for punctuation"
+            )
+        return phrase
+    return Literal(text, request.mode == "word", request.case_sensitive)
+
+
+def _batches(files: np.ndarray, directory: ChunkDirectory) -> Iterator[np.ndarray]:
+    """Split the files in order into batches with a limited number of chunks."""
+    sizes = np.diff(directory.row_starts)[files]
+    ends = np.cumsum(sizes)
+    start, size = 0, _FIRST_BATCH
+    while start < len(files):
+        done = ends[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
+        yield files[start:end]
+        start, size = end, min(size * 2, _LAST_BATCH)
+
+
+def _file_text(file: int, directory: ChunkDirectory, texts: dict[int, ChunkText]) -> FileText:
+    chunks = [texts[row] for row in directory.rows_of(np.array([file])).tolist()]
+    return FileText.of(directory.repos[file], directory.paths[file], directory.langs[file], chunks)
+
+
+@dataclass
+class _Tally:
+    """Matches found so far."""
+
+    limit: int
+    context: int
+    allowed: frozenset[int] | None
+    results: list[CodeMatch] = field(default_factory=list)
+    total: int = 0
+    files: int = 0
+    complete: bool = True
+    chars: int = 0
+    replaced: bool = False
+
+    @property
+    def full(self) -> bool:
+        """True when no more matches are counted."""
+        return self.total >= MAX_COUNTED
+
+    def add(self, file: FileText, pattern: TextPattern, deadline: Deadline) -> None:
+        """Count a file's matches and keep those still to be shown.
+
+        Args:
+            file: Text of the file.
+            pattern: Compiled pattern.
+            deadline: Deadline of the request.
+
+        Raises:
+            OutOfTimeError: The deadline passed during the search.
+        """
+        before = self.total
+        try:
+            for start, end in pattern.spans(file.text, deadline):
+                chunk = file.chunks[bisect_right(file.starts, start) - 1]
+                if self.allowed is not None and chunk.chunk_id not in self.allowed:
+                    continue
+                self.total += 1
+                if len(self.results) < self.limit and self.chars < _ANSWER_CHARS:
+                    match = build_match(file, chunk, start, end, self.context)
+                    self.results.append(match)
+                    self.chars += sum(map(len, (match.preview, *match.before, *match.after)))
+                    self.replaced |= "\ufffd" in match.preview
+                if self.full:
+                    return
+                if self.total % 256 == 0 and deadline.passed:
+                    raise OutOfTimeError
+        finally:
+            self.files += self.total > before
+
+    def answer(self, bundle: Bundle, limits: list[str]) -> CodeSearchAnswer:
+        """Return the answer with these and its own notes about its limits."""
+        limits = list(limits)
+        if self.full:
+            limits.append(f"counting stopped at {MAX_COUNTED} matches; narrow the pattern or the filters")
+        if len(self.results) < min(self.total, self.limit):
+            limits.append(f"results end after {_ANSWER_CHARS} characters of code; ask for fewer context_lines")
+        if len(self.results) < self.total:
+            limits.append(f"the first {len(self.results)} matches are shown; raise limit or narrow the filters")
+        if self.replaced:
+            limits.append("U+FFFD may stand for bytes that are not UTF-8; columns behind it count it as 3 bytes")
+        return CodeSearchAnswer(
+            results=self.results,
+            total=self.total,
+            total_is_exact=self.complete and not self.full,
+            files=self.files,
+            limits=limits,
+            bundle=bundle.info,
+        )

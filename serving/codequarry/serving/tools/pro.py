@@ -1,0 +1,159 @@
+"""Tool ``semantic_search_pro``: a search whose stages the caller weights, answered as findings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from codequarry.schemas.bundle.layout import DENSE_LEGS
+from codequarry.schemas.wire.pro import (
+    LIMIT_MAX,
+    LIMIT_MIN,
+    Finding,
+    Method,
+    ProAnswer,
+    ProRequest,
+    ProScope,
+    RetrievalMethod,
+)
+from codequarry.schemas.wire.search import SearchAnswer, SearchRequest, SearchResult
+from codequarry.schemas.wording import counted
+from codequarry.serving.catalog import present
+from codequarry.serving.channels.dense import FaissChannel
+from codequarry.serving.text.arguments import clamp_argument
+from codequarry.serving.tools.budgets import fit_budget, shorter_finding
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.scopes import scoped
+from codequarry.serving.tools.search import find_results
+from codequarry.serving.version.open import Bundle
+
+CODERANK = "CodeRankEmbed"
+_NAMED_IN_ANSWER = 3
+_AGREEING_RANK = 3
+
+
+def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
+    """Answer a search with chosen stages; raises as `find_results`.
+
+    Args:
+        context: Version, settings and deadline; its reranker, if any, orders the first results when asked for.
+        request: Query, filters and stages.
+
+    Returns:
+        Findings, best first.
+    """
+    started = time.perf_counter()
+    bundle, request = context.bundle, scoped(request)
+    limit, limits = clamp_argument("limit", request.limit, LIMIT_MIN, LIMIT_MAX)
+    weights, notes = _stages(bundle, request)
+    if request.use_reranker and context.reranker is None:
+        notes.append("no language model is configured to rerank; the order is that of the fusion")
+    asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
+    effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
+    notes += _without_effect(bundle, effort)
+    settings = context.settings.model_copy(update=effort)
+    reranker = context.reranker if request.use_reranker else None
+    found = find_results(replace(context, settings=settings, reranker=reranker), asked, weights=weights)
+    findings = [_finding(result, explain=request.explain) for result in found.results]
+    shown, cuts = fit_budget(findings, request.max_tokens, shorter_finding)
+    limits += [*notes, *found.limits, *cuts]
+    return ProAnswer(
+        findings=shown,
+        answer=_sentence(found.results[: len(shown)]),
+        confidence=_confidence(found.results[: len(shown)]),
+        limits=list(dict.fromkeys(limits)),
+        method=Method(
+            retrieval=RetrievalMethod(
+                channels=sorted({name for result in found.results for name in result.metadata.explain.channels}),
+                requested_limit=request.limit,
+                effective_limit=limit,
+                notes=notes,
+                duration_s=round(time.perf_counter() - started, 6),
+            )
+        ),
+        scope=_scope(request, found),
+    )
+
+
+def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list[str]]:
+    """Return weights that differ from the settings', and notes about stages that are not available."""
+    weights: dict[str, float] = {**request.stage_weights}
+    notes: list[str] = []
+    encoders = [leg.encoder.name for leg in bundle.manifest.legs if leg.channel in bundle.channels]
+    if not request.use_coderank:
+        weights |= dict.fromkeys(DENSE_LEGS, 0.0)
+    elif encoders and not any(CODERANK.lower() in encoder.lower() for encoder in encoders):
+        notes.append(f"the index holds no {CODERANK} vectors; dense search uses {present.sentence_list(encoders)}")
+    if not request.use_warp:
+        weights["warp"] = 0.0
+    elif "warp" not in bundle.channels:
+        notes.append("the index holds no WARP vectors; late interaction was left out")
+    absent = [name for name in request.stage_weights if name not in bundle.channels and name != "warp"]
+    notes += [f"the index has no stage {name}; its weight was left out" for name in absent]
+    return {name: weight for name, weight in weights.items() if name in bundle.channels}, notes
+
+
+def _without_effect(bundle: Bundle, effort: Mapping[str, int]) -> list[str]:
+    """Return notes about parameters that no dense index of the version has."""
+    dense = [channel for channel in bundle.channels.values() if isinstance(channel, FaissChannel)]
+    known = {name for channel in dense for name in channel.bounds}
+    sources = present.sentence_list(channel.source for channel in dense) or "the index"
+    return [f"{sources} has no {name}; it was left out" for name in effort if name not in known]
+
+
+def _finding(result: SearchResult, *, explain: bool) -> Finding:
+    why = ", ".join(result.metadata.explain.hit_reason)
+    if explain:
+        parts = (
+            f"{name} rank {part.rank} (score {part.score:.3g}, weight {part.weight:g})"
+            for name, part in result.metadata.explain.channels.items()
+        )
+        why = "; ".join(filter(None, ["; ".join(parts), why]))
+    return Finding(
+        uri=result.metadata.uri,
+        start_line=result.metadata.start_line,
+        end_line=result.metadata.end_line,
+        preview=result.snippet,
+        chunk_id=result.id,
+        why=why,
+    )
+
+
+def _sentence(results: list[SearchResult]) -> str:
+    if not results:
+        return "Nothing was found: use other words or fewer filters; describe_index tells what is indexed."
+    first = "; ".join(_place(result) for result in results[:_NAMED_IN_ANSWER])
+    more = len(results) - _NAMED_IN_ANSWER
+    return f"{counted(len(results), 'finding')}, best first: {first}" + (f"; and {more} more." if more > 0 else ".")
+
+
+def _place(result: SearchResult) -> str:
+    symbols = present.sentence_list(present.one_line(name, 80) for name in result.metadata.symbols[:2])
+    return result.title + (f" ({symbols})" if result.metadata.symbols else "")
+
+
+def _confidence(results: list[SearchResult]) -> float:
+    """Return the weight share of the channels that have the first result among their first three."""
+    weights: dict[str, float] = {}
+    for result in results:
+        weights |= {name: part.weight for name, part in result.metadata.explain.channels.items()}
+    total = sum(weights.values())
+    if not results or total <= 0:
+        return 0.0
+    first: Mapping[str, int] = {name: part.rank for name, part in results[0].metadata.explain.channels.items()}
+    return round(sum(weights[name] for name, rank in first.items() if rank <= _AGREEING_RANK) / total, 4)
+
+
+def _scope(request: ProRequest, found: SearchAnswer) -> ProScope:
+    filters = request.filters
+    return ProScope(
+        languages=filters.lang,
+        include=filters.include,
+        exclude=filters.exclude,
+        repos=filters.repos,
+        symbols=filters.symbols,
+        scope_id=request.scope_id,
+        version=found.bundle.version,
+        commits=found.bundle.commits,
+    )

@@ -1,0 +1,167 @@
+"""Look-up of references by name or by place.
+
+Precise references are what SCIP says of the target, of what it overrides, and of what overrides it. Heuristic ones are
+identifiers of the same name without SCIP data, in the repositories and related languages of the definitions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT, TYPE, WRITE
+from codequarry.schemas.wire.symbols import (
+    REFERENCES_MAX,
+    ReferenceResult,
+    ReferencesAnswer,
+    ReferencesRequest,
+    ReferenceTotals,
+)
+from codequarry.serving.catalog import present
+from codequarry.serving.catalog.filters import allowed_files
+from codequarry.serving.catalog.symbols import Places
+from codequarry.serving.channels.arrays import members
+from codequarry.serving.text.arguments import clamp_argument
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
+from codequarry.serving.tools.scopes import scoped
+from codequarry.serving.tools.symbol_target import Target, resolve
+from codequarry.serving.version.open import Bundle
+
+MAX_SHOWN = 10
+
+_ROLES = {"call": CALL, "import": IMPORT, "type": TYPE, "write": WRITE}
+_OTHER_THAN_READ = CALL | IMPORT | TYPE | WRITE
+_PREVIEW_BEFORE = 60
+
+
+def find_references(context: ToolContext, request: ReferencesRequest) -> ReferencesAnswer:
+    """Answer a look-up of references.
+
+    Args:
+        context: Version and deadline.
+        request: Name or place, and filters.
+
+    Returns:
+        References, precise ones first.
+
+    Raises:
+        InvalidArgumentError: As `resolve`, and for filters.
+        NotFoundError: As `resolve`.
+        DeadlineError: No time is left.
+    """
+    bundle, deadline, request = context.bundle, context.deadline, scoped(request)
+    limit, limits = clamp_argument("limit", request.limit, 1, REFERENCES_MAX)
+    files = allowed_files(request.filters, bundle.directory)
+    deadline.check()
+    target = resolve(bundle, request)
+    found = target.found
+    places = _places(bundle, target, request)
+    others = unlisted(bundle, target, places) if target.others else []
+    limits += [*target.notes, *outside(bundle, target, dict(others))]
+    if found.total > len(found.rows):
+        limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
+    deadline.check()
+    uses = _ordered(bundle, _filtered(places.where(~places.defining), request.role, files))
+    totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
+    count = totals.precise + totals.heuristic
+    shown = uses.where(np.arange(count) < limit)
+    if request.include_definitions:
+        own = np.isin(places.target_id, [*(row.target_id for row in found.rows), *target.others])
+        defining = _filtered(places.where(places.defining & own), "any", files)
+        shown = _join_places(_ordered(bundle, defining), shown, limit)
+    if count > limit:
+        limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
+    deadline.check()
+    return ReferencesAnswer(
+        results=_results(bundle, target, shown, {one: result.qualified_name for one, result in others}),
+        definitions=[*described(bundle, target, MAX_SHOWN), *(result for _, result in others)][:MAX_SHOWN],
+        definitions_total=found.total + len(others),
+        totals=totals,
+        limits=limits,
+        bundle=bundle.info,
+    )
+
+
+def _places(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
+    """Return the places that use or define the target and its related targets."""
+    rows = target.found.rows
+    meant = bundle.symbols.related([*dict.fromkeys(row.target_id for row in rows), *target.others])
+    names = [] if request.precision == "precise" else list(dict.fromkeys(row.name_id for row in rows))
+    places = bundle.symbols.places([*meant, *names])
+    kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))[places.file]
+    of_meaning = members(places.target_id, np.array(sorted(meant), np.int64))
+    of_name = members(places.target_id, np.array(sorted(names), np.int64))
+    heuristic = np.where(places.defining, of_meaning, of_name) & kindred & (request.precision == "all")
+    return own_places(places.where(np.where(places.precise, of_meaning, heuristic)), target)
+
+
+def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
+    keep = np.ones(len(places.file), np.bool_) if files is None else files[places.file]
+    if role == "read":
+        keep &= places.roles & _OTHER_THAN_READ == 0
+    elif role != "any":
+        keep &= places.roles & _ROLES[role] != 0
+    return places.where(keep)
+
+
+def _ordered(bundle: Bundle, places: Places) -> Places:
+    """Sort places: precise first, then by class of the file, then by place."""
+    rank = bundle.directory.class_rank[places.file]
+    return places.where(np.lexsort((places.start_column, places.start_line, places.file, rank, ~places.precise)))
+
+
+def _join_places(first: Places, then: Places, limit: int) -> Places:
+    return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
+
+
+def _results(bundle: Bundle, target: Target, places: Places, names: dict[int, str]) -> list[ReferenceResult]:
+    """Return the answers for places, in their order.
+
+    Args:
+        bundle: The version.
+        target: Target of the look-up.
+        places: Places to show.
+        names: Qualified names of targets without a row, by ``target_id``.
+
+    Returns:
+        Results.
+    """
+    texts = bundle.catalog.texts(places.chunk_id.tolist())
+    names = {**names, **{row.target_id: row.qualified_name for row in target.found.rows}}
+    bare = {row.name_id: row.name for row in target.found.rows}
+    unnamed = set(places.target_id[places.precise].tolist()) - set(names)
+    if unnamed:
+        names |= bundle.symbols.qualified_names(unnamed)
+    results: list[ReferenceResult] = []
+    for target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk in places.rows():
+        first, text = texts.get(chunk, (line, ""))
+        meant = names.get(target_id, "") if precise or roles & DEFINITION else bare.get(target_id, "")
+        results.append(
+            ReferenceResult(
+                **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
+                roles=_role_names(roles),
+                preview=_preview(text.split("\n")[line - first], column),
+                enclosing=present.one_line(bundle.symbols.enclosing_name(enclosing), MAX_NAME_CHARS),
+                refers_to=present.one_line(meant, MAX_NAME_CHARS),
+            )
+        )
+    return results
+
+
+def _role_names(roles: int) -> list[str]:
+    """Return roles by name; a use without another role is a read.
+
+    >>> _role_names(CALL | 8), _role_names(8), _role_names(DEFINITION)
+    (['call'], ['read'], ['definition'])
+    """
+    if roles & DEFINITION:
+        return ["definition"]
+    return [name for name, bit in _ROLES.items() if roles & bit] or ["read"]
+
+
+def _preview(written: str, column: int) -> str:
+    """Return the line, or the part of a long line around the column, in printable characters."""
+    if len(written) <= present.MAX_LINE_CHARS:
+        return present.one_line(written)
+    start = min(max(column - _PREVIEW_BEFORE, 0), len(written) - present.MAX_LINE_CHARS)
+    return present.one_line(("…" if start else "") + written[start:])

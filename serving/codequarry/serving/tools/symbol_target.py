@@ -1,0 +1,199 @@
+"""Resolution of a name or a place in a file to definitions."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+
+from codequarry.schemas.catalog.symbol_views import DEFINITION
+from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
+from codequarry.schemas.wire.symbols import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
+from codequarry.serving.catalog import present
+from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.catalog.symbols import Found, Named
+from codequarry.serving.version.open import Bundle
+
+_WORD = re.compile(rb"[\w$\x80-\xff]+")
+
+
+class Target(NamedTuple):
+    """Definitions and targets that a name or place means."""
+
+    found: Found
+    """Definitions that have a row in ``symbols_mat``."""
+    others: tuple[int, ...] = ()
+    """``target_id`` without such a row: a local, a parameter, a symbol of another package."""
+    file: int = -1
+    """The one file in which a local of ``others`` means something."""
+    notes: tuple[str, ...] = ()
+
+
+_NONE = Found([], 0)
+
+
+def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarray | None = None) -> Target:
+    """Find the definitions that a name or place means; an empty result is not an error.
+
+    Args:
+        bundle: The version.
+        asked: Name or place.
+        kind: Only definitions of this kind; "" for all.
+        files: (files,) bool, only definitions in these; None for all.
+
+    Returns:
+        The target.
+
+    Raises:
+        InvalidArgumentError: Not exactly one of name and place is given, or one that cannot exist.
+        NotFoundError: The file does not exist.
+    """
+    if bool(asked.symbol) == bool(asked.uri):
+        raise InvalidArgumentError(
+            "symbol and uri: " + ("both are given" if asked.uri else "neither is given") + ", expected one of them",
+            suggestion="give `symbol` for a name, or `uri` and `line` for a place",
+        )
+    for field, text, most in (
+        ("symbol", asked.symbol, MAX_SYMBOL_CHARS), ("uri", asked.uri, MAX_URI_CHARS), ("kind", kind, MAX_SYMBOL_CHARS),
+    ):  # fmt: skip
+        _check_text(field, text, most)
+    if asked.symbol:
+        if asked.line >= 0 or asked.column >= 0:
+            raise InvalidArgumentError("line and column: given without uri", suggestion="give `uri`, or `symbol` alone")
+        return _find_by_name(bundle, asked.symbol, kind, files)
+    if asked.line < 0 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
+        raise InvalidArgumentError(
+            "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
+        )
+    return _find_at_place(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kind, files)
+
+
+def _check_text(field: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise InvalidArgumentError(
+            f"{field}: {len(text)} characters, expected at most {most}", suggestion="give the last parts of it"
+        )
+    if any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in text):
+        raise InvalidArgumentError(
+            f"{field}: holds a control character or half a surrogate pair", suggestion="send valid, printable text"
+        )
+
+
+def _find_by_name(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | None) -> Target:
+    tables = bundle.symbols
+    if symbol.count(" ") >= 4:  # a SCIP symbol, or a heading of five words
+        found = tables.of_symbol(symbol, kind, files)
+        if found.rows:
+            return Target(found)
+        outside = tables.outside_target(symbol)
+        if outside is not None:
+            return Target(_NONE, (outside,))
+    name = dotted(symbol)
+    if not name:
+        raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
+    found = tables.called(name, kind, files)
+    return Target(found) if found.rows else Target(_NONE, notes=(_unknown(bundle, name, kind, files),))
+
+
+def dotted(symbol: str) -> str:
+    """Convert a name in the notation of several languages to one with dots.
+
+    >>> dotted("io::Index#open()"), dotted("./build")
+    ('io.Index.open', '/build')
+    """
+    return symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
+
+
+def _unknown(bundle: Bundle, name: str, kind: str, files: np.ndarray | None) -> str:
+    if (kind or files is not None) and bundle.symbols.called(name, "", None).rows:
+        return "no definition of this name is of this kind and within the filters"
+    near = [present.one_line(one, 80) for one in bundle.symbols.near_names(name)]
+    return "no definition has this name" + (f"; near names: {', '.join(near)}" if near else "")
+
+
+def _file(directory: ChunkDirectory, uri: str) -> int:
+    """Return the row of a file, given as ``repository/path``, a ``repo://`` link, or a path in a single repository."""
+    place = unquote(uri[7:].partition("#")[0]) if uri.startswith("repo://") else uri
+    repo, _, path = place.partition("/")
+    file = directory.find(repo, path)
+    if file is not None:
+        return file
+    files = [file for repo in directory.repo_names if (file := directory.find(repo, place)) is not None]
+    if len(files) == 1:
+        return files[0]
+    if files:
+        raise InvalidArgumentError(
+            f"uri: {len(files)} repositories have such a file", suggestion="write repository/path, as in results"
+        )
+    name = "/" + place.rsplit("/", 1)[-1]
+    near = [
+        f"{repo}/{path}"
+        for repo, path in zip(directory.repos, directory.paths, strict=True)
+        if f"/{path}".endswith(name)
+    ]
+    shown = ", ".join(repr(present.printable(one)[:200]) for one in near[:3])
+    raise NotFoundError(
+        "uri: no such file in this version of the index",
+        suggestion=f"there is {shown}" if near else "write repository/path, as in results of search",
+    )
+
+
+def _find_at_place(bundle: Bundle, file: int, line: int, column: int, kind: str, files: np.ndarray | None) -> Target:
+    tables = bundle.symbols
+    named = _under(tables.named_on(file, line), column)
+    if any(one.precise for one in named):
+        named = [one for one in named if one.precise]
+    targets = list(dict.fromkeys(one.target_id for one in named))
+    if any(one.precise or one.roles & DEFINITION for one in named):
+        found = tables.of_targets(targets, kind, files) if max(targets) >= 0 else Found([], 0)
+        found.rows.sort(key=lambda row: (row.file, row.start_line) != (file, line))
+        known = {row.target_id for row in found.rows}
+        others = () if kind or files is not None else tuple(one for one in targets if one not in known)
+        return Target(found, others, file)
+    if not named:
+        word = _word(bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line), column)
+        if not word:
+            return Target(_NONE, notes=("there is no name at this place",))
+        targets = [row.name_id for row in tables.called(word, "", None).rows[:1] if row.name == word]
+        if not targets:
+            return Target(_NONE, notes=(_unknown(bundle, word, "", None),))
+    return _guessed(bundle, targets, file, kind, files)
+
+
+def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.ndarray | None) -> Target:
+    """Find definitions by the name alone: in the file, else in its repository and related languages, else in any."""
+    own = np.zeros(len(bundle.directory.paths), np.bool_)
+    own[file] = True
+    everywhere = np.ones(len(own), np.bool_)
+    for scope in (own, bundle.directory.related_files(np.array([file])), everywhere):
+        found = bundle.symbols.of_names(names, kind, scope if files is None else scope & files)
+        if found.rows:
+            break
+    folder = bundle.directory.paths[file].rpartition("/")[0]
+    found.rows.sort(key=lambda row: bundle.directory.paths[row.file].rpartition("/")[0] != folder)
+    return Target(found, notes=("no SCIP index tells what stands here: found by its name",))
+
+
+def _under(named: list[Named], column: int) -> list[Named]:
+    """Return the narrowest names that hold the column, else those that end there.
+
+    Without a column, return the definitions of the line, else its first name.
+    """
+    if column < 0:
+        written = [one for one in named if one.end_column > one.start_column]
+        chosen = [one for one in written if one.roles & DEFINITION] or written
+        return [one for one in chosen if one.start_column == chosen[0].start_column]
+    over = [one for one in named if one.start_column <= column < one.end_column]
+    over = over or [one for one in named if one.end_column == column]
+    width = min((one.end_column - one.start_column for one in over), default=0)
+    return [one for one in over if one.end_column - one.start_column == width]
+
+
+def _word(line: bytes, column: int) -> str:
+    """Return the identifier at a column of a line, or one that ends there; the line's first without a column."""
+    for match in _WORD.finditer(line):
+        if column < 0 or match.start() <= column <= match.end():
+            return match[0].decode("utf-8", "replace")
+    return ""

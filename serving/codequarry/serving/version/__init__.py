@@ -1,0 +1,1 @@
+"""Opening and checking of one version of a bundle."""

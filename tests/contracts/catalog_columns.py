@@ -1,0 +1,119 @@
+"""Meanings of the catalog's columns that are not simply those of a table of the schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from codequarry.schemas.bundle import tables
+from codequarry.schemas.bundle.registry import MANIFEST_SOURCES, MANIFESTS
+from codequarry.schemas.catalog.pools import POOLS
+
+_OWN: dict[str, dict[str, str]] = {
+    "v_faiss_join": {
+        "faiss_row": "Row of the vector; NULL when the chunk has none.",
+        "idmap_chunk_id": "Id in the id map; NULL when the chunk has no vector.",
+    },
+    "chunks_mat": {
+        "file": "Number of the file in `files_mat`.",
+        "shard": "Number of the file of texts that holds its text.",
+        "text_start": "First byte of its text in that file.",
+        "text_bytes": "Bytes of its text.",
+        "module": "Dotted name of the file; empty when it has none.",
+        "scip": "True when SCIP indexed the file.",
+        "cst": "True when `cst_nodes` has rows of the chunk.",
+    },
+    "files_mat": {"file": "Number of the file, from 0."},
+    "symbols_mat": {
+        "symbol_id": "Number of the row, from 0.",
+        "target_id": "The first row with the same SCIP symbol; what places refer to.",
+        "name_id": "The first row with the same name; what places without SCIP refer to.",
+        "repo": "Name of the repository.",
+        "path": "Path inside the repository.",
+        "file": "Number of the file in `files_mat`.",
+        "lang": "Language of the file.",
+        "path_class": "Class of the path, as in `files`.",
+        "name_key": "Name in lower case.",
+        "name": "Name without what it lies in.",
+        "qualified_name": "Dotted name inside the file.",
+        "module": "Dotted name of the file; of what holds it, where the file itself is meant.",
+        "kind": "Kind of the definition.",
+        "parent": "Qualified name of what it is defined in; empty at the top.",
+        "symbol": "SCIP symbol; empty when SCIP did not index the file.",
+        "precise": "True when SCIP knows it.",
+        "start_line": "Line of the name, 0-based.",
+        "start_column": "Bytes before the name in its line.",
+        "end_line": "Line on which the name ends, 0-based.",
+        "end_column": "Bytes before its end in that line.",
+        "start_byte": "First byte of the name.",
+        "body_start_line": "First line of the whole definition, 0-based.",
+        "body_end_line": "Last line of the whole definition, 0-based, inclusive.",
+        "body_start_byte": "First byte of the whole definition; -1 when the syntax does not know it.",
+        "body_end_byte": "One past its last byte; -1 when the syntax does not know it.",
+        "signature": "Signature; may be empty.",
+        "documentation": "Documentation; may be empty.",
+        "chunk_id": "Id of the chunk in which it starts.",
+    },
+    "occurrences_mat": {
+        "target_id": "What is named: `target_id` or `name_id` of `symbols_mat`, `target_id` of `outside_mat`, or of a "
+        "local of the file, below 0.",
+        "file": "Number of the file in `files_mat`.",
+        "precise": "True when SCIP says so, False when it is by name.",
+        "roles": "Bits: 1 definition, 2 import, 4 write, 8 read, 256 call, 512 type.",
+        "start_line": "Line, 0-based.",
+        "start_column": "Bytes before it in that line.",
+        "end_line": "Line of the end, 0-based.",
+        "end_column": "Bytes before the end in that line.",
+        "enclosing": "`symbol_id` of the innermost definition around it; -1 at the top.",
+        "chunk": "`rowid` of its chunk in `chunks_mat`.",
+    },
+    "outside_mat": {
+        "target_id": "What places refer to.",
+        "symbol": "SCIP symbol.",
+        "qualified_name": "Dotted name, where an indexer tells it.",
+        "kind": "Kind, where an indexer tells it.",
+    },
+    "relations_mat": {
+        "target_id": "The symbol.",
+        "related_id": "What it is related to.",
+        "role": "definition, implementation, reference or type_definition.",
+        "of_type": "True when the symbol is a class or the like.",
+    },
+    "faiss_idmap_mat_meta": {
+        "parquet_path": "The id map's file.",
+        "parquet_sha256": "Its sha256, by the manifest.",
+        "row_count": "Rows of `faiss_idmap_mat`.",
+    },
+    "v_pool_candidates": {
+        "repo": "Name of the repository; NULL when the open version has no such chunk.",
+        "path": "Path inside the repository.",
+        "qualified_name": "Dotted name of the definition the chunk is or lies in.",
+        "start_line": "First line, 0-based.",
+        "end_line": "Last line, 0-based, inclusive.",
+    },
+}
+_INHERITED: dict[str, tuple[pa.Schema, ...]] = {
+    **{name: (schema,) for name, schema in tables.SCHEMAS.items()},
+    "embeddings": (tables.embeddings_schema(1),),
+    "embeddings2": (tables.embeddings_schema(1),),
+    "faiss_idmap": (tables.FAISS_IDMAP,),
+    "faiss_idmap_mat": (tables.FAISS_IDMAP,),
+    "v_faiss_join": (tables.CHUNKS,),
+    "chunks_mat": (tables.CHUNKS,),
+    "files_mat": (tables.FILES,),
+    "manifests": (MANIFESTS,),
+    "manifest_sources": (MANIFEST_SOURCES,),
+    "pools": (POOLS,),
+    "v_pool_candidates": (POOLS,),
+}
+
+
+def column_descriptions(name: str) -> dict[str, str]:
+    """Return the meaning of each column of a table or view; nothing for a table that is not described here."""
+    found = {field.name: _described(field.metadata) for schema in _INHERITED.get(name, ()) for field in schema}
+    return {**found, **_OWN.get("occurrences_mat" if name == "places_mat" else name, {})}
+
+
+def _described(metadata: Mapping[bytes, bytes] | None) -> str:
+    return (metadata or {}).get(b"description", b"").decode()

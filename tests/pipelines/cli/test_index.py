@@ -1,0 +1,84 @@
+"""`codequarry index` as a person runs it: what it prints, what it returns, and how it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.bundle.layout import BundleRoot
+from tests.pipelines.conftest import MAIN, Run
+from tests.pipelines.corpus import write_shop, write_tools
+from tests.pipelines.repositories import commit, git
+
+
+def test_index_prints_a_summary_and_the_path_of_the_version(run: Run, tmp_path: Path) -> None:
+    done = run("index", write_shop(tmp_path), f"utils={write_tools(tmp_path)}")
+    assert done.returncode == 0, done.stderr
+    root = BundleRoot(tmp_path / "cwd" / ".codequarry" / "bundles")
+    assert done.stdout.strip() == str(root.version(root.read_current().version).path)
+    for expected in (
+        "shop: commit",
+        "utils: commit",
+        "files indexed",
+        "shop: scip-python",
+        "1 binary",
+        "chunks",
+        "embed",
+        "MB",
+        "published",
+    ):
+        assert expected in done.stderr
+
+
+def test_the_current_folder_is_the_default_and_a_second_run_says_unchanged(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cwd" / "app.py").write_text("def start():\n    return 'started'\n")
+    assert run("index").returncode == 0
+    again = run("index")
+    assert again.returncode == 0
+    assert "unchanged: CURRENT already is" in again.stderr
+
+
+def test_what_indexing_leaves_in_a_repository_is_invisible_to_git(run: Run, tmp_path: Path) -> None:
+    commit(tmp_path / "cwd", {"app.py": "def start():\n    return 'started'\n"})
+    assert run("index").returncode == 0
+    assert git(tmp_path / "cwd", "status", "--porcelain") == ""
+    assert "with uncommitted changes" not in run("index").stderr
+
+
+def test_the_settings_file_names_the_repositories(run: Run, tmp_path: Path) -> None:
+    write_shop(tmp_path)
+    settings = tmp_path / "settings.toml"
+    settings.write_text('[bundle]\nroot = "elsewhere"\n[[sources.repositories]]\npath = "shop"\nname = "store"\n')
+    done = run("index", "--settings", settings)
+    assert done.returncode == 0, done.stderr
+    assert "store: commit" in done.stderr
+    assert (tmp_path / "elsewhere" / "CURRENT").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["index", "/nowhere/at/all"], 1, "/nowhere/at/all does not exist"),
+        (["index", "a/app", "b/app"], 2, "two repositories are named 'app'"),
+        (["index", "--settings", "missing.toml"], 2, "settings file not found: missing.toml"),
+        (["index", "=x"], 1, "does not exist"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_and_a_non_zero_exit(
+    run: Run, arguments: list[str], code: int, message: str
+) -> None:
+    done = run(*arguments)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr.replace("\n", " ")
+    assert "try: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_base_install_says_which_extra_index_needs(run: Run) -> None:
+    program = "import sys; sys.modules['pathspec'] = None\n" + MAIN
+    done = run("index", ".", program=program)
+    assert done.returncode == 1
+    assert "codequarry index needs the extra 'build' (pathspec is not installed)" in done.stderr
+    assert "pip install 'codequarry[build]'" in done.stderr

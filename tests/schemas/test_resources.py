@@ -1,0 +1,42 @@
+"""A lack of descriptors or memory is told from damage, whoever tells of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from codequarry.schemas.errors import IntegrityError, ResourcesError, UnavailableError
+from codequarry.schemas.resources import exhaustion, raise_if_exhausted
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_the_system_and_libraries_are_understood(code: int) -> None:
+    told = os.strerror(code)
+    for error in (OSError(code, told), RuntimeError(f"IO Error: Cannot open file: {told}")):
+        assert exhaustion(error) == code
+        with pytest.raises(ResourcesError) as caught:
+            raise_if_exhausted(error, "it cannot be read now")
+        assert (caught.value.code, caught.value.retryable) == ("UNAVAILABLE", True)
+        assert isinstance(caught.value, UnavailableError)
+        assert not isinstance(caught.value, IntegrityError)
+        assert caught.value.suggestion
+
+
+def test_a_cause_is_understood() -> None:
+    try:
+        try:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        except OSError as error:
+            raise IntegrityError("it is damaged") from error
+    except IntegrityError as error:
+        assert exhaustion(error) == errno.EMFILE
+    assert exhaustion(MemoryError()) == errno.ENOMEM
+
+
+@pytest.mark.parametrize(
+    "error", [None, OSError(errno.EIO, "Input/output error"), IntegrityError("the file Too many open files differs")]
+)
+def test_damage_stays_damage(error: BaseException | None) -> None:
+    assert exhaustion(error) is None

@@ -1,0 +1,1 @@
+"""Training the shipped static encoder from packages of public registries."""
