@@ -48,14 +48,15 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
 def run(tmp_path: Path, shared_store: Path) -> Run:
     """Run the command line in a folder of its own.
 
-    It runs in this process, where the libraries are loaded already; another program than `MAIN` in one of its own.
+    It runs in this process, where the libraries are loaded already. `own_process=True` is for libraries that read the
+    environment when they are imported; another program than `MAIN` always has a process of its own.
     """
     folder = tmp_path / "cwd"
     folder.mkdir()
 
-    def run(*arguments: str | Path, program: str = MAIN) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, program: str = MAIN, own_process: bool = False) -> subprocess.CompletedProcess[str]:
         given = {"CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "100"}
-        if program == MAIN:
+        if program == MAIN and not own_process:
             return run_here(folder, given, *map(str, arguments))
         return subprocess.run(
             [sys.executable, "-c", program, *map(str, arguments)],

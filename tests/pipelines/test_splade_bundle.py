@@ -215,11 +215,11 @@ def test_a_model_of_a_hub_is_taken_by_its_commit(home: Path, tmp_path: Path, run
     settings = tmp_path / "settings.toml"
     settings.write_text(f'[splade]\nenabled = true\nmodel = "org/one"\nrevision = "{commit}"\n')
     asked = ("index", home / "app", "--settings", settings, "--root", tmp_path / "bundles")
-    refused = run(*asked)
+    refused = run(*asked, own_process=True)
     assert refused.returncode != 0
     assert "org/one at 012345678901 cannot be fetched from the hub" in " ".join(refused.stderr.split())
     write_model(cache / "models--org--one" / "snapshots" / commit)
-    done = run(*asked)
+    done = run(*asked, own_process=True)
     assert done.returncode == 0, done.stderr
     manifest = from_json((Path(done.stdout.strip()) / "manifest.json").read_bytes())
     assert manifest.splade is not None and manifest.splade.encoder.name == "org/one"
