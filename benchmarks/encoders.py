@@ -23,7 +23,7 @@ from codequarry.serving.encoders.spec import Encoder, open_encoder, open_tokeniz
 from codequarry.serving.encoders.static import TokenIds
 from codequarry.serving.text.analyzer import analyze
 from tools.train_encoder.corpus import collect, held_out
-from tools.train_encoder.sources import Source, fetch, read_sources
+from tools.train_encoder.sources import TrainingSource, fetch, read_sources
 from tools.train_encoder.train import initial_table, inverse_frequencies, teacher
 
 _K1, _B, _RRF_K = 1.2, 0.75, 60
@@ -73,9 +73,9 @@ def run() -> None:
     )
 
 
-def _available(sources: list[Source], folder: Path) -> list[Source]:
+def _available(sources: list[TrainingSource], folder: Path) -> list[TrainingSource]:
     """Those whose registry can be asked from here."""
-    found: list[Source] = []
+    found: list[TrainingSource] = []
     for source in sources:
         try:
             fetch(source, folder)

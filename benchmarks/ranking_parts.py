@@ -19,7 +19,7 @@ from codequarry.pipelines.measure.results import scores_of
 from codequarry.pipelines.store.workspace import silent
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile
 from codequarry.schemas.settings.load import ServingSettings
-from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.channels.symbol import SymbolChannel
 from codequarry.serving.engine.engine import Engine
 

@@ -30,8 +30,8 @@ from typing import Any
 from benchmarks.ranking_parts import Corpus, print_cross_validated, print_worth
 from benchmarks.report import percentile
 from codequarry.pipelines.embed.encoders import encoder_directories
-from codequarry.pipelines.measure.metrics import DEPTH, ndcg, target_ranks
 from codequarry.pipelines.measure.questions import Hit, Question, Target
+from codequarry.pipelines.measure.ranking_metrics import DEPTH, ndcg, target_ranks
 from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.settings.load import (

@@ -11,7 +11,7 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import AcceptedEntry
 from codequarry.schemas.errors import PublishError
 from codequarry.serving.files.integrity import read_manifest
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 

@@ -20,7 +20,7 @@ from codequarry.assets.plots import SHOWN_CHARS
 from codequarry.pipelines.cli.root import build_app
 from codequarry.pipelines.gates.answers.asked import ann_recall
 from codequarry.pipelines.gates.answers.comparison import _ask_questions, _ratio, delays, losses
-from codequarry.pipelines.gates.answers.questions import gate_questions, question_checks, same_files
+from codequarry.pipelines.gates.answers.shared_questions import gate_questions, question_checks, same_files
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
@@ -31,7 +31,7 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.channels.dense import FaissChannel
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
 from tests.pipelines.indexes.test_faiss_ladder import LISTS, functions, write_app

@@ -3,7 +3,7 @@
 import pytest
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from tests.assets.conftest import Workbench
 from tests.assets.test_reindex import materializations
 from tests.pipelines.encoders import small_encoder

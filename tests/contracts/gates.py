@@ -5,7 +5,7 @@ from __future__ import annotations
 from codequarry.pipelines.gates.drift import DRIFT
 from codequarry.pipelines.gates.secrets import SECRETS
 from codequarry.schemas.gates.suites import OF_TABLES, embeddings_suite
-from codequarry.serving.version import checks
+from codequarry.serving.version import file_checks
 
 
 def gates() -> dict[str, list[str]]:
@@ -13,8 +13,8 @@ def gates() -> dict[str, list[str]]:
     suites = (*OF_TABLES, embeddings_suite("faiss", 1))
     return {
         **{suite.table: [each.name for each in suite.expectations] for suite in suites},
-        "across": [*checks.NOTHING_OF, *checks.OF_EACH_LEG],
-        "catalog": [*checks.CATALOG_DIFFERS],
+        "across": [*file_checks.NOTHING_OF, *file_checks.OF_EACH_LEG],
+        "catalog": [*file_checks.CATALOG_DIFFERS],
         "secrets": [*SECRETS],
         "drift": [*DRIFT],
     }

@@ -20,6 +20,34 @@ _PARTICIPLES = frozenset(
     "told used wanted won worn written".split()
 )
 """Words that name neither an act nor a thing: a function is a verb with its object, a property a noun."""
+_ONE_MEANING = {
+    "automation": "schedules and sensors: their settings, and what Dagster runs",
+    "bm25": "the BM25 index: its writing and its search",
+    "build": "the writing of an index",
+    "bundle": "the bundle as a whole: its settings, and its assets",
+    "catalog": "the DuckDB file of a version: its writing and its reading",
+    "chatgpt": "the tools under the names that ChatGPT asks for: their schemas and their answers",
+    "definitions": "definitions in code; in `assets`, where Dagster looks for its own",
+    "describe": "the tool `describe_index`: its schema and its answer",
+    "endpoint": "the encoder behind a URL: its export and its use",
+    "file_index": "the index of file summaries: its writing and its search",
+    "grep": "the tool `search_code`: its schema and its answer",
+    "health": "the state of the server: its schema and its answer",
+    "manifest": "`manifest.json`: its schema and its writing",
+    "pro": "the tool `semantic_search_pro`: its schema and its answer",
+    "ranking_profile": "the weights of the ranking: their schema and their choice",
+    "references": "references in code: how they are found, and the tool that lists them",
+    "registry": "the table of published versions: its schema and its reading",
+    "search": "the search for chunks: its schema, the tool, and that of late interaction",
+    "shards": "the parts in which the chunks are numbered: their schema, their plan and their writing",
+    "sources": "the repositories that are read: their settings and their reading",
+    "sparse": "the encoder of learned sparse terms: its export and its use",
+    "splade": "the learned sparse index: its schema and its search",
+    "stage": "one stage of the pipeline, as `run.py` calls it",
+    "static": "the encoder of static vectors: its export and its use",
+    "symbols": "symbols: their names in SCIP, their tables, and the tools' schemas",
+}
+"""File names that occur in several rooms, and the one thing each means. A module of commands has their name."""
 _ANSWERS = PROJECT / "schemas" / "codequarry" / "schemas" / "wire"
 """Docstrings of these models are part of ``tools/list``, which changes with the answers and not with the language."""
 
@@ -45,6 +73,21 @@ def test_no_function_is_named_by_a_bare_participle() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in _PARTICIPLES
     ]
     assert guilty == []
+
+
+def test_no_class_name_means_two_things() -> None:
+    places: dict[str, list[str]] = {}
+    for file in MODULES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(f"{file.relative_to(PROJECT)}:{node.lineno}")
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_a_file_name_in_two_rooms_has_one_meaning() -> None:
+    product = [file for file in MODULES if PROJECT / "tools" not in file.parents and "cli" not in file.parts]
+    counts = Counter(file.stem for file in product if not file.stem.startswith("__"))
+    assert {name for name, count in counts.items() if count > 1} == _ONE_MEANING.keys()
 
 
 def test_sections_of_docstrings_are_complete() -> None:

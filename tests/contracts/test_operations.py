@@ -14,7 +14,7 @@ from codequarry.pipelines.embed.encoders import SHIPPED
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import FORMAT_VERSION
 from codequarry.serving.files.integrity import list_files, read_manifest
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from tests.contracts.gates import gates
 from tests.contracts.manifest_fields import CHECKSUM, rows
 from tests.serving.bundle_factory import write_bundle

@@ -142,7 +142,7 @@ def test_a_catalog_with_a_view_that_reads_elsewhere_is_found_and_not_followed(ru
     import duckdb
 
     from codequarry.serving.files.integrity import read_manifest
-    from codequarry.serving.version.checks import check_version
+    from codequarry.serving.version.file_checks import check_version
 
     paths = scene.root.version(OLD)
     with duckdb.connect(str(paths.catalog)) as connection:

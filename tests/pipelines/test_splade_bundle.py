@@ -32,7 +32,7 @@ from codequarry.serving.channels.splade import MAX_EXPLAINED, SpladeChannel
 from codequarry.serving.encoders.sparse import SparseEncoder
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.mcp import build_server
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import Run
 from tests.pipelines.sparse_models import write_model, write_router

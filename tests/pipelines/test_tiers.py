@@ -21,7 +21,7 @@ from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.engine.doctor import examine
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MAIN, MakeSettings, Run
 from tests.pipelines.corpus import write_shop, write_tools

@@ -28,8 +28,8 @@ from codequarry.serving.channels.base import ChannelQuery
 from codequarry.serving.channels.warp.channel import WarpChannel
 from codequarry.serving.channels.warp.explain import MAX_BYTES, MAX_PAIRS
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.text.query import analyze_query
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.text.query_classes import analyze_query
+from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.serving.scores import recomputed
 
@@ -267,7 +267,7 @@ def test_compact_and_two_bits_through_the_same_doors(home: Path, report: IndexRe
 
 
 def test_a_publish_with_other_documents_is_refused(home: Path, report: IndexReport, tmp_path: Path) -> None:
-    from codequarry.pipelines.gates.content import check_contents
+    from codequarry.pipelines.gates.required_content import check_contents
 
     paths = BundlePaths(Path(shutil.copytree(report.path, tmp_path / report.path.name)))
     ids = np.load(paths.warp / "chunk_ids.npy")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from codequarry.serving.version.checks import NOTHING_OF
+from codequarry.serving.version.file_checks import NOTHING_OF
 
 CHECK = "source files without a module"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 
 
 def ask_channel(channel: Channel, text: str, limit: int = 10, **options) -> Candidates:

@@ -28,8 +28,8 @@ from codequarry.schemas.bundle.manifest import (
 from codequarry.schemas.catalog.views import build_statements, create_statements, set_bundle
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.languages import language_of
-from codequarry.serving.catalog.facts import ChunkFacts
-from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.file_index import FileIndex, FileRow, card_text

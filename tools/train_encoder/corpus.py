@@ -22,7 +22,7 @@ from codequarry.pipelines.store.workspace import Progress, replacing, silent
 from codequarry.schemas.bundle.tables import read_table, write_table
 from codequarry.schemas.languages import MODULE_LANGUAGES, language_of
 from codequarry.schemas.resources import available_cores
-from tools.train_encoder.sources import Source, fetch, files
+from tools.train_encoder.sources import TrainingSource, fetch, files
 
 _MOST_PAIRS = {"doc": 60_000, "name": 18_000, "block": 15_000}
 """Most pairs of one language."""
@@ -40,7 +40,7 @@ _SCHEMA = pa.schema([pa.field(name, pa.string(), False) for name in ("lang", "ki
 
 
 def collect(
-    sources: Sequence[Source], never: frozenset[str], folder: Path, progress: Progress = silent
+    sources: Sequence[TrainingSource], never: frozenset[str], folder: Path, progress: Progress = silent
 ) -> dict[str, Path]:
     """Fetch every source and find its pairs, in as many processes as there are cores.
 
@@ -174,6 +174,6 @@ def _is_written(data: bytes) -> bool:
     return True
 
 
-def held_out(source: Source, table: Path) -> HeldOut:
+def held_out(source: TrainingSource, table: Path) -> HeldOut:
     """Return the questions of one package, drawn by its name."""
     return questions(source.key, source.held_out, (row for row in rows_of(table) if row.lang == source.held_out))

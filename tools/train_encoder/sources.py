@@ -28,7 +28,7 @@ _TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TrainingSource:
     """One version of a package."""
 
     registry: str
@@ -52,7 +52,7 @@ class Source:
 class SourceList:
     """Contents of ``sources.toml``."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[TrainingSource, ...]
     never: frozenset[str]
     """Names of projects, in lower case, that benchmarks of this field search: files below a folder of such a name are
     left out wherever a package bundles them."""
@@ -80,12 +80,12 @@ def read_sources(file: Path = PINNED) -> SourceList:
         ) from error
 
 
-def _source(registry: str, row: list[str]) -> Source:
+def _source(registry: str, row: list[str]) -> TrainingSource:
     name, version, license, file, sha256, *held_out = row
-    return Source(registry, name, version, license, file, sha256, "".join(held_out))
+    return TrainingSource(registry, name, version, license, file, sha256, "".join(held_out))
 
 
-def fetch(source: Source, folder: Path) -> Path:
+def fetch(source: TrainingSource, folder: Path) -> Path:
     """Fetch the source's archive, unless it is there.
 
     Args:
@@ -124,7 +124,7 @@ def fetch(source: Source, folder: Path) -> Path:
     return target
 
 
-def _run(command: list[str], folder: Path, source: Source) -> str:
+def _run(command: list[str], folder: Path, source: TrainingSource) -> str:
     """Run a registry's client in a folder.
 
     Args:
@@ -152,7 +152,7 @@ def _run(command: list[str], folder: Path, source: Source) -> str:
     return (done.stderr.strip().splitlines() or [f"{command[0]} said nothing"])[-1]
 
 
-def _pip(source: Source) -> list[list[str]]:
+def _pip(source: TrainingSource) -> list[list[str]]:
     of_file = source.file.removesuffix(".whl").rpartition("-")[2].split(".")
     platforms = [flag for name in of_file for flag in ("--platform", name)]
     pinned = f"{source.name}=={source.version}"
@@ -162,11 +162,11 @@ def _pip(source: Source) -> list[list[str]]:
     ]]  # fmt: skip
 
 
-def _npm(source: Source) -> list[list[str]]:
+def _npm(source: TrainingSource) -> list[list[str]]:
     return [["npm", "pack", "--silent", f"{source.name}@{source.version}"]]
 
 
-def _apt(source: Source) -> list[list[str]]:
+def _apt(source: TrainingSource) -> list[list[str]]:
     """Return the commands for a Debian package, the second of which asks for the newest version.
 
     A stable release replaces its versions by others of the same upstream tarball.
@@ -175,7 +175,7 @@ def _apt(source: Source) -> list[list[str]]:
     return [[*ask, f"{source.name}={source.version}"], [*ask, source.name]]
 
 
-_COMMANDS: dict[str, Callable[[Source], list[list[str]]]] = {"pypi": _pip, "npm": _npm, "debian": _apt}
+_COMMANDS: dict[str, Callable[[TrainingSource], list[list[str]]]] = {"pypi": _pip, "npm": _npm, "debian": _apt}
 """By registry, the commands to try until one has fetched the file."""
 
 

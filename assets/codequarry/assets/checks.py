@@ -97,7 +97,7 @@ def _of_staged(settings: Settings) -> "tuple[SuiteResult, ...]":
     from codequarry.schemas.bundle.layout import BundlePaths
     from codequarry.schemas.gates.suites import CHUNKS, FAISS_IDMAP, FILES
     from codequarry.serving.files.integrity import read_manifest
-    from codequarry.serving.version.checks import open_tables
+    from codequarry.serving.version.file_checks import open_tables
 
     paths = BundlePaths(read_pointer(settings.paths.work, Staged).path)
     with closing(open_tables(paths, read_manifest(paths), (FILES, CHUNKS, FAISS_IDMAP))) as connection:

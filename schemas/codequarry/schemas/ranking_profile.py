@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.strict_model import StrictModel
 
 QueryClass = Literal["identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic"]
 """Class of a query by its form; see `serving.query.analyze_query`."""
@@ -27,11 +28,7 @@ Weight = Field(ge=0, le=100)
 Factor = Field(ge=0, le=1)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ClassProfile(_Part):
+class ClassProfile(StrictModel):
     """Weights for one class of queries."""
 
     lexical: float = Weight
@@ -58,7 +55,7 @@ class ClassProfile(_Part):
     """Files are multiplied by 1 + this * ln(1 + files that import them)."""
 
 
-class FileProfile(_Part):
+class FileProfile(StrictModel):
     """Evidence for a file, apart from its chunks: weights in [0, 1]."""
 
     chunks: float = Weight
@@ -71,7 +68,7 @@ class FileProfile(_Part):
     """Weight for a file that holds a definition with a name of the query."""
 
 
-class FactorProfile(_Part):
+class FactorProfile(StrictModel):
     """Factors of a file's evidence and chunks."""
 
     test: float = Factor
@@ -89,7 +86,7 @@ class FactorProfile(_Part):
     older than this rule."""
 
 
-class RankingProfile(_Part):
+class RankingProfile(StrictModel):
     """Weights and factors of the whole ranking."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")

@@ -11,7 +11,7 @@ import pytest
 from codequarry.pipelines.evaluation.commit_questions import subject_of
 from codequarry.pipelines.evaluation.mining import Prepared, mine
 from codequarry.pipelines.measure.questions import Question
-from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import InvalidArgumentError
@@ -161,8 +161,8 @@ def test_a_path_of_a_commit_that_leads_elsewhere_is_not_written(library: Path) -
 
 
 def test_files_take_turns() -> None:
-    places = [Place("app", f"file{number % 3}.py", str(number)) for number in range(60)]
-    places += [Place("lib", "one.py", str(number)) for number in range(3)]
+    places = [CandidateKey("app", f"file{number % 3}.py", str(number)) for number in range(60)]
+    places += [CandidateKey("lib", "one.py", str(number)) for number in range(3)]
     first = list(spread(((place, place) for place in places), 0))
     assert sorted(first) == sorted(places)
     assert Counter(place.repo for place in first[:6]) == {"app": 3, "lib": 3}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codequarry.pipelines.ignore import patterns as ignore_patterns
 from codequarry.pipelines.ignore import rules as ignore_rules
-from codequarry.pipelines.ignore.patterns import PatternList, Work
+from codequarry.pipelines.ignore.patterns import MatchingBudget, PatternList
 from codequarry.pipelines.ignore.rules import IgnoreFiles, settings_patterns
 from codequarry.pipelines.sources.census import take_census
 from codequarry.pipelines.sources.sources import list_source
@@ -162,7 +162,7 @@ def test_row_25_ignore_files_beyond_a_limit_are_recorded_and_say_nothing(
 
 
 def test_row_25_paths_for_which_no_work_is_left_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ignore_patterns.Work.__init__, "__defaults__", (40_000,))
+    monkeypatch.setattr(ignore_patterns.MatchingBudget.__init__, "__defaults__", (40_000,))
     write(tmp_path, {f"{number:03}.py": "x" for number in range(200)})
     write(tmp_path, {".codequarryignore": "*a*\n0*0*1*.py\n*b*\n"})
     found = reasons(tmp_path)
@@ -208,8 +208,8 @@ _GLOBS = (
 @given(st.lists(st.sampled_from(_GLOBS), max_size=6), st.sampled_from((*_PLACES, "d/", "d/d/", "e/d/")))
 @settings(deadline=None)
 def test_looking_patterns_up_by_their_parts_changes_no_verdict(lines: list[str], path: str) -> None:
-    together = PatternList(lines, Work()).last(path)
-    alone = [PatternList([line], Work()) for line in lines]
+    together = PatternList(lines, MatchingBudget()).last(path)
+    alone = [PatternList([line], MatchingBudget()) for line in lines]
     for each in alone:
         each._any_last_first, each._by_key = [0] * len(each), {}  # matched without a look-up
     said = [verdict for each in alone if (verdict := each.last(path)) is not None]

@@ -18,7 +18,7 @@ from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.channels.faiss_search import Effort
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from codequarry.pipelines.measure.version_diff import (
     Chunk,
     ChunkChanges,
-    File,
+    VersionFile,
     by_repository,
     compare_chunks,
     compare_files,
@@ -75,8 +75,18 @@ def test_every_chunk_is_told_of_once(before: dict, after: dict) -> None:
 
 
 def test_files() -> None:
-    before = [File("app", "a", "1"), File("app", "b", "2"), File("app", "old", "3"), File("app", "gone", "4")]
-    after = [File("app", "a", "1"), File("app", "b", "9"), File("lib", "new", "3"), File("app", "come", "5")]
+    before = [
+        VersionFile("app", "a", "1"),
+        VersionFile("app", "b", "2"),
+        VersionFile("app", "old", "3"),
+        VersionFile("app", "gone", "4"),
+    ]
+    after = [
+        VersionFile("app", "a", "1"),
+        VersionFile("app", "b", "9"),
+        VersionFile("lib", "new", "3"),
+        VersionFile("app", "come", "5"),
+    ]
     found = compare_files(before, after)
     assert [file.path for file in found.changed] == ["b"]
     assert [file.path for file in found.added] == ["come"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines.scip.index import read_scip, read_scip_file
+from codequarry.pipelines.scip.index_file import read_scip, read_scip_file
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name

@@ -14,7 +14,7 @@ from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.scip import cache as scip_cache
 from codequarry.pipelines.scip import runner as scip_runner
 from codequarry.pipelines.scip import tools as scip_tools
-from codequarry.pipelines.scip.index import decode_document, read_scip
+from codequarry.pipelines.scip.index_file import decode_document, read_scip
 from codequarry.pipelines.scip.runner import run_indexer
 from codequarry.pipelines.scip.stage import ScipReport, read_scip_entries, scip_repository
 from codequarry.pipelines.scip.tools import PYTHON, TYPESCRIPT, Indexer, find_indexer

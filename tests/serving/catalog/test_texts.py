@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.serving.catalog.texts import _rows_holding
-from codequarry.serving.text.patterns import fold
+from codequarry.serving.text.literal_patterns import fold
 
 _TEXT = st.text("abA B\nKßİſé€😀", min_size=1, max_size=12)
 

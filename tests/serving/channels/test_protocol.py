@@ -17,14 +17,14 @@ from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.channels.query_encoder import LazyEncoder
 from codequarry.serving.channels.splade import SpladeChannel
-from codequarry.serving.channels.splade import _Opened as OpenedSplade
+from codequarry.serving.channels.splade import _OpenTerms as OpenedSplade
 from codequarry.serving.channels.symbol import SymbolChannel
 from codequarry.serving.channels.warp import kernels
 from codequarry.serving.channels.warp.channel import WarpChannel
-from codequarry.serving.channels.warp.channel import _Opened as OpenedWarp
+from codequarry.serving.channels.warp.channel import _OpenTokens as OpenedWarp
 from codequarry.serving.channels.warp.search import Searcher
 from codequarry.serving.request.deadline import NEVER, Deadline
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
 from tests.serving import sparse_corpus, warp_corpus
 from tests.serving.ask_channel import ask_channel

@@ -20,7 +20,7 @@ from codequarry.serving.channels.symbol import SymbolChannel
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.mcp import build_server
 from codequarry.serving.text.analyzer import words
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
 from tests.serving.ask_channel import ask_channel
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import CodequarryError, IntegrityError
-from codequarry.serving.catalog.facts import ChunkFacts
-from codequarry.serving.catalog.rows import CHUNK, RowIndex
+from codequarry.serving.catalog.chunk_arrays import CHUNK, RowIndex
+from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.files.arrays import map_array, read_array
 from codequarry.serving.files.file_index import FileIndex
 from tests.serving.bundle_factory import write_bundle

@@ -22,8 +22,8 @@ from codequarry.schemas.settings.service import AuthSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from codequarry.serving.http.auth import build_auth
+from codequarry.serving.http.bearer_tokens import new_token
 from codequarry.serving.http.door import Crowd
-from codequarry.serving.http.tokens import new_token
 from codequarry.serving.request.admission import Gate
 from tests.serving.live import raw, request, running, serving, tool_call
 from tests.serving.server.test_mcp import ERAS

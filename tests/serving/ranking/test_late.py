@@ -19,7 +19,7 @@ from codequarry.serving.ranking.late import ENTROPY, MARGIN, RESCORED, SIMILARIT
 from codequarry.serving.ranking.ranking import Scored, channel_weights, rank
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.request.trace import Trace, tracing
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.tools.search import find_results
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, write_bundle

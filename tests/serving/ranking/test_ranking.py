@@ -25,7 +25,7 @@ from codequarry.serving.ranking.file_evidence import (
     size_factor,
 )
 from codequarry.serving.ranking.ranking import channel_weights, rank
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 from tests.serving.scores import recomputed

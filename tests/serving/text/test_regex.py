@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
-from codequarry.serving.text.patterns import OutOfTimeError
+from codequarry.serving.text.literal_patterns import OutOfTimeError
 from codequarry.serving.text.regex import Regex, required_literals
 from tests.serving import text_oracle
 

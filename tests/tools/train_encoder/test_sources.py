@@ -12,7 +12,7 @@ import pytest
 
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from tests.tools.train_encoder.packages import wheel
-from tools.train_encoder.sources import Source, fetch, files, read_sources
+from tools.train_encoder.sources import TrainingSource, fetch, files, read_sources
 
 
 def tarball(path: Path, contents: dict[str, bytes]) -> Path:
@@ -39,7 +39,7 @@ def test_archives_give_small_wanted_files_and_follow_no_link(tmp_path: Path) -> 
 def test_an_archive_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
     wheel(tmp_path / "pypi" / "a.whl", {"a.py": b"a"})
     with pytest.raises(IntegrityError, match=r"a\.whl: sha256 [0-9a-f]{64}, expected 0{64}"):
-        fetch(Source("pypi", "a", "1", "MIT", "a.whl", "0" * 64, ""), tmp_path)
+        fetch(TrainingSource("pypi", "a", "1", "MIT", "a.whl", "0" * 64, ""), tmp_path)
 
 
 def script(path: Path, body: str) -> Path:
@@ -54,7 +54,7 @@ def test_a_wheel_is_asked_for_by_the_platforms_of_its_own_name(tmp_path: Path, m
         tmp_path / "python", f'case "$*" in *"--platform manylinux_2_34_x86_64 "*) printf w > {name};; esac'
     )
     monkeypatch.setattr(sys, "executable", str(client))
-    fetched = fetch(Source("pypi", "a", "1", "MIT", name, hashlib.sha256(b"w").hexdigest(), ""), tmp_path)
+    fetched = fetch(TrainingSource("pypi", "a", "1", "MIT", name, hashlib.sha256(b"w").hexdigest(), ""), tmp_path)
     assert fetched.read_bytes() == b"w"
 
 
@@ -65,10 +65,10 @@ def test_a_source_package_that_was_replaced_is_taken_where_its_tarball_is_the_sa
     script(tmp_path / "apt-get", f"{gone}\nprintf t > a_1.orig.tar.gz")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     digest = hashlib.sha256(b"t").hexdigest()
-    fetched = fetch(Source("debian", "a", "1-1+deb12u5", "MIT", "a_1.orig.tar.gz", digest, ""), tmp_path)
+    fetched = fetch(TrainingSource("debian", "a", "1-1+deb12u5", "MIT", "a_1.orig.tar.gz", digest, ""), tmp_path)
     assert fetched.read_bytes() == b"t"
     with pytest.raises(UnavailableError, match=r"a_2\.orig\.tar\.gz was not fetched: .*"):
-        fetch(Source("debian", "a", "2-1", "MIT", "a_2.orig.tar.gz", digest, ""), tmp_path)
+        fetch(TrainingSource("debian", "a", "2-1", "MIT", "a_2.orig.tar.gz", digest, ""), tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "pypi = 1", "never = []\npypi = [['a']]\nnpm = []\ndebian = []", "= ="])

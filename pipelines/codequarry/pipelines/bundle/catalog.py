@@ -9,8 +9,8 @@ import duckdb
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.catalog.views import build_statements, create_statements, set_bundle
-from codequarry.serving.catalog.facts import ChunkFacts
-from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.files.integrity import file_sha256
 
 

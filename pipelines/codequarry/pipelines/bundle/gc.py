@@ -17,7 +17,7 @@ from codequarry.pipelines.embed.encoders import encoder_directories, encoder_fol
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories, sparse_folder
 from codequarry.pipelines.embed.stage import TEXT_COLUMNS
 from codequarry.pipelines.git.remote import clone_folder
-from codequarry.pipelines.indexes.files import file_cards
+from codequarry.pipelines.indexes.file_index import file_cards
 from codequarry.pipelines.indexes.splade.impacts import impact_file
 from codequarry.pipelines.indexes.text_indexes import TEXT_COLUMNS as TOKEN_COLUMNS
 from codequarry.pipelines.indexes.text_indexes import chunk_text

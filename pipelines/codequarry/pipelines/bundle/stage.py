@@ -26,7 +26,7 @@ from codequarry.pipelines.indexes.bm25 import write_meta
 from codequarry.pipelines.indexes.faiss import is_exact
 from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
 from codequarry.pipelines.indexes.faiss_stage import write_dense
-from codequarry.pipelines.indexes.files import write_file_index
+from codequarry.pipelines.indexes.file_index import write_file_index
 from codequarry.pipelines.indexes.ranking_profile import profile_bytes
 from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root

@@ -15,7 +15,7 @@ from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOptio
 from codequarry.serving.cli.terminal import echo_json, for_terminal
 
 if TYPE_CHECKING:
-    from codequarry.serving.engine.doctor import Finding
+    from codequarry.serving.engine.doctor import Diagnosis
 
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
@@ -53,7 +53,7 @@ def doctor(
     settings = load_settings(settings_file, bundle_root=root, look="up")
     from codequarry.serving.engine.doctor import SEVERITY, examine
 
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for finding in examine(settings):
         findings.append(finding)
         if not as_json:
@@ -92,7 +92,7 @@ def _self_test(as_json: bool) -> None:
         raise typer.Exit(2)
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Diagnosis) -> None:
     from rich.console import Console
     from rich.text import Text
 

@@ -17,7 +17,7 @@ from codequarry.pipelines.adapt.pairs import word_count
 from codequarry.pipelines.git.process import run_git
 from codequarry.pipelines.git.trees import BlobReader
 from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.pipelines.measure.source_tables import Mined, Node
 from codequarry.pipelines.syntax.workers import chunk_files
 from codequarry.schemas.errors import SourceError, SourceLimitError
@@ -49,16 +49,16 @@ _SAYS_NOTHING = re.compile(
 )
 
 
-class _Change(NamedTuple):
+class _ChangedFile(NamedTuple):
     path: str
     oid: str
     """Of the file as the commit left it."""
 
 
-class _Commit(NamedTuple):
+class _SubjectCommit(NamedTuple):
     id: str
     subject: str
-    changes: tuple[_Change, ...]
+    changes: tuple[_ChangedFile, ...]
     """Of source files that are still there."""
 
 
@@ -94,7 +94,7 @@ def commit_questions(
         Questions and notes.
     """
     notes: list[str] = []
-    found: list[tuple[Place, tuple[Mined, Path, _Commit]]] = []
+    found: list[tuple[CandidateKey, tuple[Mined, Path, _SubjectCommit]]] = []
     alike: Counter[str] = Counter()
     for repository, folder in repositories:
         if folder is None or not repository.snapshot.commit:
@@ -109,7 +109,7 @@ def commit_questions(
             notes.append(f"{repository.name}: no commit that changed a few functions and says how")
         for commit in commits:
             alike[commit.subject] += 1
-            place = Place(repository.name, commit.changes[0].path, commit.id)
+            place = CandidateKey(repository.name, commit.changes[0].path, commit.id)
             found.append((place, (repository, folder, commit)))
     questions: list[Question] = []
     drawn = spread(((place, one) for place, one in found if alike[one[2].subject] == 1), seed)
@@ -122,7 +122,7 @@ def commit_questions(
     return questions, notes
 
 
-def _history(repository: Mined, folder: Path) -> Iterator[_Commit]:
+def _history(repository: Mined, folder: Path) -> Iterator[_SubjectCommit]:
     """Yield the last commits before the snapshot that changed a few source files which are still there."""
     done = run_git(
         folder, "log", "--no-merges", "--no-renames", "--raw", "--no-abbrev", "--relative", "--no-color",
@@ -135,21 +135,21 @@ def _history(repository: Mined, folder: Path) -> Iterator[_Commit]:
         commit, _, written = head.partition("\x02")
         changes = [change for line in lines if (change := _CHANGE.fullmatch(line))]
         sources = [
-            _Change(change[4], change[2])
+            _ChangedFile(change[4], change[2])
             for change in changes
             if change[3] in "AM" and change[1].startswith("100") and repository.is_source(change[4])
         ]
         subject = subject_of(written)
         if subject and sources and len(changes) <= _MAX_FILES and len(sources) <= _MAX_SOURCES:
-            yield _Commit(commit, subject, tuple(sources))
+            yield _SubjectCommit(commit, subject, tuple(sources))
 
 
 def _changed(
-    batch: Sequence[tuple[Mined, Path, _Commit]], settings: ChunkingSettings
+    batch: Sequence[tuple[Mined, Path, _SubjectCommit]], settings: ChunkingSettings
 ) -> dict[tuple[str, str], tuple[Target, ...]]:
     """Return the functions that each commit changed and that are still there, by repository and commit."""
     found: dict[tuple[str, str], tuple[Target, ...]] = {}
-    by_repo: dict[str, list[tuple[Mined, Path, _Commit]]] = defaultdict(list)
+    by_repo: dict[str, list[tuple[Mined, Path, _SubjectCommit]]] = defaultdict(list)
     for one in batch:
         by_repo[one[0].name].append(one)
     for name, own in by_repo.items():
@@ -171,7 +171,7 @@ def _changed(
 
 
 def _nodes_then(
-    repository: Mined, folder: Path, changes: Sequence[_Change], settings: ChunkingSettings
+    repository: Mined, folder: Path, changes: Sequence[_ChangedFile], settings: ChunkingSettings
 ) -> dict[str, tuple[AstNode, ...]]:
     """Return the definitions of files as commits left them, by blob; child processes parse them."""
     with BlobReader(folder) as blobs:
@@ -183,7 +183,7 @@ def _nodes_then(
     return {chunked.file[0]: chunked.made.ast_nodes for chunked in chunk_files(files, settings)}
 
 
-def _changed_lines(folder: Path, commit: _Commit) -> Mapping[str, list[int]]:
+def _changed_lines(folder: Path, commit: _SubjectCommit) -> Mapping[str, list[int]]:
     """Return the lines of each file that a commit wrote, 0-based; for lines that it only removed, the line before.
 
     The result is empty when git cannot tell, as in a clone that lacks the files of older commits.

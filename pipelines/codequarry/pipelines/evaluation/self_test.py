@@ -24,7 +24,7 @@ _TOLERANCE = 1e-5
 """Tolerance of cosines: they are float32, and the pack writes six digits."""
 
 
-class Check(NamedTuple):
+class SelfTestCheck(NamedTuple):
     """One promise of the pack, and the result of its check."""
 
     index: str
@@ -35,7 +35,7 @@ class Check(NamedTuple):
     """Finding, as far as it helps."""
 
 
-def check_golden(progress: Progress) -> list[Check]:
+def check_golden(progress: Progress) -> list[SelfTestCheck]:
     """Build the pack's bundle with each kind of index and check every promise.
 
     Args:
@@ -48,7 +48,7 @@ def check_golden(progress: Progress) -> list[Check]:
         CodequarryError: As `build_golden` does.
     """
     pack = read_pack()
-    checks: list[Check] = []
+    checks: list[SelfTestCheck] = []
     for done, factory in enumerate(FACTORIES):
         progress("golden oracle pack", done, len(FACTORIES))
         with tempfile.TemporaryDirectory(prefix="codequarry-golden-") as folder:
@@ -57,7 +57,7 @@ def check_golden(progress: Progress) -> list[Check]:
     return checks
 
 
-def check_bundle(pack: GoldenPack, paths: BundlePaths, factory: str) -> list[Check]:
+def check_bundle(pack: GoldenPack, paths: BundlePaths, factory: str) -> list[SelfTestCheck]:
     """Check one bundle that holds the pack's corpus.
 
     Args:
@@ -75,7 +75,7 @@ def check_bundle(pack: GoldenPack, paths: BundlePaths, factory: str) -> list[Che
     with engine_over(paths.path.parents[1], ServingSettings()) as engine:
         found += [_search(pack, engine, query) for query in pack.queries]
         found.append(_fetch(pack, engine, _ids(paths)))
-    return [Check(factory, *one) for one in found]
+    return [SelfTestCheck(factory, *one) for one in found]
 
 
 def check_tables(pack: GoldenPack, paths: BundlePaths) -> list[tuple[str, bool, str]]:

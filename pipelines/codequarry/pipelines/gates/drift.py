@@ -20,7 +20,7 @@ from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.gates import DriftSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import current_manifest
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 
 LOST = "indexed files that went"
 GREW = "indexed files that came"
@@ -38,7 +38,7 @@ DRIFT = (LOST, GREW, LANGUAGE_LOST, LANGUAGES, CLASSES, SKIPPED, CHUNKS, TOKENS,
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _MeasuredChange:
     """A quantity that was measured in both versions."""
 
     check: str
@@ -77,11 +77,11 @@ def _pairs(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterato
             yield old, source
 
 
-def _files(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_Change]:
+def _files(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_MeasuredChange]:
     for old, new in _pairs(held, manifest, limits):
         said = f"{new.name}: {old.files} -> {new.files} files"
-        yield _Change(LOST, new.name, 1 - new.files / old.files, limits.max_files_lost, said)
-        yield _Change(GREW, new.name, new.files / old.files, limits.max_growth, said)
+        yield _MeasuredChange(LOST, new.name, 1 - new.files / old.files, limits.max_files_lost, said)
+        yield _MeasuredChange(GREW, new.name, new.files / old.files, limits.max_growth, said)
         yield from _shares(CLASSES, new.name, old.classes, new.classes, limits.max_share_change, limits.min_files)
         census = ({"": old.files, **old.skipped}, {"": new.files, **new.skipped})
         for change in _shares(SKIPPED, new.name, *census, limits.max_skipped_change, limits.min_files):
@@ -90,12 +90,12 @@ def _files(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterato
         if old.secrets is not None and new.secrets is not None:
             before, now = sum(old.secrets.values()), sum(new.secrets.values())
             said = f"{new.name}: {before} -> {now} secrets"
-            yield _Change(SECRETS, new.name, now - before, limits.max_new_secrets, said)
+            yield _MeasuredChange(SECRETS, new.name, now - before, limits.max_new_secrets, said)
 
 
 def _languages(
     before: BundlePaths, held: Manifest, paths: BundlePaths, manifest: Manifest, limits: DriftSettings
-) -> Iterator[_Change]:
+) -> Iterator[_MeasuredChange]:
     pairs = list(_pairs(held, manifest, limits))
     if not pairs:
         return
@@ -110,23 +110,25 @@ def _languages(
         for language, count in sorted(old_files.items()):
             if count >= limits.min_files:
                 said = f"{new.name} {language}: {count} -> {files[language]} files"
-                yield _Change(LANGUAGE_LOST, language, 1 - files[language] / count, limits.max_language_lost, said)
+                yield _MeasuredChange(
+                    LANGUAGE_LOST, language, 1 - files[language] / count, limits.max_language_lost, said
+                )
         yield from _shares(LANGUAGES, new.name, old_files, files, limits.max_share_change, limits.min_files)
 
 
 def _shares(
     check: str, repo: str, before: Mapping[str, int], after: Mapping[str, int], limit: float, min_files: int
-) -> Iterator[_Change]:
+) -> Iterator[_MeasuredChange]:
     """Yield the changed share of each kind whose count changed by some files."""
     old_sum, new_sum = max(1, sum(before.values())), max(1, sum(after.values()))
     for kind in sorted({*before, *after}):
         old, new = before.get(kind, 0), after.get(kind, 0)
         if abs(new - old) >= min_files or abs(new_sum - old_sum) >= min_files:
             share, now = old / old_sum, new / new_sum
-            yield _Change(check, kind, abs(now - share), limit, f"{repo} {kind}: {share:.0%} -> {now:.0%}")
+            yield _MeasuredChange(check, kind, abs(now - share), limit, f"{repo} {kind}: {share:.0%} -> {now:.0%}")
 
 
-def _measures(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_Change]:
+def _measures(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_MeasuredChange]:
     """Yield ratios that follow from settings and program; nothing when the settings changed."""
     if held.settings_sha256 != manifest.settings_sha256:
         return
@@ -142,9 +144,9 @@ def _measures(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iter
         yield _ratio(BYTES, "all", size, now, limit)
 
 
-def _ratio(check: str, what: str, before: float, after: float, limit: float) -> _Change:
+def _ratio(check: str, what: str, before: float, after: float, limit: float) -> _MeasuredChange:
     factor = max(before, after) / max(min(before, after), 1e-9)
-    return _Change(check, what, factor, limit, f"{what}: {before:,.1f} -> {after:,.1f}")
+    return _MeasuredChange(check, what, factor, limit, f"{what}: {before:,.1f} -> {after:,.1f}")
 
 
 def _index_bytes(manifest: Manifest) -> int:
@@ -181,7 +183,7 @@ def _fingerprints(manifest: Manifest) -> dict[str, str]:
     return found | ({"warp": manifest.warp.encoder.fingerprint} if manifest.warp is not None else {})
 
 
-def _check(name: str, changes: list[_Change]) -> Check:
+def _check(name: str, changes: list[_MeasuredChange]) -> Check:
     """Return the check of one kind, over all repositories; the largest changes first."""
     broken = sorted((each for each in changes if each.exceeds_limit), key=lambda each: (-each.size, each.said))
     worst = max(changes, key=lambda each: each.size - each.limit, default=None)

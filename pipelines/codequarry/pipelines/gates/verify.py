@@ -10,8 +10,8 @@ from codequarry.pipelines.bundle.folder import using
 from codequarry.pipelines.bundle.stage import Staged
 from codequarry.pipelines.gates.accept import judge
 from codequarry.pipelines.gates.answers.due import retrieval_checks
-from codequarry.pipelines.gates.content import content_checks
 from codequarry.pipelines.gates.drift import drift_checks
+from codequarry.pipelines.gates.required_content import content_checks
 from codequarry.pipelines.gates.secrets import secret_checks
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
@@ -19,7 +19,7 @@ from codequarry.schemas.bundle.manifest import AcceptedEntry, to_json
 from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest, verify
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 
 
 @dataclass(frozen=True, slots=True)

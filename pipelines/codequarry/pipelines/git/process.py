@@ -39,7 +39,7 @@ _COMPLAINT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GitResult:
     """Result of a git command."""
 
     done: bool
@@ -55,7 +55,7 @@ def run_git(
     settings: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
     data: bytes = b"",
-) -> Outcome:
+) -> GitResult:
     """Run git in a folder, without a terminal, for output that fits into memory.
 
     Whatever is raised, git and the programs it started have ended.
@@ -91,7 +91,7 @@ def run_git(
         return exchange.outcome(b"".join(blocks))
 
 
-def stream_git(folder: Path, *arguments: str, timeout_s: float, data: bytes = b"") -> Generator[bytes, None, Outcome]:
+def stream_git(folder: Path, *arguments: str, timeout_s: float, data: bytes = b"") -> Generator[bytes, None, GitResult]:
     """Run git in a folder and yield its output block by block.
 
     Git and the programs it started have ended when the generator ends or is closed.
@@ -156,7 +156,7 @@ class Exchange:
                         self._complaint = (self._complaint + block)[:_COMPLAINT_BYTES]
                 self._seconds_left()
 
-    def outcome(self, output: bytes) -> Outcome:
+    def outcome(self, output: bytes) -> GitResult:
         """Wait for git to end, after its output has ended.
 
         Args:
@@ -172,7 +172,7 @@ class Exchange:
             status = self._process.wait(self._seconds_left())
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
-        return Outcome(status == 0, output, self._complaint.decode("utf-8", "replace").strip())
+        return GitResult(status == 0, output, self._complaint.decode("utf-8", "replace").strip())
 
     def _seconds_left(self) -> float:
         left = self._ends - time.monotonic()

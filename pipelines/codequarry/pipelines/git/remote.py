@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.git.process import OUTPUT_BYTES, Outcome, run_git
+from codequarry.pipelines.git.process import OUTPUT_BYTES, GitResult, run_git
 from codequarry.pipelines.git.trees import no_such_ref
 from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.errors import RemoteError, SourceError, SourceLimitError, UnavailableError
@@ -136,7 +136,7 @@ class _Remote:
         if not outcome.done:
             raise self._failed("cannot be fetched", outcome)
 
-    def _ask(self, folder: Path, timeout_s: float, *command: str) -> Outcome:
+    def _ask(self, folder: Path, timeout_s: float, *command: str) -> GitResult:
         settings = {
             f"remote.{_REMOTE}.url": self.given,
             "http.lowSpeedLimit": "1000",
@@ -164,7 +164,7 @@ class _Remote:
             time.sleep(wait)
         raise AssertionError("unreachable")
 
-    def _failed(self, what: str, outcome: Outcome) -> SourceError:
+    def _failed(self, what: str, outcome: GitResult) -> SourceError:
         said = without_credentials(outcome.complaint)
         for secret in self.url.secrets:
             said = said.replace(secret, "…")
@@ -175,7 +175,7 @@ class _Remote:
         )
 
 
-def _is_transient(outcome: Outcome) -> bool:
+def _is_transient(outcome: GitResult) -> bool:
     """Return whether a failure comes from the network, and may be over soon, rather than from the server's answer."""
     return bool(_NETWORK_ERROR.search(outcome.complaint) and not _REFUSAL.search(outcome.complaint))
 

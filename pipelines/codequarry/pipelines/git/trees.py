@@ -17,7 +17,7 @@ from pathlib import Path
 from sys import intern
 
 from codequarry.pipelines.git.listing import Listing
-from codequarry.pipelines.git.process import LOCAL_TIMEOUT_S, Outcome, run_git, start_git, stop_git
+from codequarry.pipelines.git.process import LOCAL_TIMEOUT_S, GitResult, run_git, start_git, stop_git
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.sources import LimitsSettings
 
@@ -274,7 +274,7 @@ def _git(folder: Path, *arguments: str) -> bytes:
     return outcome.output
 
 
-def _run(folder: Path, *arguments: str) -> Outcome:
+def _run(folder: Path, *arguments: str) -> GitResult:
     try:
         return run_git(folder, *arguments)
     except TimeoutError:

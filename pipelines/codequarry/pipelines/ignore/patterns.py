@@ -34,7 +34,7 @@ class TooMuchWorkError(Exception):
     """Matching has used up the work that a census may spend on it."""
 
 
-class Work:
+class MatchingBudget:
     """Budget of work of a census; shared by its pattern lists."""
 
     def __init__(self, limit: float = WORK_LIMIT) -> None:
@@ -62,7 +62,7 @@ class _Pattern(NamedTuple):
 class PatternList:
     """Patterns in their order. Paths are relative to the folder of the patterns; a folder's path ends with '/'."""
 
-    def __init__(self, lines: Sequence[str], work: Work) -> None:
+    def __init__(self, lines: Sequence[str], work: MatchingBudget) -> None:
         """Translate and index patterns.
 
         Args:

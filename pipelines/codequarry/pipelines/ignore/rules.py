@@ -10,7 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from codequarry.pipelines.ignore.patterns import MAX_PATTERN_CHARS, MAX_PATTERNS, PatternList, Work, is_pattern
+from codequarry.pipelines.ignore.patterns import (
+    MAX_PATTERN_CHARS,
+    MAX_PATTERNS,
+    MatchingBudget,
+    PatternList,
+    is_pattern,
+)
 from codequarry.schemas.errors import SettingsError
 
 OWN_IGNORE_FILE = ".codequarryignore"
@@ -23,10 +29,10 @@ Read = Callable[[str], bytes | None]
 class IgnoreFiles:
     """Verdicts of the ignore files of one name; fastest when paths are asked in sorted order."""
 
-    def __init__(self, name: str, read: Read, work: Work | None = None) -> None:
+    def __init__(self, name: str, read: Read, work: MatchingBudget | None = None) -> None:
         self._name = name
         self._read = read
-        self._work = work or Work()
+        self._work = work or MatchingBudget()
         self._lists: dict[str, PatternList] = {}
         """Patterns by folder: of the folder asked about last, and those above it."""
         self._newest = ""
@@ -95,7 +101,7 @@ class SettingsPatterns:
     """Patterns of a setting. One for a folder applies to all below it, and one for a file in it wins."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._list = PatternList(lines, Work(math.inf))
+        self._list = PatternList(lines, MatchingBudget(math.inf))
         self._folders: dict[str, dict[int, bool]] = {"": {}}
 
     def match_file(self, path: str) -> bool:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from codequarry.pipelines.adapt.pairs import NO_DOCUMENTATION, word_count
 from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.pipelines.measure.source_tables import Mined, Node
 from codequarry.pipelines.sources.snapshot import read_contents
 from codequarry.pipelines.syntax.definitions.definitions import outline
@@ -62,13 +62,13 @@ def doc_questions(repositories: Sequence[Mined], count: int, seed: int) -> tuple
     Sentences that several definitions share are left out, and those whose place in the text is unknown.
     """
     alike: Counter[str] = Counter()
-    found: list[tuple[Place, tuple[Mined, Node, str]]] = []
+    found: list[tuple[CandidateKey, tuple[Mined, Node, str]]] = []
     for repository in repositories:
         for node in repository.nodes:
             if node.doc and (sentence := sentence_of(node.doc, node.name)):
                 alike[sentence] += 1
                 if node.is_function and repository.is_source(node.path):
-                    place = Place(repository.name, node.path, f"{node.qualified_name}:{node.start_byte}")
+                    place = CandidateKey(repository.name, node.path, f"{node.qualified_name}:{node.start_byte}")
                     found.append((place, (repository, node, sentence)))
     questions: list[Question] = []
     blanks: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)

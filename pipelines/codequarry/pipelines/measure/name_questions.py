@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.pipelines.measure.source_tables import Mined
 from codequarry.pipelines.sources.path_classes import SOURCE, path_class
 from codequarry.serving.text.analyzer import identifier_parts
@@ -111,7 +111,7 @@ def _messages(repository: Mined, path: str, data: bytes) -> Iterator[_Said]:
 
 def _keys(repositories: Sequence[Mined], count: int, seed: int) -> list[_Said]:
     """Return keys of configuration files, and names of environment variables that a program reads."""
-    found: list[tuple[Place, _Said]] = []
+    found: list[tuple[CandidateKey, _Said]] = []
     for repository in repositories:
         for path, lang, data in repository.contents():
             written = _ENVIRONMENT if repository.is_source(path) else _KEY if _is_configuration(path, lang) else None
@@ -143,5 +143,5 @@ def _only_here(repositories: Sequence[Mined], drawn: Iterator[_Said], count: int
     return chosen[:count]
 
 
-def _with_place(said: _Said) -> tuple[Place, _Said]:
-    return Place(said.repository.name, said.path, f"{said.line}:{said.text}"), said
+def _with_place(said: _Said) -> tuple[CandidateKey, _Said]:
+    return CandidateKey(said.repository.name, said.path, f"{said.line}:{said.text}"), said

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from codequarry.pipelines.measure.metrics import METRICS, TITLES
+from codequarry.pipelines.measure.ranking_metrics import METRICS, TITLES
 from codequarry.pipelines.measure.results import OVERALL, verdict
 from codequarry.pipelines.measure.svg import Bar, bars
 

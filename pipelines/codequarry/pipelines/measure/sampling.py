@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
 
-class Place(NamedTuple):
+class CandidateKey(NamedTuple):
     """Identity of a candidate."""
 
     repo: str
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 _T = TypeVar("_T")
 
 
-def spread(candidates: Iterable[tuple[Place, _T]], seed: int) -> Iterator[_T]:
+def spread(candidates: Iterable[tuple[CandidateKey, _T]], seed: int) -> Iterator[_T]:
     """Return all candidates, by turns of repositories, and in each by turns of files; the order inside a turn is drawn.
 
     Nothing but places and seed decides, so that a repository more or less leaves the order of the others as it is.

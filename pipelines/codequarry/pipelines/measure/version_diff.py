@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
         return f"{self.repo}/{self.path}:{self.start_line + 1}-{self.end_line + 1}"
 
 
-class File(NamedTuple):
+class VersionFile(NamedTuple):
     """An indexed file of a version."""
 
     repo: str
@@ -59,11 +59,11 @@ class ChunkChanges:
 class FileChanges:
     """Differences between the indexed files of two versions."""
 
-    added: tuple[File, ...]
-    removed: tuple[File, ...]
-    changed: tuple[File, ...]
+    added: tuple[VersionFile, ...]
+    removed: tuple[VersionFile, ...]
+    changed: tuple[VersionFile, ...]
     """Files as they are after."""
-    moved: tuple[tuple[File, File], ...]
+    moved: tuple[tuple[VersionFile, VersionFile], ...]
     """(before, after): the same bytes under another path."""
 
 
@@ -73,10 +73,10 @@ def read_chunks(paths: BundlePaths) -> dict[int, Chunk]:
     return {row["chunk_id"]: Chunk(**row) for table in tables for row in table.to_pylist()}
 
 
-def read_files(paths: BundlePaths) -> tuple[File, ...]:
+def read_files(paths: BundlePaths) -> tuple[VersionFile, ...]:
     """Return the indexed files of a version."""
-    rows = read_table(paths.table("files"), [*File._fields, "skip_reason"]).to_pylist()
-    return tuple(File(row["repo"], row["path"], row["sha256"]) for row in rows if not row["skip_reason"])
+    rows = read_table(paths.table("files"), [*VersionFile._fields, "skip_reason"]).to_pylist()
+    return tuple(VersionFile(row["repo"], row["path"], row["sha256"]) for row in rows if not row["skip_reason"])
 
 
 def compare_chunks(before: Mapping[int, Chunk], after: Mapping[int, Chunk]) -> ChunkChanges:
@@ -100,7 +100,7 @@ def compare_chunks(before: Mapping[int, Chunk], after: Mapping[int, Chunk]) -> C
     )
 
 
-def compare_files(before: Iterable[File], after: Iterable[File]) -> FileChanges:
+def compare_files(before: Iterable[VersionFile], after: Iterable[VersionFile]) -> FileChanges:
     """Compare files by path first, and the rest by bytes."""
     held = {(file.repo, file.path): file for file in before}
     now = {(file.repo, file.path): file for file in after}

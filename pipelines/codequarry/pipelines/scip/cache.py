@@ -14,7 +14,7 @@ from codequarry.pipelines.store.workspace import replacing
 from codequarry.schemas.errors import ScipIndexError
 
 if TYPE_CHECKING:
-    from codequarry.pipelines.scip.index import ScipIndex
+    from codequarry.pipelines.scip.index_file import ScipIndex
 
 KEPT = 3
 """Number of last used indexes that are kept per repository and indexer."""
@@ -30,7 +30,7 @@ def read_kept(kept: Path) -> ScipIndex | None:
     """Return a cached index; None when it is missing or damaged."""
     if not kept.is_file():
         return None
-    from codequarry.pipelines.scip.index import read_scip
+    from codequarry.pipelines.scip.index_file import read_scip
 
     try:
         with pa.input_stream(str(kept), compression="zstd") as stream:

@@ -14,7 +14,7 @@ from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
 
 if TYPE_CHECKING:
-    from codequarry.pipelines.scip.index import ScipIndex
+    from codequarry.pipelines.scip.index_file import ScipIndex
 
 _MAX_LABEL_CHARS = 80
 _ODD = re.compile(r"[^\w .+@/-]", re.ASCII)
@@ -60,7 +60,7 @@ def read_given(file: Path) -> GivenIndex:
     except OSError as error:
         return GivenIndex(file.name, "", None, "failed", f"it cannot be read: {error.strerror}")
     digest = hashlib.sha256(data).hexdigest()
-    from codequarry.pipelines.scip.index import read_scip_file
+    from codequarry.pipelines.scip.index_file import read_scip_file
 
     try:
         return GivenIndex(file.name, digest, read_scip_file(data), "ok", "")

@@ -34,7 +34,7 @@ from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.settings.load import Settings
 
 if TYPE_CHECKING:  # loading the index reader takes a sixtieth of a commit's time, and most repositories have no index
-    from codequarry.pipelines.scip.tables import ScipTables
+    from codequarry.pipelines.scip.conversion import ScipTables
 
 _BY_PLACE = [(name, "ascending") for name in ("path", "start_byte", "end_byte", "symbol", "roles")]
 _PROJECT_FILES = frozenset({"package.json", "tsconfig.json", "jsconfig.json"})
@@ -57,7 +57,7 @@ class ScipReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _LanguageResult:
     entry: ScipEntry
     tables: ScipTables | None
     cached: bool = False
@@ -82,7 +82,7 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
     """
     work = repository_work(settings.paths.work, name)
     files = dict(_languages(work))
-    outcomes: list[_Outcome] = []
+    outcomes: list[_LanguageResult] = []
     described: set[str] = set()
     with open_redactor(settings) as redactor:
         for file in given_files(name, settings):
@@ -151,7 +151,7 @@ def _columns(table: pa.Table, *names: str) -> list[list[str]]:
 
 def _read_given_index(
     file: Path, name: str, work: RepositoryWork, files: dict[str, str], described: set[str], redactor: Redactor
-) -> _Outcome:
+) -> _LanguageResult:
     """Read an index made elsewhere.
 
     Args:
@@ -165,7 +165,7 @@ def _read_given_index(
     Returns:
         Manifest entry and tables.
     """
-    from codequarry.pipelines.scip.tables import scip_tables
+    from codequarry.pipelines.scip.conversion import scip_tables
 
     given = read_given(file)
     tables, own, reasons = None, {}, [given.reason] if given.reason else []
@@ -189,16 +189,18 @@ def _read_given_index(
         reasons += _shortfall(tables, own)
     status = "missing" if given.status == "missing" else "failed" if tables is None else "partial" if reasons else "ok"
     entry = _entry(given.label, status, "; ".join(reasons), own, tables)
-    return _Outcome(entry.model_copy(update={"given": given.name, "sha256": given.sha256}), tables)
+    return _LanguageResult(entry.model_copy(update={"given": given.name, "sha256": given.sha256}), tables)
 
 
-def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str], settings: Settings) -> _Outcome:
+def _index(
+    indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str], settings: Settings
+) -> _LanguageResult:
     installed = find_indexer(indexer, settings)
     if installed is None:
         reason = f"{indexer.name} is neither on PATH nor in the user's tools folder"
-        return _Outcome(_entry(indexer.name, "missing", reason, own, None), None)
-    from codequarry.pipelines.scip.index import read_scip
-    from codequarry.pipelines.scip.tables import scip_tables
+        return _LanguageResult(_entry(indexer.name, "missing", reason, own, None), None)
+    from codequarry.pipelines.scip.conversion import scip_tables
+    from codequarry.pipelines.scip.index_file import read_scip
 
     kept = cache_file(settings.paths.store, name, read_snapshot(work).tree_sha256, installed)
     index, problem, timed_out = read_kept(kept), "", False
@@ -211,7 +213,9 @@ def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str
             index = read_scip(run.data)
         except ScipIndexError:
             reason = problem or ("no index was written" if not run.data else "what it wrote is no index")
-            return _Outcome(_entry(installed.label, "timeout" if timed_out else "failed", reason, own, None), None)
+            return _LanguageResult(
+                _entry(installed.label, "timeout" if timed_out else "failed", reason, own, None), None
+            )
         if not problem and not index.damaged:
             keep(kept, run.data)
     contents = Contents(work)
@@ -220,7 +224,7 @@ def _index(indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str
     status = "partial" if reasons else "ok"
     if not tables.documents.num_rows:
         status = "timeout" if timed_out else "failed"
-    return _Outcome(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
+    return _LanguageResult(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
 
 
 def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from codequarry.pipelines.git.trees import SUBMODULE_MODE, blob_oid
-from codequarry.pipelines.ignore.patterns import TooMuchWorkError, Work
+from codequarry.pipelines.ignore.patterns import MatchingBudget, TooMuchWorkError
 from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE, IgnoreFiles, settings_patterns
 from codequarry.pipelines.sources.beneath import leads_out
 from codequarry.pipelines.sources.encoding import decoded_source
@@ -103,7 +103,7 @@ class _Ignored:
         self._files = files
         self._too_large: set[str] = set()
         self._excluded = settings_patterns(settings.exclude)
-        self._work = Work()
+        self._work = MatchingBudget()
         self._own = IgnoreFiles(OWN_IGNORE_FILE, self._read, self._work)
         self._git = None if source.commit else IgnoreFiles(".gitignore", self._read, self._work)
 

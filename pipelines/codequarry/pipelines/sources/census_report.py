@@ -16,7 +16,7 @@ EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageCount:
+class LanguageTotal:
     """The indexed files of one language."""
 
     files: int
@@ -60,7 +60,7 @@ class CensusReport:
     files: int
     lines: int
     bytes: int
-    languages: dict[str, LanguageCount]
+    languages: dict[str, LanguageTotal]
     """Most files first."""
     classes: dict[str, int]
     skipped: dict[str, SkippedCount]
@@ -128,12 +128,12 @@ def _list_file(entry: CensusFile) -> ListedFile:
     return ListedFile(entry.path, entry.lang or "", entry.path_class, entry.size_bytes, entry.skip_reason or "")
 
 
-def _languages(indexed: list[ListedFile], lines: Counter[str]) -> dict[str, LanguageCount]:
+def _languages(indexed: list[ListedFile], lines: Counter[str]) -> dict[str, LanguageTotal]:
     files = Counter(each.lang for each in indexed)
     size: Counter[str] = Counter()
     for each in indexed:
         size[each.lang] += each.bytes
-    return {lang: LanguageCount(count, lines[lang], size[lang]) for lang, count in files.most_common()}
+    return {lang: LanguageTotal(count, lines[lang], size[lang]) for lang, count in files.most_common()}
 
 
 def _skipped(entries: Iterable[ListedFile]) -> dict[str, SkippedCount]:

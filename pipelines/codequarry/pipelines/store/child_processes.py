@@ -22,7 +22,7 @@ _DEFAULTS = {
 """Default handlers of the signals that end a command."""
 
 
-class _Groups:
+class _ProcessGroups:
     def __init__(self) -> None:
         self.running: set[int] = set()
         self.starting = 0
@@ -31,7 +31,7 @@ class _Groups:
         """The signal that waits; 0 for none."""
 
 
-_groups = _Groups()
+_groups = _ProcessGroups()
 
 
 def start_group(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:

@@ -30,7 +30,7 @@ TOO_MANY_READS = "parse_reads"
 """Reason: the scanner read the file more often than any code needs."""
 
 
-class _Work:
+class _ParseBudget:
     """Budget of a parse: the progress callback counts its steps, and `read` the reads of its source."""
 
     def __init__(self, size: int) -> None:
@@ -53,16 +53,16 @@ class _Work:
         return not self.exhausted
 
 
-class _Source:
+class _ParserInput:
     """Callback through which the parser, and later the predicates of a query, read a file.
 
     The 0.26.1 binding never releases what the callback returns to the parser, which would be the whole file: so each
     block is emptied when the next one is requested. For predicates it accepts only bytes, and releases them.
     """
 
-    def __init__(self, data: bytes, work: _Work) -> None:
+    def __init__(self, data: bytes, work: _ParseBudget) -> None:
         self._data = data
-        self._work: _Work | None = work
+        self._work: _ParseBudget | None = work
         self._block = bytearray()
 
     def __call__(self, offset: int, _point: Point) -> bytes | bytearray:
@@ -95,8 +95,8 @@ def parse_or_reason(grammar: Grammar, data: bytes) -> Tree | str:
     if grammar.max_line_depth is not None and _line_depth(data, grammar.max_line_depth) > grammar.max_line_depth:
         return TOO_DEEP
 
-    work = _Work(len(data))
-    source = _Source(_decodable(data), work)
+    work = _ParseBudget(len(data))
+    source = _ParserInput(_decodable(data), work)
     try:
         tree = Parser(grammar.language).parse(source, progress_callback=work)
     except ValueError:

@@ -135,7 +135,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     facts = [(record or made[part.number])["facts"] for part, record in zip(parts, records, strict=True)]
     with replacing(work.table("ast_references")) as temporary:
         references = _naming(parts, temporary)
-    outcomes = {path: _Outcome(*values) for each in facts for path, values in each["outcomes"].items()}
+    outcomes = {path: _FileColumns(*values) for each in facts for path, values in each["outcomes"].items()}
     with replacing(work.table("files")) as temporary:
         write_table(temporary, _completed(read_table(work.census), outcomes), FILES)
     by_language: dict[str, Counter[str]] = {}
@@ -161,7 +161,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     )
 
 
-class _Outcome(NamedTuple):
+class _FileColumns(NamedTuple):
     """Columns of ``files`` that are known once a file was read."""
 
     lines: int
@@ -180,7 +180,7 @@ class _PartWriter:
             stack.enter_context(TableWriter(stack.enter_context(replacing(part.table(table))), schema))
             for table, schema in _PART_TABLES.items()
         )
-        self._outcomes: dict[str, _Outcome] = {}
+        self._outcomes: dict[str, _FileColumns] = {}
         self._languages: dict[str, Counter[str]] = {}
         self._known = 0
         self._fallen: list[str] = []
@@ -191,7 +191,7 @@ class _PartWriter:
         (path, lang, content), made, known, fallen = chunked
         repo = self._part.work.path.name
         ids = chunk_ids(repo, path, content, made)
-        outcome = _Outcome(_line_count(content), made.parsed, made.has_syntax_errors)
+        outcome = _FileColumns(_line_count(content), made.parsed, made.has_syntax_errors)
         self._chunks.extend(chunk_rows(repo, path, lang, content, made, ids))
         self._nodes.extend(node_rows(repo, path, made, ids))
         self._mentions.extend(reference_rows(repo, path, made, ids))
@@ -265,9 +265,9 @@ def _line_count(content: bytes) -> int:
     return content.count(b"\n") + (not content.endswith(b"\n"))
 
 
-def _completed(census: pa.Table, outcomes: dict[str, _Outcome]) -> pa.Table:
-    read = [outcomes.get(path, _Outcome(0, False, False)) for path in census["path"].to_pylist()]
-    for column in _Outcome._fields:
+def _completed(census: pa.Table, outcomes: dict[str, _FileColumns]) -> pa.Table:
+    read = [outcomes.get(path, _FileColumns(0, False, False)) for path in census["path"].to_pylist()]
+    for column in _FileColumns._fields:
         position = FILES.get_field_index(column)
         values = pa.array([getattr(outcome, column) for outcome in read], FILES.field(position).type)
         census = census.set_column(position, FILES.field(position), values)

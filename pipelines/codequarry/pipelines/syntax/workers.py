@@ -103,7 +103,7 @@ def chunk_files(
         Results in the order of the files.
     """
     with ExitStack() as stack:
-        pool = _Pool(settings, workers or available_cores(), stack)
+        pool = _WorkerPool(settings, workers or available_cores(), stack)
         remaining = iter(files)
         while batch := list(islice(remaining, _LOOK_AHEAD)):
             keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in batch]
@@ -127,7 +127,7 @@ def syntax_key(language: str, content_sha256: str) -> bytes:
     return hashlib.sha256(f"{language}\0{content_sha256}".encode()).digest()
 
 
-class _Pool:
+class _WorkerPool:
     """Workers, started as they are needed."""
 
     def __init__(self, settings: ChunkingSettings, size: int, stack: ExitStack) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.strict_model import StrictModel
 
 DEPTH = 10
 """Number of neighbours that recall is measured on."""
@@ -22,11 +23,7 @@ Parameters = Annotated[str, StringConstraints(pattern=r"^([a-zA-Z_]+=[0-9.]+(,[a
 """Parameters in the form of FAISS's ``ParameterSpace``, e.g. ``nprobe=32``; empty for an index without parameters."""
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class OperatingPoint(_Record):
+class OperatingPoint(StrictModel):
     """Recall and cost of an index at one setting of its parameters."""
 
     parameters: Parameters
@@ -36,7 +33,7 @@ class OperatingPoint(_Record):
     """Vectors compared for a query: coded vectors, centroids of lists and those of the pool together."""
 
 
-class FaissTuning(_Record):
+class FaissTuning(StrictModel):
     """The file."""
 
     factory: str

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.strict_model import StrictModel
 
 SPEC_FILE = "index.json"
 
@@ -21,10 +22,8 @@ ENCODER_FOLDER = "encoder"
 REMEDY = "do not serve this index; build the bundle again"
 
 
-class IndexSpec(BaseModel):
+class IndexSpec(StrictModel):
     """``index.json``: sizes of an index and what made it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @abstractmethod
     def arrays(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.bundle.manifest_fields import (
@@ -50,6 +50,7 @@ from codequarry.schemas.bundle.manifest_fields import (
 )
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.settings.indexes import Tier
+from codequarry.schemas.strict_model import StrictModel
 
 FILE_NAME = "manifest.json"
 FORMAT_VERSION = 1
@@ -62,11 +63,7 @@ _FOLLOWING = b'\n "compatibility": '
 """Text in front of which the checksum's line is inserted."""
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FileEntry(_Record):
+class FileEntry(StrictModel):
     """One file of the version."""
 
     path: str = Field(description="Path below the version folder, '/' separated.")
@@ -77,7 +74,7 @@ class FileEntry(_Record):
     schema_sha256: Hex | None = Field(default=None, description="Hash of column names and types, for tables.")
 
 
-class ScipEntry(_Record):
+class ScipEntry(StrictModel):
     """Results of one SCIP indexer, or of an index made elsewhere, for a repository."""
 
     indexer: Label = Field(description="Name, and version when known; empty when a given index cannot be read.")
@@ -103,7 +100,7 @@ class ScipEntry(_Record):
         return self.documents / self.files if self.files else 0.0
 
 
-class SourceEntry(_Record):
+class SourceEntry(StrictModel):
     """One repository as it was read."""
 
     name: Name = Field(description="Name in ids, URLs and filters.")
@@ -130,7 +127,7 @@ class SourceEntry(_Record):
         return self.commit + ("+dirty" if self.commit and self.dirty else "")
 
 
-class ModelEntry(_Record):
+class ModelEntry(StrictModel):
     """Model and settings of an encoder."""
 
     kind: Label = Field(description="static, onnx, endpoint or tokens: how it is run.")
@@ -144,7 +141,7 @@ class ModelEntry(_Record):
     tokenizer_sha256: Hex = Field(description="sha256 of its tokenizer; empty when a server has it.")
 
 
-class EncoderEntry(_Record):
+class EncoderEntry(StrictModel):
     """The dense encoder whose vectors the version holds."""
 
     name: Label = Field(description="Name for people.")
@@ -156,7 +153,7 @@ class EncoderEntry(_Record):
     model: ModelEntry | None = Field(default=None, description="What it runs.")
 
 
-class FaissEntry(_Record):
+class FaissEntry(StrictModel):
     """The dense index."""
 
     factory: Label = Field(description="FAISS factory string, behind IDMap2.")
@@ -164,7 +161,7 @@ class FaissEntry(_Record):
     metric: Label = Field(default="inner_product", description="Metric of the index.")
 
 
-class LegEntry(_Record):
+class LegEntry(StrictModel):
     """A dense index with its encoder and vectors."""
 
     channel: str = Field(pattern=r"^faiss[2-9]?$", description="Channel that answers from it, and stem of its files.")
@@ -172,7 +169,7 @@ class LegEntry(_Record):
     faiss: FaissEntry = Field(description="Its index.")
 
 
-class WarpEntry(_Record):
+class WarpEntry(StrictModel):
     """The late-interaction index."""
 
     key: Sha256 = Field(description="Hash of all that decides its files: equal = same files.")
@@ -190,7 +187,7 @@ class WarpEntry(_Record):
     )
 
 
-class SpladeEntry(_Record):
+class SpladeEntry(StrictModel):
     """The learned sparse index."""
 
     key: Sha256 = Field(description="Hash of all that decides its files: equal = same files.")
@@ -205,14 +202,14 @@ class SpladeEntry(_Record):
     license: Label = Field(description="Of its weights, as its own description says.")
 
 
-class SegmentEntry(_Record):
+class SegmentEntry(StrictModel):
     """One tantivy segment."""
 
     id: str = Field(pattern=r"^[0-9a-f]{32}$", description="Name of its files, by their contents.")
     documents: Count = Field(ge=1, description="Its chunks.")
 
 
-class ShardEntry(_Record):
+class ShardEntry(StrictModel):
     """The files of the version that hold the same source files."""
 
     number: Count = Field(description="Number in the names of its files; the only shard has none there.")
@@ -224,7 +221,7 @@ class ShardEntry(_Record):
     )
 
 
-class CompatibilityEntry(_Record):
+class CompatibilityEntry(StrictModel):
     """Properties that a reader must share with the program that built the version."""
 
     analyzer: Hex = Field(description="Hash of the text analyzer and the lexical fields; BM25 needs the same.")
@@ -232,7 +229,7 @@ class CompatibilityEntry(_Record):
     sha256: Hex = Field(description="Hash over format, encoder fingerprints, analyzer and tables: equal = all agree.")
 
 
-class AcceptedEntry(_Record):
+class AcceptedEntry(StrictModel):
     """A failed comparison with the previous version that was accepted."""
 
     check: Label = Field(description="Name of the check.")
@@ -241,7 +238,7 @@ class AcceptedEntry(_Record):
     reason: Text = Field(description="Why that is well, as given to `--accept-regression`.")
 
 
-class Counts(_Record):
+class Counts(StrictModel):
     """Totals over all sources."""
 
     files: Count = Field(description="Indexed files.")
@@ -249,7 +246,7 @@ class Counts(_Record):
     chunks: Count = Field(description="Chunks.")
 
 
-class Manifest(_Record):
+class Manifest(StrictModel):
     """Everything a reader needs to trust a version."""
 
     format_version: int = Field(default=FORMAT_VERSION, description="Format of the bundle, not of the program.")

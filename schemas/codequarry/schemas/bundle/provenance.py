@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest_fields import Label, Text, Time
+from codequarry.schemas.strict_model import StrictModel
 
 _MAX_BYTES = 64 << 10
 
 
-class Provenance(BaseModel):
+class Provenance(StrictModel):
     """The import of a version. A version that was built here has none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: Text = Field(description="Path of the archive when it was imported.")
     imported: Time = Field(description="UTC time of the import, ISO 8601.")

@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
 
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 
-class _UnshownSection(Section):
+class _UnshownSection(StrictModel):
     """A section whose values no error shows: some are passwords."""
 
     model_config = ConfigDict(hide_input_in_errors=True)

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Harmless, Reach
 
 Readers = Literal["owner", "group", "all"]
 
 
-class BundleSettings(Section):
+class BundleSettings(StrictModel):
     """Place where versions are published."""
 
     root: Annotated[Path, Reach.PLACE] = Field(
@@ -32,7 +32,7 @@ class BundleSettings(Section):
     )
 
 
-class VersionSettings(Section):
+class VersionSettings(StrictModel):
     """The way the service follows CURRENT and looks after the version it serves."""
 
     follow_interval_s: float = Field(
@@ -47,7 +47,7 @@ class VersionSettings(Section):
     )
 
 
-class ArchiveSettings(Section):
+class ArchiveSettings(StrictModel):
     """Archives that are imported."""
 
     trusted_keys: Annotated[tuple[str, ...], Reach.WORDS] = Field(

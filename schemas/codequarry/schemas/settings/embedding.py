@@ -9,14 +9,14 @@ from pydantic import Field, field_validator, model_validator
 
 from codequarry.schemas.prefixes import Prefixes, known_prefixes
 from codequarry.schemas.settings.endpoints import ENV_NAME, EndpointOptions, checked_url
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Harmless, Reach
 
 BUILT_IN = ("static", "minilm")
 """Models that need no name of anybody else's."""
 
 
-class EmbeddingSettings(Section):
+class EmbeddingSettings(StrictModel):
     """The dense encoder."""
 
     model: Annotated[str, Reach.MODEL, Harmless(BUILT_IN)] = Field(

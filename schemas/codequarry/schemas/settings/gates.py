@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 
 
-class DriftSettings(Section):
+class DriftSettings(StrictModel):
     """Limits on how far a staged version may be from CURRENT, for each repository in both; more stops the publish."""
 
     min_files: int = Field(
@@ -35,7 +35,7 @@ class DriftSettings(Section):
     )
 
 
-class RetrievalSettings(Section):
+class RetrievalSettings(StrictModel):
     """Gates that ask a staged version, and CURRENT the same, as a caller would."""
 
     enabled: bool = Field(default=True, description="Ask before a version is published.")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 Tier = Literal["fast", "standard", "full"]
@@ -17,7 +17,7 @@ Tier = Literal["fast", "standard", "full"]
 AUTO = "auto"
 
 
-class IndexesSettings(Section):
+class IndexesSettings(StrictModel):
     """Search indexes."""
 
     tier: Tier = Field(
@@ -78,7 +78,7 @@ class IndexesSettings(Section):
         return self
 
 
-class SpladeSettings(Section):
+class SpladeSettings(StrictModel):
     """Learned sparse retrieval: weighted terms of a language model's vocabulary, channel `splade`."""
 
     enabled: bool = Field(
@@ -112,7 +112,7 @@ class SpladeSettings(Section):
         return self.model_copy(update={"model": str(in_full(Path(self.model)))})
 
 
-class WarpSettings(Section):
+class WarpSettings(StrictModel):
     """Late interaction: a vector for each token, channel `warp`."""
 
     enabled: bool = Field(default=False, description="Build the index. Needs the extra warp, to build and to serve.")

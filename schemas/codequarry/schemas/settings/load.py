@@ -28,7 +28,6 @@ from codequarry.schemas.settings.file import Look, find_settings, read_settings_
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
 from codequarry.schemas.settings.indexes import IndexesSettings, SpladeSettings, WarpSettings
 from codequarry.schemas.settings.model_servers import ModelServerSettings
-from codequarry.schemas.settings.section import Section
 from codequarry.schemas.settings.service import AuthSettings, ConnectionSettings, TelemetrySettings
 from codequarry.schemas.settings.sources import (
     ChunkingSettings,
@@ -39,6 +38,7 @@ from codequarry.schemas.settings.sources import (
     SecretsSettings,
     SourcesSettings,
 )
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach, Request, privileged
 from codequarry.schemas.trust.state_folders import require_own_state
 
@@ -46,7 +46,7 @@ ENV_PREFIX = "CODEQUARRY__"
 _SECRET = {"notify.webhook", "notify.smtp_password"}
 
 
-class RankingSettings(Section):
+class RankingSettings(StrictModel):
     """Ranking of the versions to be built."""
 
     profile: Annotated[Path | None, Reach.PLACE] = Field(
@@ -55,7 +55,7 @@ class RankingSettings(Section):
     )
 
 
-class ChecksSettings(Section):
+class ChecksSettings(StrictModel):
     """Thresholds that a staged version must satisfy before it is published."""
 
     min_chunks: int = Field(default=1, ge=0, description="Fewer chunks than this stop the publish.")
@@ -145,7 +145,7 @@ class ServingSettings(ConnectionSettings, VersionSettings, ModelServerSettings):
         }
 
 
-class Settings(Section):
+class Settings(StrictModel):
     """Every setting of codequarry."""
 
     paths: PathsSettings = PathsSettings()

@@ -7,11 +7,11 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from codequarry.schemas.settings.endpoints import ENV_NAME, EndpointOptions, checked_url
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 
-class ModelServerSettings(Section):
+class ModelServerSettings(StrictModel):
     """Part of ``[serving]``."""
 
     query_endpoint: Annotated[str, Reach.ADDRESS] = Field(

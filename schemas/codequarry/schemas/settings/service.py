@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 _CLIENT_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}:[0-9a-f]{64}")
 
 
-class AuthSettings(Section):
+class AuthSettings(StrictModel):
     """Callers that HTTP admits. Without any of these everybody may, and only the loopback interface is bound."""
 
     tokens: Annotated[tuple[str, ...], Reach.ACCESS] = Field(
@@ -65,7 +65,7 @@ class AuthSettings(Section):
         return bool(self.tokens or self.jwks_uri or self.public_key)
 
 
-class TelemetrySettings(Section):
+class TelemetrySettings(StrictModel):
     """Records that the service writes of its own work. None of them delays a request."""
 
     folder: Annotated[Path, Reach.PLACE] = Field(
@@ -99,7 +99,7 @@ class TelemetrySettings(Section):
         return self.timeline == "file" or self.pools
 
 
-class ConnectionSettings(Section):
+class ConnectionSettings(StrictModel):
     """Limits on what one client can hold up."""
 
     max_connections: int = Field(

@@ -8,11 +8,11 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from codequarry.schemas.git_urls import check_ref, parse_git_url
-from codequarry.schemas.settings.section import Section
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 
-class PathsSettings(Section):
+class PathsSettings(StrictModel):
     """Folders in which the pipeline keeps what can be rebuilt. Relative paths start at the settings file's folder."""
 
     store: Annotated[Path, Reach.PLACE] = Field(
@@ -23,7 +23,7 @@ class PathsSettings(Section):
     )
 
 
-class RepositorySettings(Section):
+class RepositorySettings(StrictModel):
     """One repository to index: a folder here, or a URL that git fetches."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -78,7 +78,7 @@ class RepositorySettings(Section):
         return f"{where}#{self.ref}" if self.ref else where
 
 
-class SourcesSettings(Section):
+class SourcesSettings(StrictModel):
     """Repositories that are indexed, and which of their files."""
 
     repositories: tuple[RepositorySettings, ...] = Field(default=(), description="The repositories the bundle holds.")
@@ -90,7 +90,7 @@ class SourcesSettings(Section):
     )
 
 
-class LimitsSettings(Section):
+class LimitsSettings(StrictModel):
     """Limits on the listing of one repository; a repository beyond a limit stops the run and is named."""
 
     entries: int = Field(default=2_000_000, ge=1, le=1_000_000_000, description="Files, links and submodules.")
@@ -102,7 +102,7 @@ class LimitsSettings(Section):
     listing_timeout_s: float = Field(default=120.0, gt=0, le=86_400, description="Time for one listing.")
 
 
-class SecretsSettings(Section):
+class SecretsSettings(StrictModel):
     """Keys, tokens and passwords in the files: found before anything is made of them, and replaced by asterisks."""
 
     scan: bool = Field(
@@ -113,7 +113,7 @@ class SecretsSettings(Section):
     )
 
 
-class ChunkingSettings(Section):
+class ChunkingSettings(StrictModel):
     """Size budgets of the structure-aware chunker, in non-whitespace bytes."""
 
     max_chars: int = Field(default=1600, ge=100, le=20_000, description="A definition up to this size stays whole.")
@@ -128,7 +128,7 @@ class ChunkingSettings(Section):
         return self
 
 
-class ScipSettings(Section):
+class ScipSettings(StrictModel):
     """Precise definitions and references by SCIP indexers, where they are installed."""
 
     enabled: bool = Field(default=True, description="Run scip-python and scip-typescript when they are found.")

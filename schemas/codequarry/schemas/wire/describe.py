@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from codequarry.schemas.wire.search import BundleInfo, WireModel
+from codequarry.schemas.strict_model import StrictModel
+from codequarry.schemas.wire.search import BundleInfo
 
 MAX_REPOSITORIES = 50
 
 
-class DescribeRequest(WireModel):
+class DescribeRequest(StrictModel):
     """What to describe."""
 
     repos: list[str] = Field(
@@ -19,14 +20,14 @@ class DescribeRequest(WireModel):
     )
 
 
-class LanguageCount(WireModel):
+class LanguageCount(StrictModel):
     """How much is indexed of a language."""
 
     files: int = Field(description="Indexed files.")
     chunks: int = Field(description="Their chunks.")
 
 
-class IndexerCoverage(WireModel):
+class IndexerCoverage(StrictModel):
     """What a SCIP indexer contributed: definitions and references are precise where it ran."""
 
     indexer: str = Field(description="Name and version.")
@@ -35,7 +36,7 @@ class IndexerCoverage(WireModel):
     coverage: float = Field(description="Share of its languages' indexed files that it describes, 0 to 1.")
 
 
-class RepositoryDescription(WireModel):
+class RepositoryDescription(StrictModel):
     """One repository as it was indexed."""
 
     name: str = Field(description="Name in uris and filters.")
@@ -53,7 +54,7 @@ class RepositoryDescription(WireModel):
     scip: list[IndexerCoverage] = Field(description="SCIP indexers; empty when none applies.")
 
 
-class ChannelDescription(WireModel):
+class ChannelDescription(StrictModel):
     """A search channel."""
 
     open: bool = Field(description="True when searches use it.")
@@ -61,7 +62,7 @@ class ChannelDescription(WireModel):
     reason: str = Field(description="Why it is not open; empty when it is.")
 
 
-class EncoderDescription(WireModel):
+class EncoderDescription(StrictModel):
     """The model that made the vectors."""
 
     name: str = Field(description="Name of the model.")
@@ -69,7 +70,7 @@ class EncoderDescription(WireModel):
     fingerprint: str = Field(description="Hash of everything that changes its vectors.")
 
 
-class DescribeAnswer(WireModel):
+class DescribeAnswer(StrictModel):
     """What is indexed."""
 
     repositories: list[RepositoryDescription] = Field(description="By name.")

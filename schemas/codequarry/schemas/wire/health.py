@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo
 
 
@@ -15,22 +16,18 @@ def _without_default(schema: JsonDict) -> None:
     schema.pop("default", None)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HealthRequest(_Model):
+class HealthRequest(StrictModel):
     """Nothing is asked for."""
 
 
-class ChannelHealth(_Model):
+class ChannelHealth(StrictModel):
     """Whether a search channel answers."""
 
     open: bool = Field(description="True when searches use the channel.")
     reason: str = Field(description="Why it is closed; empty when it is open.")
 
 
-class RefusedVersion(_Model):
+class RefusedVersion(StrictModel):
     """A version that CURRENT named and that was not served."""
 
     version: str = Field(description="Its name; empty when CURRENT itself could not be used.")
@@ -39,7 +36,7 @@ class RefusedVersion(_Model):
     attempts: int = Field(description="How often it was tried.")
 
 
-class HealthAnswer(_Model):
+class HealthAnswer(StrictModel):
     """The state of the server."""
 
     status: Literal["ok", "degraded", "unavailable"] = Field(

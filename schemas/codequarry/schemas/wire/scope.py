@@ -15,14 +15,15 @@ import json
 from pydantic import Field, ValidationError
 
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.wire.search import BundleInfo, FileFilters, Globs, LanguageNames, WireModel
+from codequarry.schemas.strict_model import StrictModel
+from codequarry.schemas.wire.search import BundleInfo, FileFilters, Globs, LanguageNames
 
 MAX_SCOPE_BYTES = 6_000
 _PREFIX = "s1"
 _DIGEST_BYTES = 12
 
 
-class SetScopeRequest(WireModel):
+class SetScopeRequest(StrictModel):
     """Where to look from now on. Every given list must match; inside one list any entry may."""
 
     languages: LanguageNames = Field(default=[], max_length=64, description="Languages, e.g. ['python', 'go'].")
@@ -31,13 +32,13 @@ class SetScopeRequest(WireModel):
     repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
 
 
-class GetScopeRequest(WireModel):
+class GetScopeRequest(StrictModel):
     """Which scope an id holds."""
 
     scope_id: str = Field(description="From set_scope.")
 
 
-class Scope(WireModel):
+class Scope(StrictModel):
     """A scope, its lists sorted and without repetitions."""
 
     languages: list[str] = Field(description="Languages; empty for all.")
@@ -75,7 +76,7 @@ class Scope(WireModel):
         return json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":")).encode()
 
 
-class ScopeAnswer(WireModel):
+class ScopeAnswer(StrictModel):
     """A scope and what it holds."""
 
     scope_id: str = Field(description="Give it to any tool that takes filters; it holds the whole scope.")

@@ -16,8 +16,8 @@ import numpy as np
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.catalog.symbol_views import CLASS_RANK
 from codequarry.schemas.errors import IntegrityError
+from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.rows import RowIndex
 from codequarry.serving.catalog.texts import MappedTexts
 
 if TYPE_CHECKING:

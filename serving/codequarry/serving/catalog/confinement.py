@@ -104,10 +104,10 @@ class ReadOnlyFiles(AbstractFileSystem):
         """Return the time of the last change."""
         return datetime.fromtimestamp(os.lstat(self._inside(path)).st_mtime, UTC)
 
-    def _open(self, path: str, mode: str = "rb", **_: Any) -> _File:
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> _PositionedFile:
         if mode != "rb":
             raise PermissionError("the files of a version can only be read")
-        return _File(self._inside(path))
+        return _PositionedFile(self._inside(path))
 
     def _inside(self, path: str) -> str:
         folder, name = os.path.split(os.path.normpath(str(self._strip_protocol(path))))
@@ -117,7 +117,7 @@ class ReadOnlyFiles(AbstractFileSystem):
         return real
 
 
-class _File(io.RawIOBase):
+class _PositionedFile(io.RawIOBase):
     """File that is read from a position of its own for each thread.
 
     DuckDB's threads share the handle of an attached database, and seek before they read.

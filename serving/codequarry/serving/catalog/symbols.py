@@ -72,7 +72,7 @@ class SymbolRow(NamedTuple):
         return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
 
 
-class Found(NamedTuple):
+class DefinitionMatches(NamedTuple):
     """Definitions, best first."""
 
     rows: list[SymbolRow]
@@ -140,7 +140,7 @@ class SymbolTables:
         self._catalog = catalog
         self._chunk_ids = chunk_ids
 
-    def called(self, name: str, kind: str, files: np.ndarray | None) -> Found:
+    def called(self, name: str, kind: str, files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
 
         Args:
@@ -165,23 +165,25 @@ class SymbolTables:
         )  # fmt: skip
         return found
 
-    def of_symbol(self, symbol: str, kind: str, files: np.ndarray | None) -> Found:
+    def of_symbol(self, symbol: str, kind: str, files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions of a SCIP symbol."""
         return self._select_rows("symbol = $symbol", {"symbol": symbol}, kind, files)
 
-    def of_targets(self, targets: Sequence[int], kind: str, files: np.ndarray | None) -> Found:
+    def of_targets(self, targets: Sequence[int], kind: str, files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions with these ``target_id``."""
         return self._found_in("target_id", targets, kind, files)
 
-    def of_names(self, names: Sequence[int], kind: str, files: np.ndarray) -> Found:
+    def of_names(self, names: Sequence[int], kind: str, files: np.ndarray) -> DefinitionMatches:
         """Find definitions with these ``name_id``."""
         return self._found_in("name_id", names, kind, files)
 
-    def _found_in(self, column: str, values: Sequence[int], kind: str, files: np.ndarray | None) -> Found:
+    def _found_in(self, column: str, values: Sequence[int], kind: str, files: np.ndarray | None) -> DefinitionMatches:
         named = {f"value{number}": value for number, value in enumerate(values)}
         return self._select_rows(f"{column} IN ({', '.join(f'${name}' for name in named)})", named, kind, files)
 
-    def _select_rows(self, condition: str, parameters: dict[str, Any], kind: str, files: np.ndarray | None) -> Found:
+    def _select_rows(
+        self, condition: str, parameters: dict[str, Any], kind: str, files: np.ndarray | None
+    ) -> DefinitionMatches:
         if kind:
             condition, parameters = f"{condition} AND kind = $kind", {**parameters, "kind": kind}
         if files is not None:
@@ -193,7 +195,7 @@ class SymbolTables:
         total = len(rows)
         if total > MAX_FOUND:
             total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
-        return Found(rows[:MAX_FOUND], total)
+        return DefinitionMatches(rows[:MAX_FOUND], total)
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
         """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.text.patterns import fold
+from codequarry.serving.text.literal_patterns import fold
 
 if TYPE_CHECKING:
     import duckdb

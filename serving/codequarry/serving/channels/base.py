@@ -11,7 +11,7 @@ import numpy as np
 from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.channels.faiss_search import USUAL, Effort
 from codequarry.serving.request.deadline import NEVER, Deadline
-from codequarry.serving.text.query import Query
+from codequarry.serving.text.query_classes import Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from codequarry.serving.channels.splade_index import SpladeIndex
 from codequarry.serving.encoders.sparse import QueryEncoder, SparseQuery, open_query_encoder
 from codequarry.serving.encoders.tokens import token_text
 from codequarry.serving.request.trace import stage
-from codequarry.serving.text.query import Query
+from codequarry.serving.text.query_classes import Query
 
 MAX_EXPLAINED = 8
 """Terms of an explanation."""
@@ -31,7 +31,7 @@ _MAX_TERM_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenTerms:
     """Parts that take long to open."""
 
     encoder: QueryEncoder
@@ -46,7 +46,7 @@ class SpladeChannel(Channel):
 
     name = "splade"
 
-    def __init__(self, opening: Future[_Opened], index: SpladeIndex, *, source: str) -> None:
+    def __init__(self, opening: Future[_OpenTerms], index: SpladeIndex, *, source: str) -> None:
         self.source = source
         self._opening = opening
         self._index = index
@@ -131,7 +131,7 @@ class SpladeChannel(Channel):
         self._opening.exception()
         del self._opening, self._index
 
-    def _ready(self) -> _Opened:
+    def _ready(self) -> _OpenTerms:
         # The exception of a future is one object: it would collect the frames of every request that raises it.
         error = self._opening.exception()
         if error is not None:
@@ -139,7 +139,7 @@ class SpladeChannel(Channel):
         return self._opening.result()
 
 
-def _open(folder: Path, spec: SpladeSpec) -> _Opened:
+def _open(folder: Path, spec: SpladeSpec) -> _OpenTerms:
     encoder = open_query_encoder(folder)
     if (encoder.spec.fingerprint, encoder.spec.dim) != (spec.query_encoder, spec.vocabulary):
         raise IntegrityError(
@@ -150,7 +150,7 @@ def _open(folder: Path, spec: SpladeSpec) -> _Opened:
     asked = lru_cache(maxsize=_REMEMBERED)(encoder.encode_query)
     # The first run allocates and picks kernels; do that here, not in the first request.
     asked("warm up")
-    return _Opened(encoder, asked)
+    return _OpenTerms(encoder, asked)
 
 
 def _expansion(in_query: bool, in_code: bool) -> Expansion:

@@ -26,11 +26,11 @@ import numpy as np
 
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import Catalog
-from codequarry.serving.catalog.rows import RowIndex
+from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
 from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.text.analyzer import words
-from codequarry.serving.text.query import NAMES, Query
+from codequarry.serving.text.query_classes import NAMES, Query
 
 _BY_WORDS = 200
 """Number of chunks considered because their names share most words with the query."""

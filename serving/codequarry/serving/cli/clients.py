@@ -15,7 +15,7 @@ from codequarry.schemas.settings.service import AuthSettings
 from codequarry.schemas.trust.trusted_folders import is_trusted
 from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
 from codequarry.serving.cli.options import RootOption, SettingsOption
-from codequarry.serving.http.tokens import new_token
+from codequarry.serving.http.bearer_tokens import new_token
 
 
 def register(app: typer.Typer) -> None:

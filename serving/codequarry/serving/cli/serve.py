@@ -16,8 +16,8 @@ from codequarry.schemas.settings.load import ServingSettings, Settings, load_set
 from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
 from codequarry.serving.cli.clients import stdio_command
 from codequarry.serving.cli.options import RootOption, SettingsOption
+from codequarry.serving.http.bearer_tokens import is_loopback
 from codequarry.serving.http.host_guard import open_patterns
-from codequarry.serving.http.tokens import is_loopback
 from codequarry.serving.server.logs import log_to_stderr, take_over_fastmcp
 
 PROFILE_NAMES = ("full", "chatgpt")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.strict_model import StrictModel
 from codequarry.serving.files.integrity import file_sha256
 from codequarry.serving.text.analyzer import analyze
 
@@ -60,10 +61,8 @@ _PROCEDURES: dict[Kind, list[object]] = {
 _TOKENIZERS: WeakValueDictionary[tuple[str, int], tokenizers.Tokenizer] = WeakValueDictionary()
 
 
-class Adaptation(BaseModel):
+class Adaptation(StrictModel):
     """Evaluation of an encoder that was trained further on a corpus, with questions about held-out files."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str
     """Fingerprint of the encoder it was made from."""
@@ -96,10 +95,8 @@ class Adaptation(BaseModel):
         )
 
 
-class Agreement(BaseModel):
+class Agreement(StrictModel):
     """Agreement of an export's vectors with those of the model that was exported."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weights: Literal["int8", "float32"]
     texts: int
@@ -109,10 +106,8 @@ class Agreement(BaseModel):
     least: float
 
 
-class EncoderSpec(BaseModel):
+class EncoderSpec(StrictModel):
     """Content of ``encoder.json``: what an encoder's vectors are and how a text becomes one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind = "onnx"
     name: str = Field(min_length=1)

@@ -19,7 +19,7 @@ from codequarry.serving.files.compatibility import differences
 from codequarry.serving.files.disk import room_for_version
 from codequarry.serving.files.integrity import read_manifest, verify
 from codequarry.serving.files.lease import sole_user
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 
 Level = Literal["ok", "note", "warning", "error"]
 SEVERITY: dict[Level, int] = {"ok": 0, "note": 0, "warning": 1, "error": 2}
@@ -39,7 +39,7 @@ _PROGRAMS = {"git": "sources with git", "scip-python": "Python by SCIP", "scip-t
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """Result of one check."""
 
     area: str
@@ -50,14 +50,14 @@ class Finding:
     suggestion: str = ""
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
+def examine(settings: Settings) -> Iterator[Diagnosis]:
     """Check settings, CURRENT, versions, leftovers, disk and tools, one finding after another."""
     root = BundleRoot(settings.bundle.root)
-    yield Finding("settings", "settings", "ok", "every key is known and valid")
+    yield Diagnosis("settings", "settings", "ok", "every key is known and valid")
     current: Current | None = None
     try:
         current = root.read_current()
-        yield Finding("current", "CURRENT", "ok", current.version)
+        yield Diagnosis("current", "CURRENT", "ok", current.version)
     except NoBundleError as error:
         level: Level = "error" if root.version_names() else "warning"
         yield _problem("current", "CURRENT", error, level)
@@ -66,7 +66,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     except CodequarryError as error:
         yield _problem("current", "CURRENT", error)
     if current is not None and current.version not in root.version_names():
-        yield Finding(
+        yield Diagnosis(
             "current", "version of CURRENT", "error", f"{current.version} is not there", "a version",
             "run `codequarry rollback` with one of `codequarry versions`",
         )  # fmt: skip
@@ -77,7 +77,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _tools([each.path for each in settings.sources.repositories if each.path is not None])
 
 
-def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[Finding]:
+def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[Diagnosis]:
     """Check every byte of a version; for the current one also whether its files are consistent with each other."""
     paths = root.version(name)
     try:
@@ -90,25 +90,25 @@ def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[F
         yield _problem(name, "files", error, "error" if current else "warning")
         return
     except OSError as error:
-        yield Finding(name, "files", "error", f"cannot be read: {error.strerror}", "readable files", "check the disk")
+        yield Diagnosis(name, "files", "error", f"cannot be read: {error.strerror}", "readable files", "check the disk")
         return
-    yield Finding(name, "files", "ok", f"{counted(len(manifest.files), 'file')}, every sha256")
+    yield Diagnosis(name, "files", "ok", f"{counted(len(manifest.files), 'file')}, every sha256")
     for each in manifest.accepted:
-        yield Finding(name, each.check, "note", f"{each.found}, accepted: {each.reason}", each.expected)
+        yield Diagnosis(name, each.check, "note", f"{each.found}, accepted: {each.reason}", each.expected)
     if current is not None:
         yield from _contents(root, manifest)
 
 
-def _contents(root: BundleRoot, manifest: Manifest) -> Iterator[Finding]:
+def _contents(root: BundleRoot, manifest: Manifest) -> Iterator[Diagnosis]:
     name = manifest.version
     unlike = differences(manifest)
     if unlike:
-        yield Finding(
+        yield Diagnosis(
             name, "compatibility", "warning", f"built otherwise: {', '.join(unlike)}", "as this program builds",
             "index again with this program: `codequarry index --force`",
         )  # fmt: skip
     else:
-        yield Finding(name, "compatibility", "ok", "built as this program builds")
+        yield Diagnosis(name, "compatibility", "ok", "built as this program builds")
     try:
         checks = check_version(root.version(name), manifest)
     except ResourcesError as error:
@@ -120,15 +120,15 @@ def _contents(root: BundleRoot, manifest: Manifest) -> Iterator[Finding]:
         return
     for check in checks:
         if check.passed:
-            yield Finding(name, check.name, "ok", check.found)
+            yield Diagnosis(name, check.name, "ok", check.found)
         else:
-            yield Finding(
+            yield Diagnosis(
                 name, check.name, "warning" if unlike else "error", check.found, check.expected,
                 "run `codequarry rollback`, then index again",
             )  # fmt: skip
 
 
-def _leftovers(root: BundleRoot, current: Current | None) -> Iterator[Finding]:
+def _leftovers(root: BundleRoot, current: Current | None) -> Iterator[Diagnosis]:
     found = False
     begun = root.read_publishing()
     if begun is not None and not _in_use(root.lock):
@@ -144,17 +144,17 @@ def _leftovers(root: BundleRoot, current: Current | None) -> Iterator[Finding]:
             continue  # written beside a staging folder, and removed with it
         found = True
         if _in_use(folder):
-            yield Finding("leftovers", "versions/", "ok", f"{folder.name} is being written")
+            yield Diagnosis("leftovers", "versions/", "ok", f"{folder.name} is being written")
         elif (folder / "manifest.json").is_file() and not folder.name.startswith(IMPORT_PREFIX):
-            yield Finding("leftovers", "versions/", "note", f"{folder.name} waits to be published, for a day at most")
+            yield Diagnosis("leftovers", "versions/", "note", f"{folder.name} waits to be published, for a day at most")
         else:
             yield _leftover(f"{folder.name}, left by a killed run")
     if not found:
-        yield Finding("leftovers", "versions/", "ok", "none")
+        yield Diagnosis("leftovers", "versions/", "ok", "none")
 
 
-def _leftover(what: str) -> Finding:
-    return Finding("leftovers", "versions/", "warning", what, "nothing", "run `codequarry prune`")
+def _leftover(what: str) -> Diagnosis:
+    return Diagnosis("leftovers", "versions/", "warning", what, "nothing", "run `codequarry prune`")
 
 
 def _in_use(path: Path) -> bool:
@@ -167,16 +167,16 @@ def _in_use(path: Path) -> bool:
         return False
 
 
-def _disk(root: BundleRoot) -> Iterator[Finding]:
+def _disk(root: BundleRoot) -> Iterator[Diagnosis]:
     room = room_for_version(root)
     free, needed = f"{room.free / 1e6:,.0f} MB free", f"{room.needed / 1e6:,.0f} MB for the next version"
     if room.enough:
-        yield Finding("disk", "bundle root", "ok", f"{free}, {needed}")
+        yield Diagnosis("disk", "bundle root", "ok", f"{free}, {needed}")
     else:
-        yield Finding("disk", "bundle root", "warning", free, needed, "free disk space, or run `codequarry prune`")
+        yield Diagnosis("disk", "bundle root", "warning", free, needed, "free disk space, or run `codequarry prune`")
 
 
-def _tools(folders: list[Path]) -> Iterator[Finding]:
+def _tools(folders: list[Path]) -> Iterator[Diagnosis]:
     for name in _LIBRARIES:
         yield _library(name, "error", "install codequarry again")
     for purpose, names in _OPTIONAL.items():
@@ -184,22 +184,22 @@ def _tools(folders: list[Path]) -> Iterator[Finding]:
             yield _library(name, "note", purpose)
     for name, purpose in _PROGRAMS.items():
         if find_program(name, folders, tools=True):
-            yield Finding("tools", name, "ok", "found")
+            yield Diagnosis("tools", name, "ok", "found")
         else:
-            yield Finding("tools", name, "note", "not found", purpose)
+            yield Diagnosis("tools", name, "note", "not found", purpose)
 
 
-def _library(name: str, missing: Level, suggestion: str) -> Finding:
+def _library(name: str, missing: Level, suggestion: str) -> Diagnosis:
     try:
-        return Finding("tools", name, "ok", metadata.version(name))
+        return Diagnosis("tools", name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Finding("tools", name, missing, "not installed", "installed", suggestion)
+        return Diagnosis("tools", name, missing, "not installed", "installed", suggestion)
 
 
-def _unknown(area: str, name: str, error: ResourcesError) -> Finding:
+def _unknown(area: str, name: str, error: ResourcesError) -> Diagnosis:
     """Return a warning that the state could not be determined."""
-    return Finding(area, name, "warning", error.message, "to be looked at", error.suggestion)
+    return Diagnosis(area, name, "warning", error.message, "to be looked at", error.suggestion)
 
 
-def _problem(area: str, name: str, error: CodequarryError, level: Level = "error") -> Finding:
-    return Finding(area, name, level, error.message, "", error.suggestion)
+def _problem(area: str, name: str, error: CodequarryError, level: Level = "error") -> Diagnosis:
+    return Diagnosis(area, name, level, error.message, "", error.suggestion)

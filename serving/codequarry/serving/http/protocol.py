@@ -34,14 +34,14 @@ CALL_KEY = "codequarry.call"
 def guarded_protocol(settings: ConnectionSettings) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol class with these limits."""
 
-    class Guarded(_Guarded):
+    class ConfiguredProtocol(_GuardedProtocol):
         most, header_s, body_s = settings.max_connections, settings.header_timeout_s, settings.body_timeout_s
         answer_s = settings.answer_timeout_s
 
-    return Guarded
+    return ConfiguredProtocol
 
 
-class _Guarded(H11Protocol):
+class _GuardedProtocol(H11Protocol):
     most: int
     header_s: float
     body_s: float
@@ -149,7 +149,7 @@ class _Guarded(H11Protocol):
         self.transport.close()
 
     def _make_room(self) -> None:
-        others = [one for one in self.connections if isinstance(one, _Guarded)]
+        others = [one for one in self.connections if isinstance(one, _GuardedProtocol)]
         idle = [one for one in others if one is not self and one._may_go()]
         counts = Counter(one._address() for one in others)
         # If all other connections are busy, the newcomer is closed.
@@ -163,7 +163,7 @@ class _Guarded(H11Protocol):
         return not self._answering() or self.cycle.more_body or self.flow.write_paused
 
     def _bound_bodies(self) -> None:
-        sending = [one for one in self.connections if isinstance(one, _Guarded) and one._body_bytes]
+        sending = [one for one in self.connections if isinstance(one, _GuardedProtocol) and one._body_bytes]
         if sum(one._body_bytes for one in sending) > MAX_BODIES_BYTES:
             max(sending, key=lambda one: one._body_bytes)._refuse(b"503 Service Unavailable")
 

@@ -15,7 +15,7 @@ from codequarry.schemas.ranking_profile import ClassProfile, FactorProfile, Rank
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.files.file_index import FileIndex
 from codequarry.serving.text.analyzer import words
-from codequarry.serving.text.query import Query
+from codequarry.serving.text.query_classes import Query
 
 _PASTED = frozenset({"code", "literal"})
 """Classes of queries whose words somebody else chose."""

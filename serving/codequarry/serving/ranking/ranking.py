@@ -23,7 +23,7 @@ from codequarry.schemas.ranking_profile import ClassProfile
 from codequarry.serving.channels.base import Candidates
 from codequarry.serving.channels.fusion import Pool, pool
 from codequarry.serving.ranking.file_evidence import RankedFiles
-from codequarry.serving.text.query import Query
+from codequarry.serving.text.query_classes import Query
 
 SPLADE_PRIOR = 0.9
 """Weight of learned sparse retrieval relative to the dense channel, before tuning."""
@@ -32,7 +32,7 @@ _FILES_BY_EVIDENCE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Contribution:
     """Contribution of one channel to a result."""
 
     rank: int
@@ -43,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class WeightedValue:
     """Value in [0, 1] and its weight."""
 
     value: float
@@ -56,9 +56,9 @@ class Scored:
 
     chunk_id: int
     score: float
-    channels: dict[str, Part]
-    chunk: dict[str, Evidence]
-    file: dict[str, Evidence]
+    channels: dict[str, Contribution]
+    chunk: dict[str, WeightedValue]
+    file: dict[str, WeightedValue]
     factors: dict[str, float]
     file_share: float
     best_chunk: float
@@ -174,7 +174,7 @@ def rank(
     symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
     named = symbol * weights.get("symbol", 0.0)
     chunk = (text + named + literal * kind.literal) * products[file_of]
-    groups = _Groups.of(file_of)
+    groups = _FileGroups.of(file_of)
     evidence = {name: values[groups.files] for name, values in evidence.items()}
     evidence |= {"chunks": groups.best_two(text, kind.second), "symbol": groups.best(symbol)}
     file_weights = files.profile.file.model_dump(include=set(evidence))
@@ -189,9 +189,9 @@ def rank(
             int(candidates.chunk_ids[row]),
             float(total[row] * repeats[row]),
             _parts(candidates, row, weights),
-            {"literal": Evidence(1.0, kind.literal)} if literal[row] else {},
+            {"literal": WeightedValue(1.0, kind.literal)} if literal[row] else {},
             {
-                name: Evidence(float(values[groups.group_of[row]]), file_weights[name])
+                name: WeightedValue(float(values[groups.group_of[row]]), file_weights[name])
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
@@ -206,9 +206,9 @@ def rank(
     ]
 
 
-def _parts(candidates: Pool, row: int, weights: Mapping[str, float]) -> dict[str, Part]:
+def _parts(candidates: Pool, row: int, weights: Mapping[str, float]) -> dict[str, Contribution]:
     return {
-        name: Part(
+        name: Contribution(
             int(ranks[row]), float(candidates.scores[name][row]), float(candidates.values[name][row]), weights[name]
         )
         for name, ranks in candidates.ranks.items()
@@ -229,7 +229,7 @@ def _of_named_files(
 
 
 @dataclass(frozen=True, slots=True)
-class _Groups:
+class _FileGroups:
     """Candidates grouped by file."""
 
     files: np.ndarray
@@ -238,7 +238,7 @@ class _Groups:
     """(n,) group of each candidate."""
 
     @classmethod
-    def of(cls, file_of: np.ndarray) -> _Groups:
+    def of(cls, file_of: np.ndarray) -> _FileGroups:
         return cls(*np.unique(file_of, return_inverse=True))
 
     def best(self, values: np.ndarray) -> np.ndarray:

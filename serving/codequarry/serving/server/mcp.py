@@ -67,7 +67,7 @@ def build_server(engine: Engine, *, version: str, profile: str = "full", auth: A
         The server.
     """
     instructions, listed = PROFILES[profile]
-    server = _Server(
+    server = _ToolServer(
         SERVER_NAME, instructions, version=version, auth=auth, mask_error_details=True, strict_input_validation=True
     )
     tools = [_described(tool) for tool in listed]
@@ -207,7 +207,7 @@ def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
     return plain
 
 
-class _Server(FastMCP):
+class _ToolServer(FastMCP):
     """Server that calls its own tools directly, and answers calls of unknown tools with the usual error shape.
 
     FastMCP would ask every provider, transform and middleware for a known tool, which takes as long as the rest of a

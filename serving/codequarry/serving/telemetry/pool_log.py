@@ -23,7 +23,7 @@ Lease = Callable[[], AbstractContextManager[Bundle]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class LoggedSearch:
     """One search to be written."""
 
     at: float
@@ -49,7 +49,7 @@ class PoolLog:
         self._rows: list[dict[str, Any]] = []
         self._written = 0
 
-    def add(self, pool: Pool) -> None:
+    def add(self, pool: LoggedSearch) -> None:
         """Add a search; writes a part when it is full.
 
         Args:

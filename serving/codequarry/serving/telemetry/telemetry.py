@@ -26,7 +26,7 @@ from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings.service import TelemetrySettings
 from codequarry.serving.request.trace import Trace, tracing
 from codequarry.serving.telemetry.metrics import Metrics
-from codequarry.serving.telemetry.pool_log import Lease, Pool, PoolLog
+from codequarry.serving.telemetry.pool_log import Lease, LoggedSearch, PoolLog
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Telemetry:
         """
         self.metrics = Metrics()
         self._settings = settings
-        self._queue: Queue[dict[str, Any] | Pool | _Idle | None] = Queue(_QUEUED)
+        self._queue: Queue[dict[str, Any] | LoggedSearch | _Idle | None] = Queue(_QUEUED)
         self._timeline: _Timeline | None = None
         self._pools: PoolLog | None = None
         if settings.timeline != "off":
@@ -138,9 +138,9 @@ class Telemetry:
             self._put(event)
         sampled = self._pools is not None and trace.pools and random.random() < self._settings.pool_sample
         if sampled:
-            self._put(Pool(time.time(), trace))
+            self._put(LoggedSearch(time.time(), trace))
 
-    def _put(self, item: dict[str, Any] | Pool) -> None:
+    def _put(self, item: dict[str, Any] | LoggedSearch) -> None:
         try:
             self._queue.put_nowait(item)
         except Full:
@@ -155,7 +155,7 @@ class Telemetry:
                 item = _IDLE
             if item is None:
                 break
-            if isinstance(item, Pool) and self._pools is not None:
+            if isinstance(item, LoggedSearch) and self._pools is not None:
                 self._careful(partial(self._pools.add, item))
             elif isinstance(item, dict) and self._timeline is not None:
                 self._careful(partial(self._timeline.write, item))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import whole_terms
-from codequarry.serving.text.patterns import OutOfTimeError, Required, Span, longest
+from codequarry.serving.text.literal_patterns import OutOfTimeError, Required, Span, longest
 
 if TYPE_CHECKING:
     import re2

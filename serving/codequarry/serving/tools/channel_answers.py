@@ -20,7 +20,7 @@ from codequarry.serving.ranking.late import LATE, NO_TIME, Rescorer, decide, ran
 from codequarry.serving.ranking.ranking import Scored, channel_weights
 from codequarry.serving.ranking.rerank import Reranker
 from codequarry.serving.request.trace import saw_candidates, saw_degraded, saw_gate, stage
-from codequarry.serving.text.query import NAMES, Query
+from codequarry.serving.text.query_classes import NAMES, Query
 from codequarry.serving.version.open import Bundle
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from codequarry.serving.catalog.symbols import Places
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
-from codequarry.serving.tools.symbol_target import Target, resolve
+from codequarry.serving.tools.symbol_target import ResolvedTarget, resolve
 from codequarry.serving.version.open import Bundle
 
 MAX_NAME_CHARS = 300
@@ -56,7 +56,7 @@ def go_to_definition(context: ToolContext, request: DefinitionRequest) -> Defini
     )
 
 
-def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResult]:
+def described(bundle: Bundle, target: ResolvedTarget, limit: int) -> list[DefinitionResult]:
     """Return the best definitions of a target, among those that have a row."""
     return [
         DefinitionResult(
@@ -73,7 +73,7 @@ def described(bundle: Bundle, target: Target, limit: int) -> list[DefinitionResu
     ]
 
 
-def unlisted(bundle: Bundle, target: Target, places: Places) -> list[tuple[int, DefinitionResult]]:
+def unlisted(bundle: Bundle, target: ResolvedTarget, places: Places) -> list[tuple[int, DefinitionResult]]:
     """Return (target_id, definition) of the locals and parameters of a target, in source order.
 
     Args:
@@ -109,12 +109,12 @@ def unlisted(bundle: Bundle, target: Target, places: Places) -> list[tuple[int, 
     return results
 
 
-def own_places(places: Places, target: Target) -> Places:
+def own_places(places: Places, target: ResolvedTarget) -> Places:
     """Return the places without those of another file's locals, which use the same numbers."""
     return places.where((places.target_id >= 0) | (places.file == target.file))
 
 
-def outside(bundle: Bundle, target: Target, defined: Container[int]) -> list[str]:
+def outside(bundle: Bundle, target: ResolvedTarget, defined: Container[int]) -> list[str]:
     """Return notes about targets that the bundle does not define.
 
     Args:

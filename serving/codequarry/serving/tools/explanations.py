@@ -22,7 +22,7 @@ from codequarry.schemas.wire.search import (
 )
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
-from codequarry.serving.catalog.facts import MAX_SAID
+from codequarry.serving.catalog.explanation_facts import MAX_SAID
 from codequarry.serving.channels.bm25 import matched_terms
 from codequarry.serving.channels.splade import SpladeChannel
 from codequarry.serving.channels.warp.channel import WarpChannel
@@ -122,7 +122,7 @@ def _facts_about(bundle: Bundle, row: ChunkRow) -> _Facts:
     return _Facts(kinds=kinds, leaves=facts.leaves_of(place), said=said)
 
 
-def _evidence(found: Mapping[str, ranking.Evidence]) -> dict[str, Evidence]:
+def _evidence(found: Mapping[str, ranking.WeightedValue]) -> dict[str, Evidence]:
     return {name: Evidence(value=each.value, weight=each.weight) for name, each in found.items()}
 
 

@@ -29,7 +29,7 @@ from codequarry.serving.catalog.filters import allowed_chunks
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.arguments import checked_text, clamp_argument
-from codequarry.serving.text.patterns import Literal, OutOfTimeError, Phrase, Required, TextPattern
+from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, Required, TextPattern
 from codequarry.serving.text.regex import Regex
 from codequarry.serving.tools.budgets import fit_budget, shorter_match
 from codequarry.serving.tools.code_match import FileText, build_match

@@ -19,12 +19,12 @@ from codequarry.schemas.wire.symbols import (
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.filters import allowed_files
 from codequarry.serving.catalog.symbols import Places
-from codequarry.serving.channels.arrays import members
+from codequarry.serving.channels.set_operations import members
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
 from codequarry.serving.tools.scopes import scoped
-from codequarry.serving.tools.symbol_target import Target, resolve
+from codequarry.serving.tools.symbol_target import ResolvedTarget, resolve
 from codequarry.serving.version.open import Bundle
 
 MAX_SHOWN = 10
@@ -82,7 +82,7 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
     )
 
 
-def _places(bundle: Bundle, target: Target, request: ReferencesRequest) -> Places:
+def _places(bundle: Bundle, target: ResolvedTarget, request: ReferencesRequest) -> Places:
     """Return the places that use or define the target and its related targets."""
     rows = target.found.rows
     meant = bundle.symbols.related([*dict.fromkeys(row.target_id for row in rows), *target.others])
@@ -114,7 +114,7 @@ def _join_places(first: Places, then: Places, limit: int) -> Places:
     return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
 
 
-def _results(bundle: Bundle, target: Target, places: Places, names: dict[int, str]) -> list[ReferenceResult]:
+def _results(bundle: Bundle, target: ResolvedTarget, places: Places, names: dict[int, str]) -> list[ReferenceResult]:
     """Return the answers for places, in their order.
 
     Args:

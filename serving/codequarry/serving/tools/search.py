@@ -26,7 +26,7 @@ from codequarry.serving.ranking.ranking import Scored, rank, rank_alone
 from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
 from codequarry.serving.request.trace import saw_degraded, saw_density, stage
 from codequarry.serving.text.arguments import checked_text, clamp_argument
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.tools.budgets import briefer_result, fit_budget, shorter_result
 from codequarry.serving.tools.channel_answers import (
     Answers,

@@ -13,16 +13,16 @@ from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.schemas.wire.symbols import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.symbols import Found, Named
+from codequarry.serving.catalog.symbols import DefinitionMatches, Named
 from codequarry.serving.version.open import Bundle
 
 _WORD = re.compile(rb"[\w$\x80-\xff]+")
 
 
-class Target(NamedTuple):
+class ResolvedTarget(NamedTuple):
     """Definitions and targets that a name or place means."""
 
-    found: Found
+    found: DefinitionMatches
     """Definitions that have a row in ``symbols_mat``."""
     others: tuple[int, ...] = ()
     """``target_id`` without such a row: a local, a parameter, a symbol of another package."""
@@ -31,10 +31,10 @@ class Target(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-_NONE = Found([], 0)
+_NONE = DefinitionMatches([], 0)
 
 
-def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarray | None = None) -> Target:
+def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarray | None = None) -> ResolvedTarget:
     """Find the definitions that a name or place means; an empty result is not an error.
 
     Args:
@@ -81,20 +81,20 @@ def _check_text(field: str, text: str, most: int) -> None:
         )
 
 
-def _find_by_name(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | None) -> Target:
+def _find_by_name(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | None) -> ResolvedTarget:
     tables = bundle.symbols
     if symbol.count(" ") >= 4:  # a SCIP symbol, or a heading of five words
         found = tables.of_symbol(symbol, kind, files)
         if found.rows:
-            return Target(found)
+            return ResolvedTarget(found)
         outside = tables.outside_target(symbol)
         if outside is not None:
-            return Target(_NONE, (outside,))
+            return ResolvedTarget(_NONE, (outside,))
     name = dotted(symbol)
     if not name:
         raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
     found = tables.called(name, kind, files)
-    return Target(found) if found.rows else Target(_NONE, notes=(_unknown(bundle, name, kind, files),))
+    return ResolvedTarget(found) if found.rows else ResolvedTarget(_NONE, notes=(_unknown(bundle, name, kind, files),))
 
 
 def dotted(symbol: str) -> str:
@@ -140,29 +140,31 @@ def _file(directory: ChunkDirectory, uri: str) -> int:
     )
 
 
-def _find_at_place(bundle: Bundle, file: int, line: int, column: int, kind: str, files: np.ndarray | None) -> Target:
+def _find_at_place(
+    bundle: Bundle, file: int, line: int, column: int, kind: str, files: np.ndarray | None
+) -> ResolvedTarget:
     tables = bundle.symbols
     named = _under(tables.named_on(file, line), column)
     if any(one.precise for one in named):
         named = [one for one in named if one.precise]
     targets = list(dict.fromkeys(one.target_id for one in named))
     if any(one.precise or one.roles & DEFINITION for one in named):
-        found = tables.of_targets(targets, kind, files) if max(targets) >= 0 else Found([], 0)
+        found = tables.of_targets(targets, kind, files) if max(targets) >= 0 else DefinitionMatches([], 0)
         found.rows.sort(key=lambda row: (row.file, row.start_line) != (file, line))
         known = {row.target_id for row in found.rows}
         others = () if kind or files is not None else tuple(one for one in targets if one not in known)
-        return Target(found, others, file)
+        return ResolvedTarget(found, others, file)
     if not named:
         word = _word(bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line), column)
         if not word:
-            return Target(_NONE, notes=("there is no name at this place",))
+            return ResolvedTarget(_NONE, notes=("there is no name at this place",))
         targets = [row.name_id for row in tables.called(word, "", None).rows[:1] if row.name == word]
         if not targets:
-            return Target(_NONE, notes=(_unknown(bundle, word, "", None),))
+            return ResolvedTarget(_NONE, notes=(_unknown(bundle, word, "", None),))
     return _guessed(bundle, targets, file, kind, files)
 
 
-def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.ndarray | None) -> Target:
+def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.ndarray | None) -> ResolvedTarget:
     """Find definitions by the name alone: in the file, else in its repository and related languages, else in any."""
     own = np.zeros(len(bundle.directory.paths), np.bool_)
     own[file] = True
@@ -173,7 +175,7 @@ def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.n
             break
     folder = bundle.directory.paths[file].rpartition("/")[0]
     found.rows.sort(key=lambda row: bundle.directory.paths[row.file].rpartition("/")[0] != folder)
-    return Target(found, notes=("no SCIP index tells what stands here: found by its name",))
+    return ResolvedTarget(found, notes=("no SCIP index tells what stands here: found by its name",))
 
 
 def _under(named: list[Named], column: int) -> list[Named]:

@@ -20,7 +20,7 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog.catalog import Catalog, ChunkRow
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.facts import ChunkFacts
+from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.base import Channel, ShutChannel
 from codequarry.serving.channels.bm25 import Bm25Channel

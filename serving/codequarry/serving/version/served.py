@@ -15,7 +15,7 @@ from codequarry.serving.version.open import Bundle
 
 
 @dataclass(eq=False)
-class _Opened:
+class _CountedVersion:
     bundle: Bundle
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
     requests: int = 0
@@ -26,9 +26,9 @@ class Served:
 
     def __init__(self, bundle: Bundle) -> None:
         self._lock = threading.Lock()
-        self._opened: _Opened | None = _Opened(bundle)
+        self._opened: _CountedVersion | None = _CountedVersion(bundle)
         self._refusal: UnavailableError | None = None
-        self._leaving: list[_Opened] = []
+        self._leaving: list[_CountedVersion] = []
         self._before: tuple[str, np.ndarray] | None = None
         self.close_idle: Callable[[Bundle], None] = Bundle.close
         """Called with a version that is no longer used; closing takes time that no request should pay for."""
@@ -94,7 +94,7 @@ class Served:
 
     def swap(self, bundle: Bundle) -> None:
         """Serve this version from the next request on."""
-        self._replace(_Opened(bundle), None)
+        self._replace(_CountedVersion(bundle), None)
 
     def refuse(self, error: UnavailableError) -> None:
         """Serve nothing until the next `swap`: every request from now on fails with this error."""
@@ -104,7 +104,7 @@ class Served:
         """Stop serving; versions close when their last request has ended."""
         self._replace(None, None)
 
-    def _replace(self, opened: _Opened | None, refusal: UnavailableError | None) -> None:
+    def _replace(self, opened: _CountedVersion | None, refusal: UnavailableError | None) -> None:
         with self._lock:
             if self._opened is not None:
                 self._leaving.append(self._opened)

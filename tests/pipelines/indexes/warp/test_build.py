@@ -13,11 +13,11 @@ from codequarry.pipelines.indexes.array_files import ArrayWriter
 from codequarry.pipelines.indexes.warp import build as warp_build
 from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index, fit_levels, levels_of, residuals_of
 from codequarry.pipelines.indexes.warp.clusters import Clusters, train
-from codequarry.pipelines.indexes.warp.tokens import TokenEncoding, encode_missing, open_token_store
+from codequarry.pipelines.indexes.warp.token_codes import TokenEncoding, encode_missing, open_token_store
 from codequarry.pipelines.store.vectors import text_key
 from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
-from codequarry.serving.channels.warp.files import map_arrays, unpack
+from codequarry.serving.channels.warp.mapped_files import map_arrays, unpack
 from codequarry.serving.encoders.spec import EncoderSpec
 from tests.serving.warp_corpus import DIM, SCALES, built, codes_of, random_documents
 

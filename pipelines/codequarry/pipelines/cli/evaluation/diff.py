@@ -21,7 +21,7 @@ from codequarry.serving.files.integrity import read_manifest, verify
 
 if TYPE_CHECKING:
     from codequarry.pipelines.measure.movers import Mover
-    from codequarry.pipelines.measure.version_diff import Chunk, ChunkChanges, File, FileChanges
+    from codequarry.pipelines.measure.version_diff import Chunk, ChunkChanges, FileChanges, VersionFile
 
 _SHOWN = 20
 
@@ -188,7 +188,7 @@ def _report(
     def chunk(one: Chunk) -> dict[str, str]:
         return {"id": str(one.chunk_id), "place": one.text(), "name": one.qualified_name}
 
-    def name(one: File) -> str:
+    def name(one: VersionFile) -> str:
         return f"{one.repo}/{one.path}"
 
     return {

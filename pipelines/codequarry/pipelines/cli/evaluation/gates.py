@@ -90,7 +90,7 @@ def docs(
 def _check_version(settings: Settings, version: str) -> tuple[str, tuple[SuiteResult, ...]]:
     from codequarry.pipelines.gates.great_expectations import documents_folder, keep, run_suites
     from codequarry.pipelines.measure.asking import version_called
-    from codequarry.serving.version.checks import open_tables, suites_of
+    from codequarry.serving.version.file_checks import open_tables, suites_of
 
     root = BundleRoot(settings.bundle.root)
     paths = root.published(version_called(root, version))

@@ -23,8 +23,8 @@ from codequarry.serving.channels.base import ChannelQuery
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest
-from codequarry.serving.text.query import analyze_query
-from codequarry.serving.version.checks import Check
+from codequarry.serving.text.query_classes import analyze_query
+from codequarry.serving.version.file_checks import Check
 from codequarry.serving.version.open import Bundle
 
 _EXAMPLES = 3

@@ -12,18 +12,18 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from codequarry.pipelines.gates.answers.latency import Times, searching, slowdown
-from codequarry.pipelines.gates.answers.questions import gate_questions, question_checks, same_files
+from codequarry.pipelines.gates.answers.shared_questions import gate_questions, question_checks, same_files
 from codequarry.pipelines.gates.answers.verdict import Comparison
 from codequarry.pipelines.measure.asking import Asker
 from codequarry.pipelines.measure.bootstrap import LEVEL
-from codequarry.pipelines.measure.metrics import METRICS, TITLES
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import METRICS, TITLES
 from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run, difference, scores_of, summary_of_run
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.wire.search import Channel
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 
 _DEPTH = 20
 """Results of an answer that are compared; 4,000 tokens rarely hold more."""

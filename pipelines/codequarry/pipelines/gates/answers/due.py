@@ -17,7 +17,7 @@ from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import current_manifest, read_manifest
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 
 _NOTE = "asked.json"
 """File in the work folder: the number of files changed since a version was asked."""

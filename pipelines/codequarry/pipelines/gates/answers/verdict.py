@@ -13,15 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codequarry.pipelines.measure.metrics import TITLES
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import TITLES
 from codequarry.pipelines.measure.report import rounded
 from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run
 from codequarry.pipelines.measure.svg import Bar, bars
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning
 from codequarry.schemas.bundle.layout import BundleRoot, is_version_name
 from codequarry.schemas.errors import NotFoundError
-from codequarry.serving.version.checks import Check
+from codequarry.serving.version.file_checks import Check
 
 PAGE = "verdict.md"
 _KEPT_STOPPED = 5

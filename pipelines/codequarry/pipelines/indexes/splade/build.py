@@ -87,7 +87,7 @@ def build_splade(
                 impacts.write(kept.impacts)
                 ids.append(chunk_id)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype("<i8")
-        scratched = _Scratch(*(map_array(file) for file in (rows_file, terms_file, impacts_file)))
+        scratched = _DocumentPostings(*(map_array(file) for file in (rows_file, terms_file, impacts_file)))
         with (
             ArrayWriter(folder / "documents.npy", np.dtype("<i4")) as documents_out,
             ArrayWriter(folder / "impacts.npy", np.dtype("u1")) as impacts_out,
@@ -114,7 +114,7 @@ def build_splade(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scratch:
+class _DocumentPostings:
     """Postings document by document: (P,) row, term and impact of each."""
 
     rows: np.ndarray

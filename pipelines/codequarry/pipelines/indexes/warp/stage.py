@@ -10,7 +10,7 @@ from codequarry.pipelines.embed.encoders import encoder_entry, token_encoder_dir
 from codequarry.pipelines.indexes.ranking_profile import read_late
 from codequarry.pipelines.indexes.text_indexes import encode_parts, link_index, put_encoder, stored, texts_of
 from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
-from codequarry.pipelines.indexes.warp.tokens import (
+from codequarry.pipelines.indexes.warp.token_codes import (
     TokenEncoding,
     encode_missing,
     open_token_store,

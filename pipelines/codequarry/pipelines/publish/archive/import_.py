@@ -14,7 +14,7 @@ from typing import BinaryIO, Literal
 
 from codequarry.pipelines.bundle.disk_space import require_space_for_files
 from codequarry.pipelines.bundle.folder import new_staging_folder
-from codequarry.pipelines.gates.content import check_imported
+from codequarry.pipelines.gates.required_content import check_imported
 from codequarry.pipelines.publish.archive.read import opened_archive, unpack
 from codequarry.pipelines.publish.archive.signatures import checked_signature
 from codequarry.pipelines.publish.publish import make_current, named_by, publish_staged, publishing

@@ -109,7 +109,7 @@ def _by_lines(text: SourceText, max_chars: int, merge_chars: int, reason: str) -
     return FileChunks(_spans(starts, text, None, [()] * len(starts)), parsed=False, fallback=reason)
 
 
-class _Run(NamedTuple):
+class _UnitRun(NamedTuple):
     """Consecutive units that will share a span."""
 
     start: int
@@ -119,12 +119,12 @@ class _Run(NamedTuple):
     comment: bool
 
 
-def _group(units: list[Unit], text: SourceText, max_chars: int, merge_chars: int) -> list[_Run]:
+def _group(units: list[Unit], text: SourceText, max_chars: int, merge_chars: int) -> list[_UnitRun]:
     """Group units into runs that are split only for size.
 
     A comment goes with its definition, a header with its body, and units of one line go together.
     """
-    runs: list[_Run] = []
+    runs: list[_UnitRun] = []
     leads = False
     for unit in units:
         same_line = together = False
@@ -142,16 +142,16 @@ def _group(units: list[Unit], text: SourceText, max_chars: int, merge_chars: int
             last = runs[-1]
             fresh = last.fresh or (leads and unit.fresh)
             closes = last.closes and (unit.closes or trailing_comment)
-            runs[-1] = _Run(last.start, unit.end, fresh, closes, last.comment and unit.comment)
+            runs[-1] = _UnitRun(last.start, unit.end, fresh, closes, last.comment and unit.comment)
         else:
-            runs.append(_Run(unit.start, unit.end, unit.fresh, unit.closes, unit.comment))
+            runs.append(_UnitRun(unit.start, unit.end, unit.fresh, unit.closes, unit.comment))
         leads = unit.leads and not trailing_comment
     return runs
 
 
-def _pack(runs: list[_Run], text: SourceText, names: SpanNames, max_chars: int, merge_chars: int) -> list[_Run]:
+def _pack(runs: list[_UnitRun], text: SourceText, names: SpanNames, max_chars: int, merge_chars: int) -> list[_UnitRun]:
     """Merge neighbours greedily, then add runs that are too small to stand alone to their neighbour."""
-    merged: list[_Run] = []
+    merged: list[_UnitRun] = []
     for run in runs:
         if merged:
             last = merged[-1]
@@ -168,7 +168,7 @@ def _pack(runs: list[_Run], text: SourceText, names: SpanNames, max_chars: int, 
                 continue
         merged.append(run)
     tiny, small = max_chars // 32, merge_chars // 4
-    packed: list[_Run] = []
+    packed: list[_UnitRun] = []
     for run in merged:
         if packed and text.ink(packed[-1].start, run.end) <= max_chars:
             last = packed[-1]
@@ -180,7 +180,7 @@ def _pack(runs: list[_Run], text: SourceText, names: SpanNames, max_chars: int, 
     return packed
 
 
-def _is_anchor(run: _Run, text: SourceText, merge_chars: int) -> bool:
+def _is_anchor(run: _UnitRun, text: SourceText, merge_chars: int) -> bool:
     """Return whether a run starts a span wherever the spans before it end.
 
     Two ways to pack a file agree from an anchor on. Without anchors, a function inserted into a long row of small ones
@@ -190,11 +190,11 @@ def _is_anchor(run: _Run, text: SourceText, merge_chars: int) -> bool:
     return zlib.crc32(text.data[run.start : run.end]) % (_ANCHOR_SPACING * merge_chars) < size
 
 
-def _is_minor(run: _Run, text: SourceText, names: SpanNames, limit: int) -> bool:
+def _is_minor(run: _UnitRun, text: SourceText, names: SpanNames, limit: int) -> bool:
     return text.ink(run.start, run.end) <= limit and not names.defines(run.start, run.end)
 
 
-def _cuts(packed: list[_Run], text: SourceText) -> list[int]:
+def _cuts(packed: list[_UnitRun], text: SourceText) -> list[int]:
     """Return the starts of spans: 0, and then starts of lines unless code shares the line."""
     return [0, *(text.boundary(before.end, run.start) for before, run in pairwise(packed))]
 

@@ -19,7 +19,7 @@ PREFIX = "prefix"
 """Role of statements such as signatures, which are part of the definition that follows."""
 
 
-class Found(NamedTuple):
+class CapturedDefinition(NamedTuple):
     """A definition as a query captured it."""
 
     pattern: int
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     """Number of parameters, in languages where it tells functions apart."""
 
 
-Entry = tuple[int, int, Found]
+Entry = tuple[int, int, CapturedDefinition]
 """(start, end, definition)."""
 
 
@@ -79,7 +79,7 @@ def join_clauses(
     return [entry for entry in kept if not entry[2].capture.startswith(PREFIX)], frozenset(names), ends
 
 
-def _same(first: Found, second: Found) -> bool:
+def _same(first: CapturedDefinition, second: CapturedDefinition) -> bool:
     kinds = {first.capture.rpartition(".")[2], second.capture.rpartition(".")[2]}
     return kinds <= _CLAUSES and (first.name, first.arity) == (second.name, second.arity)
 

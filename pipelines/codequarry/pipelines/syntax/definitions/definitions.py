@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from codequarry.pipelines.syntax.definitions.clauses import Entry, Found, join_clauses
+from codequarry.pipelines.syntax.definitions.clauses import CapturedDefinition, Entry, join_clauses
 from codequarry.pipelines.syntax.definitions.names import clean_name, last_segment, literal_name, type_head
 from codequarry.pipelines.syntax.query_matches import DEFINITION_LIMIT, query_matches
 from codequarry.schemas.records import Definition, Leading
@@ -45,7 +45,7 @@ class Outline:
 
 def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
     """Return definitions and scopes of a tree."""
-    found: dict[tuple[int, int, int], Found] = {}
+    found: dict[tuple[int, int, int], CapturedDefinition] = {}
     leading: dict[tuple[int, int], Leading] = {}
     inside: list[tuple[int, int]] = []
     bodies = _Bodies(grammar)
@@ -88,7 +88,7 @@ def outline(grammar: Grammar, tree: Tree, data: bytes) -> Outline:
                     body = bodies.of(node)
                 doc = bodies.docstring(body) if body and grammar.docstrings else (0, 0)
                 end = body.start_byte if body else node.end_byte
-                found[key] = Found(pattern, capture, name, name_byte, end, doc, literal, arity)
+                found[key] = CapturedDefinition(pattern, capture, name, name_byte, end, doc, literal, arity)
     entries = [
         (start, len(data) if entry.pattern in grammar.open_patterns else -minus_end, entry)
         for (start, minus_end, _), entry in sorted(found.items())

@@ -73,7 +73,7 @@ def module_facts(
     """
     if grammar.modules is None:
         return None
-    found = _Found(grammar.name, text.data, InlineModules(outline.definitions if grammar.name == "rust" else ()))
+    found = _Captures(grammar.name, text.data, InlineModules(outline.definitions if grammar.name == "rust" else ()))
     found.read(grammar, tree)
     package = ".".join(found.packages if grammar.name == "scala" else found.packages[:1])
     top = docstring_range(tree.root_node) if grammar.docstrings else (0, 0)
@@ -119,7 +119,7 @@ def module_facts(
     )
 
 
-class _Found:
+class _Captures:
     """Captures of the query in one file."""
 
     def __init__(self, language: str, data: bytes, modules: InlineModules) -> None:

@@ -22,12 +22,12 @@ from codequarry.schemas.wire.search import TokenPair
 from codequarry.serving.catalog.catalog import ChunkRow, DefinitionSpan
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
 from codequarry.serving.channels.warp.explain import token_pairs
-from codequarry.serving.channels.warp.files import map_arrays
 from codequarry.serving.channels.warp.index import WarpIndex
+from codequarry.serving.channels.warp.mapped_files import map_arrays
 from codequarry.serving.channels.warp.query import QueryVectors
 from codequarry.serving.channels.warp.search import Searcher
 from codequarry.serving.encoders.tokens import QueryTokens, TokenEncoder
-from codequarry.serving.text.query import Query
+from codequarry.serving.text.query_classes import Query
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _REMEMBERED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenTokens:
     """Parts that take long to open."""
 
     encoder: TokenEncoder
@@ -55,7 +55,7 @@ class WarpChannel(Channel):
 
     name = "warp"
 
-    def __init__(self, opened: Future[_Opened], chunk_ids: np.ndarray, *, source: str) -> None:
+    def __init__(self, opened: Future[_OpenTokens], chunk_ids: np.ndarray, *, source: str) -> None:
         """Use an index that is being opened.
 
         Args:
@@ -170,7 +170,7 @@ class WarpChannel(Channel):
         self._opening.exception()
         del self._opening, self._chunk_ids
 
-    def _ready(self) -> _Opened:
+    def _ready(self) -> _OpenTokens:
         # The exception of a future is one object: it would collect the frames of every request that raises it.
         error = self._opening.exception()
         if error is not None:
@@ -178,7 +178,7 @@ class WarpChannel(Channel):
         return self._opening.result()
 
 
-def _open(folder: Path, spec: WarpSpec, threads: int) -> _Opened:
+def _open(folder: Path, spec: WarpSpec, threads: int) -> _OpenTokens:
     encoder = TokenEncoder.open(folder / ENCODER_FOLDER, punctuation=spec.punctuation)
     if encoder.spec.fingerprint != spec.encoder:
         raise IntegrityError(
@@ -195,7 +195,7 @@ def _open(folder: Path, spec: WarpSpec, threads: int) -> _Opened:
 
     # The first run allocates and picks kernels; do that here, not in the first request.
     prepare_query("warm up")
-    return _Opened(encoder, searcher, prepare_query, no_kernels)
+    return _OpenTokens(encoder, searcher, prepare_query, no_kernels)
 
 
 def _kernels() -> tuple[ModuleType | None, str]:

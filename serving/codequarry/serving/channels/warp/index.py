@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.channels.warp.files import map_arrays
+from codequarry.serving.channels.warp.mapped_files import map_arrays
 
 
 @dataclass(frozen=True, slots=True)

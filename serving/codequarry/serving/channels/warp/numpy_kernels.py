@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.serving.channels.warp.files import unpack
+from codequarry.serving.channels.warp.mapped_files import unpack
 from codequarry.serving.channels.warp.query import QueryVectors
 
 _BLOCK = 8192

@@ -15,7 +15,7 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.file_index import FileIndex
-from codequarry.serving.version.checks import check_version
+from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.corpus import write_shop

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.schemas.ranking_profile import BUILT_IN
-from codequarry.serving.text.query import analyze_query
+from codequarry.serving.text.query_classes import analyze_query
 
 CLASSES = {
     "identifier": ["Session", "open_file", "parseHTTPResponse", "__init__", "$scope", "close()", "valid?", "größe"],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
-from codequarry.serving.text.patterns import Literal, OutOfTimeError, Phrase, TextPattern, fold
+from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, TextPattern, fold
 from tests.serving import text_oracle
 
 NEVER = Deadline.after(3600)

@@ -8,7 +8,7 @@ from codequarry.schemas.bundle.manifest import Manifest, content_digest
 from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError
 from codequarry.schemas.settings.load import ChecksSettings
 from codequarry.serving.files.compatibility import differences
-from codequarry.serving.version.checks import Check, check_version
+from codequarry.serving.version.file_checks import Check, check_version
 
 
 def content_checks(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -> tuple[Check, ...]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codequarry.pipelines.scip.index import ScipIndex, decode_document, read_scip, read_scip_json
+from codequarry.pipelines.scip.conversion import ScipTables, scip_tables
+from codequarry.pipelines.scip.index_file import ScipIndex, decode_document, read_scip, read_scip_json
 from codequarry.pipelines.scip.positions import Positions, as_utf8
 from codequarry.pipelines.scip.symbols import parse_symbol
-from codequarry.pipelines.scip.tables import ScipTables, scip_tables
 from codequarry.schemas.errors import ScipIndexError
 from tests.pipelines.scip_writer import document, external, information, metadata, occurrence
 

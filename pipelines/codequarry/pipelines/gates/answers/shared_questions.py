@@ -14,13 +14,13 @@ import pyarrow as pa
 from codequarry.pipelines.measure.doc_questions import sentence_of
 from codequarry.pipelines.measure.name_questions import is_telling_name
 from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import Place, spread
+from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.pipelines.sources.path_classes import SOURCE, path_class
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.gates.expectation import build_frames, run_suite
 from codequarry.schemas.gates.suites import QRELS
-from codequarry.serving.version.checks import Check, as_check
+from codequarry.serving.version.file_checks import Check, as_check
 
 _NODE = ("repo", "path", "name", "doc", "start_line", "end_line")
 
@@ -49,7 +49,7 @@ def gate_questions(staged: BundlePaths, alike: Mapping[tuple[str, str], str], co
         texts = Counter(text for _, text in asked)
         drawn = spread(
             (
-                (Place(node["repo"], node["path"], f"{node['start_line']}:{text}"), (node, text))
+                (CandidateKey(node["repo"], node["path"], f"{node['start_line']}:{text}"), (node, text))
                 for node, text in asked
                 if text and texts[text] == 1 and (node["repo"], node["path"]) in alike
             ),

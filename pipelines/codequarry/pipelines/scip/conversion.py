@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from codequarry.pipelines.scip.index import ScipIndex, decode_document, decode_symbol
+from codequarry.pipelines.scip.index_file import ScipIndex, decode_document, decode_symbol
 from codequarry.pipelines.scip.positions import Positions
 from codequarry.pipelines.scip.proto import KINDS, POSITION_ENCODINGS
 from codequarry.pipelines.scip.symbols import Symbol, parse_symbol

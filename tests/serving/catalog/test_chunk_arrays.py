@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
-from codequarry.serving.catalog.rows import CHUNK, TEXTS, RowIndex, Strings
+from codequarry.serving.catalog.chunk_arrays import CHUNK, TEXTS, RowIndex, Strings
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 
 PIECES = (

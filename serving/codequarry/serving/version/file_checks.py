@@ -31,7 +31,7 @@ from codequarry.schemas.gates.suites import NORM_TOLERANCE, OF_TABLES, embedding
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.serving.channels import splade_files
-from codequarry.serving.channels.warp.files import map_arrays
+from codequarry.serving.channels.warp.mapped_files import map_arrays
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.files.file_index import FileIndex
 from codequarry.serving.text.lexical import indexed_ids

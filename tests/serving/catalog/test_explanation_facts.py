@@ -12,7 +12,7 @@ from codequarry.schemas.bundle.tables import MODULES
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
-from codequarry.serving.catalog.facts import MAX_LEAVES, MAX_SAID, ChunkFacts
+from codequarry.serving.catalog.explanation_facts import MAX_LEAVES, MAX_SAID, ChunkFacts
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.catalog.rows import divides
+from codequarry.serving.catalog.chunk_arrays import divides
 from codequarry.serving.files.arrays import map_array
 
 if TYPE_CHECKING:
