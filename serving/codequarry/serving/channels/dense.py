@@ -204,19 +204,14 @@ def _rows_of(index: faiss.Index) -> np.ndarray:
 
 
 def _similarities(shards: Sequence[np.ndarray], vector: np.ndarray) -> np.ndarray:
-    """Return inner products with all rows, as FAISS computes them: (n,) float32.
+    """Return inner products with all rows: (n,) float32.
 
-    One pass without FAISS's search, which keeps the best of each shard in order: half of the time over 32 shards.
+    A row has the same bits wherever it lies, which BLAS does not promise: a version in shards answers like one without.
     """
-    import faiss
-
-    kernels: Any = faiss
     found = np.empty(sum(map(len, shards)), np.float32)
     at = 0
     for rows in shards:
-        if len(rows):
-            pointers = map(faiss.swig_ptr, (found[at:], vector, rows))
-            kernels.fvec_inner_products_ny(*pointers, len(vector), len(rows))
+        np.einsum("ij,j->i", rows, vector, out=found[at : at + len(rows)])
         at += len(rows)
     return found
 
