@@ -65,7 +65,7 @@ def test_every_mode_answers_and_context_is_there_only_when_asked_for(server: Fas
         ({"pattern": "a\0"}, "pattern: holds NUL"),
         ({"pattern": "x", "mode": "fuzzy"}, "mode: must be one of"),
         ({"pattern": "x", "context_lines": "1"}, "context_lines: must be an integer"),
-        ({"pattern": "x", "regex": True}, "arguments: holds a name that is not an argument"),
+        ({"pattern": "x", "filter": {}}, "arguments: holds a name that is not an argument"),
         ({"pattern": "SECRET(", "mode": "regex"}, "pattern: a group is not closed"),
         ({"pattern": "(?<=SECRET)x", "mode": "regex"}, "pattern: look-around"),
         ({"pattern": "SECRET{2000}", "mode": "regex"}, "pattern: a repetition count is over 1000"),

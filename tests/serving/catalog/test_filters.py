@@ -19,7 +19,7 @@ from tests.serving.corpus import (
 
 
 def allowed(engine, **filters) -> list[int] | None:
-    found = allowed_chunks(SearchFilters(**filters), engine.bundle.directory, engine.bundle.catalog)
+    found, _ = allowed_chunks(SearchFilters(**filters), engine.bundle.directory, engine.bundle.catalog)
     return None if found is None else found.tolist()
 
 
@@ -51,6 +51,10 @@ def test_no_filter_is_no_restriction(lexical_engine) -> None:
         ({"symbols": ["open", "listenAndServe"], "lang": ["go"]}, [GO_SERVER]),
         ({"symbols": ["') OR 1=1 --"]}, []),
         ({"symbols": ["%"]}, []),
+        ({"symbols": ["symbol:Index.open"]}, [INDEX_OPEN]),
+        ({"kinds": ["method"]}, [SESSION, INDEX_OPEN]),
+        ({"kinds": ["method"], "symbols": ["open", "listenAndServe"]}, [INDEX_OPEN]),
+        ({"kinds": ["macro"]}, []),
         ({"include": ["überblick.md"]}, [UNICODE]),
         ({"include": ["docs/**"]}, [HOSTILE, UNICODE]),
     ],

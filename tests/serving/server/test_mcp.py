@@ -221,7 +221,7 @@ def test_definitions_and_references(symbol_engine, era) -> None:
     ("tool", "arguments"),
     [
         ("go_to_definition", {"symbol": "'; DROP TABLE symbols_mat --"}),
-        ("go_to_definition", {"symbol": "open", "limit": 10**6, "kind": "%"}),
+        ("go_to_definition", {"symbol": "open", "limit": 10**6, "kind": "any"}),
         ("find_references", {"symbol": "remove_expired", "limit": -1, "role": "write", "include_definitions": True}),
         ("find_references", {"symbol": "日本語 🎉", "precision": "precise"}),
         ("search", {"query": ""}),
@@ -243,7 +243,7 @@ def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -
     [
         ("search", {}, "INVALID_ARGUMENT", "query: is required"),
         ("search", {"query": "x", "top_k": "many"}, "INVALID_ARGUMENT", "top_k: must be an integer"),
-        ("search", {"query": "x", "canary_argument": 1}, "INVALID_ARGUMENT", "arguments: holds a name that"),
+        ("search", {"query": "x", "filters": {"canary": 1}}, "INVALID_ARGUMENT", "filters: holds a name that"),
         ("search", {"query": "x\0canary"}, "INVALID_ARGUMENT", "query: holds NUL"),
         ("search", {"query": "canary" * 1000}, "INVALID_ARGUMENT", "query: 6000 characters"),
         ("search", {"query": "x", "filters": {"include": ["../canary"]}}, "INVALID_ARGUMENT", "glob"),

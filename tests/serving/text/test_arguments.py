@@ -21,7 +21,7 @@ CHANNELS = "'hybrid', 'faiss', 'faiss2', 'warp', 'bm25', 'splade' or 'symbol'"
         ({"query": "x", "rerank": "yes"}, "rerank: must be true or false"),
         ({"query": "x", "channel": "secret"}, f"channel: must be one of {CHANNELS}"),
         ({"query": "x", "filters": []}, "filters: must be an object"),
-        ({"query": "x", "filters": {"lang": "python"}}, "filters.lang: must be a list"),
+        ({"query": "x", "filters": {"lang": 3}}, "filters.lang: must be a list"),
         ({"query": "x", "filters": {"lang": [1]}}, "filters.lang[0]: must be a string"),
         ({"query": "x", "filters": {"include": ["a"] * 33}}, "filters.include: must hold at most 32 entries"),
         ({"query": "x", "secret": 1}, "arguments: holds a name that is not an argument"),

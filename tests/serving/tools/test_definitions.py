@@ -194,7 +194,6 @@ def test_a_file_is_named_as_results_and_links_name_it(symbol_engine, uri) -> Non
         ({"symbol": "x" * 2049}, "symbol: 2049 characters"),
         ({"symbol": "a\0b"}, "symbol: holds a control character"),
         ({"symbol": "\ud800"}, "symbol: holds a control character or half a surrogate"),
-        ({"symbol": "open", "kind": "\n"}, "kind: holds a control character"),
         ({"symbol": "..."}, "symbol: holds no name"),
         ({"symbol": "open", "filters": FileFilters(lang=["klingon"])}, "filters.lang"),
     ],

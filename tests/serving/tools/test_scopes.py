@@ -107,7 +107,7 @@ def test_filters_and_scope_must_both_match(server, era) -> None:
         ({"include": ["/etc/canary"]}, "glob"),
         ({"exclude": ["x"] * 33}, "exclude: must hold at most 32"),
         ({"include": [f"{number:0>250}/*" for number in range(32)]}, f"at most {MAX_SCOPE_BYTES}"),
-        ({"canary": []}, "holds a name that is not an argument"),
+        ({"langs": []}, "holds a name that is not an argument"),
     ],
 )
 def test_a_scope_that_cannot_be_is_refused(server, era, scope, message) -> None:

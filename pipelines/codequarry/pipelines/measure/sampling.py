@@ -26,8 +26,8 @@ def spread(candidates: Iterable[tuple[CandidateKey, _T]], seed: int) -> Iterator
 
     Nothing but places and seed decides, so that a repository more or less leaves the order of the others as it is.
 
-    >>> big = [Place("a", "big.py", str(number)) for number in range(8)]
-    >>> places = [*big, Place("a", "small.py", "x"), Place("b", "c.py", "y")]
+    >>> big = [CandidateKey("a", "big.py", str(number)) for number in range(8)]
+    >>> places = [*big, CandidateKey("a", "small.py", "x"), CandidateKey("b", "c.py", "y")]
     >>> sorted(one.path for one in list(spread(((place, place) for place in places), 0))[:3])
     ['big.py', 'c.py', 'small.py']
     """

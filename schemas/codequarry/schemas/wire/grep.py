@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo, MaxTokens, ScopeId, SearchFilters
@@ -24,7 +24,10 @@ MAX_COUNTED = 10_000
 class CodeSearchRequest(StrictModel):
     """A text search as the engine takes it; ``limit`` and ``context_lines`` are clamped, which ``limits`` says."""
 
-    pattern: str = Field(description=f"What to find, 1 to {MAX_PATTERN_CHARS} characters.")
+    pattern: str = Field(
+        validation_alias=AliasChoices("pattern", "query"),
+        description=f"What to find, 1 to {MAX_PATTERN_CHARS} characters.",
+    )
     mode: Mode = Field(
         default="exact",
         description="'exact': these characters, anywhere. 'word': the same, but no word may go on at either end. "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from codequarry.schemas.strict_model import StrictModel
-from codequarry.schemas.wire.search import MAX_QUERY_CHARS, MaxTokens, ScopeId, SearchFilters
+from codequarry.schemas.wire.search import MAX_QUERY_CHARS, MaxTokens, ScopeId, SearchFilters, TokenPair
 
 Stage = Literal["faiss", "faiss2", "warp", "bm25", "splade", "symbol"]
 
@@ -15,6 +15,21 @@ LIMIT_DEFAULT, LIMIT_MIN, LIMIT_MAX = 20, 1, 50
 MAX_STAGE_WEIGHT = 100.0
 
 StageWeight = Annotated[float, Field(ge=0, le=MAX_STAGE_WEIGHT, allow_inf_nan=False)]
+
+
+_DENSE_NAMES = ("coderank", "biencoder")
+
+
+def _stages_named(weights: Any) -> Any:
+    """Rename the dense stage where it has another name; its own name comes first."""
+    if not isinstance(weights, dict):
+        return weights
+    given = cast("dict[Any, Any]", weights)
+    named = {name: weight for name, weight in given.items() if name not in _DENSE_NAMES}
+    for name in _DENSE_NAMES:
+        if name in given:
+            named.setdefault("faiss", given[name])
+    return named
 
 
 class ProRequest(StrictModel):
@@ -39,10 +54,11 @@ class ProRequest(StrictModel):
         default=False,
         description="Let a language model reorder the findings where one is configured; `limits` says when none is.",
     )
-    stage_weights: dict[Stage, StageWeight] = Field(
+    stage_weights: Annotated[dict[Stage, StageWeight], BeforeValidator(_stages_named)] = Field(
         default={},
         description="What multiplies the weight a stage has for this kind of query, e.g. {'bm25': 2, 'faiss': 0.5}; 0 "
-        f"leaves a stage out, at most {MAX_STAGE_WEIGHT:g}. Stages that are not named keep the server's weight.",
+        f"leaves a stage out, at most {MAX_STAGE_WEIGHT:g}. Stages that are not named keep the server's weight. "
+        "'coderank' and 'biencoder' mean faiss.",
     )
     nprobe: int = Field(
         default=0,
@@ -67,12 +83,17 @@ class Finding(StrictModel):
     preview: str = Field(description="First lines of the chunk, at most 8.")
     chunk_id: str = Field(description="Give it to fetch.")
     why: str = Field(description="Why it was found.")
+    tokens: list[TokenPair] = Field(
+        default=[],
+        description="Where late interaction found it and `explain` is true: up to 8 pairs, the most alike first.",
+    )
 
 
 class RetrievalMethod(StrictModel):
     """How the findings came about."""
 
     channels: list[str] = Field(description="Stages that contributed to the findings.")
+    count: int = Field(description="How many findings the answer holds.")
     requested_limit: int = Field(description="`limit` as it was sent.")
     effective_limit: int = Field(description="`limit` after clamping.")
     notes: list[str] = Field(description="What was asked for and is not there, or was left out.")
@@ -93,6 +114,7 @@ class ProScope(StrictModel):
     exclude: list[str] = Field(description="Of the request's filters.")
     repos: list[str] = Field(description="Of the request's filters; empty for all.")
     symbols: list[str] = Field(description="Of the request's filters; empty for all.")
+    kinds: list[str] = Field(description="Of the request's filters; empty for all.")
     scope_id: str = Field(description="The scope that narrows further; empty when none was given.")
     version: str = Field(description="The index version the answer speaks for.")
     commits: dict[str, str] = Field(description="Commit of each repository; '' without git, '+dirty' when changed.")

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.strict_model import StrictModel
-from codequarry.schemas.wire.search import BundleInfo, FileFilters, Globs, LanguageNames
+from codequarry.schemas.wire.search import BundleInfo, FileFilters, Globs, LanguageNames, Names
 
 MAX_SCOPE_BYTES = 6_000
 _PREFIX = "s1"
@@ -29,7 +29,7 @@ class SetScopeRequest(StrictModel):
     languages: LanguageNames = Field(default=[], max_length=64, description="Languages, e.g. ['python', 'go'].")
     include: Globs = Field(default=[], description="Keep only paths matching one of these globs, e.g. ['src/**'].")
     exclude: Globs = Field(default=[], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
-    repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
+    repos: Names = Field(default=[], max_length=256, description="Repository names.")
 
 
 class GetScopeRequest(StrictModel):

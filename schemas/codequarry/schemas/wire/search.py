@@ -5,13 +5,14 @@ Lines in ``metadata`` are 0-based and inclusive; lines in ``title`` and ``url`` 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.errors import ErrorCode
+from codequarry.schemas.kinds import KINDS, Kind, kind_named
 from codequarry.schemas.languages import canonical_languages
 from codequarry.schemas.ranking_profile import QueryClass
 from codequarry.schemas.strict_model import StrictModel
@@ -29,8 +30,19 @@ MAX_OBJECT_IDS = 50
 MAX_SNIPPET_LINES = 8
 MAX_GLOBS, MAX_GLOB_CHARS = 32, 256
 
-Globs = Annotated[list[str], Field(max_length=MAX_GLOBS)]
-LanguageNames = Annotated[list[str], AfterValidator(canonical_languages)]
+
+def _as_list(value: Any) -> Any:
+    """Return a list of one where a single string was sent."""
+    return [value] if isinstance(value, str) else value
+
+
+OneOrMore = BeforeValidator(_as_list)
+"""Takes a string for a list of one, which models often send; the schema says that it is a list."""
+Names = Annotated[list[str], OneOrMore]
+Globs = Annotated[list[str], OneOrMore, Field(max_length=MAX_GLOBS)]
+AnyWord = BeforeValidator(lambda word: kind_named(word) if isinstance(word, str) else word)
+"""Takes any word for a kind."""
+LanguageNames = Annotated[list[str], OneOrMore, AfterValidator(canonical_languages)]
 """Languages by any name that people use; names of none stay, and are refused where filters are read."""
 ScopeId = Annotated[
     str, Field(description="A scope of set_scope, which narrows further than `filters` do; none when left out.")
@@ -59,7 +71,7 @@ class FileFilters(StrictModel):
         "A glob without a slash matches file and folder names at any depth, e.g. ['*.py'].",
     )
     exclude: Globs = Field(default=[], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
-    repos: list[str] = Field(default=[], max_length=256, description="Repository names.")
+    repos: Names = Field(default=[], max_length=256, description="Repository names.")
     _within: FileFilters | None = PrivateAttr(default=None)
 
     @property
@@ -77,10 +89,16 @@ class FileFilters(StrictModel):
 class SearchFilters(FileFilters):
     """Narrow a search. Every given list must match; inside one list any entry may."""
 
-    symbols: list[str] = Field(
+    symbols: Names = Field(
         default=[],
         max_length=64,
         description="Keep chunks that define one of these names, plain or qualified, or are a part of it.",
+    )
+    kinds: Annotated[list[Annotated[Kind, AnyWord]], OneOrMore] = Field(
+        default=[],
+        max_length=len(KINDS),
+        description="Keep chunks that define something of one of these kinds, or are a part of it. 'variable' holds "
+        "constants and attributes, 'type' holds classes and their like.",
     )
 
 
@@ -277,7 +295,7 @@ class FetchRequest(StrictModel):
     """A fetch as the engine takes it: ``id`` or ``objectIds``, never both."""
 
     id: str = Field(default="", description="One id from search: the answer holds its code in `text`.")
-    objectIds: list[str] = Field(
+    objectIds: Names = Field(
         default=[],
         max_length=MAX_OBJECT_IDS,
         description="Several ids from search: the answer holds them in `objects`.",

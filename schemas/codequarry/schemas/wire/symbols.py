@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from codequarry.schemas.kinds import Kind
 from codequarry.schemas.strict_model import StrictModel
-from codequarry.schemas.wire.search import BundleInfo, FileFilters, ScopeId
+from codequarry.schemas.wire.search import AnyWord, BundleInfo, FileFilters, ScopeId
 
 DEFINITIONS_DEFAULT, DEFINITIONS_MAX = 10, 100
 REFERENCES_DEFAULT, REFERENCES_MAX = 20, 500
@@ -41,7 +42,9 @@ class SymbolTarget(StrictModel):
 class DefinitionRequest(SymbolTarget):
     """A definition as the engine looks it up; ``limit`` is clamped by the engine, which says so in ``limits``."""
 
-    kind: str = Field(default="", description="Only this kind, e.g. 'class', 'function', 'method', 'constant'.")
+    kind: Annotated[Literal[Kind, "any", ""], AnyWord] = Field(
+        default="any", description="Only this kind; 'any' or '' for all."
+    )
     limit: int = Field(
         default=DEFINITIONS_DEFAULT, description=f"How many results, 1 to {DEFINITIONS_MAX}; out of range is clamped."
     )

@@ -279,6 +279,10 @@ class Catalog:
         with self.reading() as cursor:
             return cursor.execute(sql, ends).fetchnumpy()["chunk_id"].astype(np.int64)
 
+    def of_kinds(self, kinds: Sequence[str]) -> np.ndarray:
+        """Return ids of chunks that are of a stored kind, or define something of one: (m,) int64, sorted."""
+        return np.sort(self.index.chunks["chunk_id"][self.index.rows_of_kinds(kinds)])
+
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a cursor for one call.

@@ -235,6 +235,14 @@ class RowIndex:
         """
         return self.definitions[DEFINITION.index(name)][definitions]
 
+    def rows_of_kinds(self, kinds: Iterable[str]) -> np.ndarray:
+        """Return the rows of chunks of one of these kinds, or in which a definition of one starts: (m,) int64."""
+        numbers = [number for kind in kinds if (number := self.texts.find(kind)) >= 0]
+        among = np.isin(self.chunks["kind"], numbers)
+        defined = np.isin(self.definitions[DEFINITION.index("kind")], numbers)
+        among[self.definitions[_CHUNK_OF][defined]] = True
+        return np.flatnonzero(among)
+
     def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
         """Return the definitions with one of these names.
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import partial, reduce
 
 import numpy as np
 
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.languages import BY_NAME, nearest_languages
 from codequarry.schemas.wire.search import FileFilters, SearchFilters
+from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.directory import ChunkDirectory
 
 MAX_SYMBOL_CHARS = 512
+_PREFIX = "symbol:"
+"""May stand before a name, as in other systems' queries."""
 
 
-def allowed_chunks(filters: SearchFilters, directory: ChunkDirectory, catalog: Catalog) -> np.ndarray | None:
-    """Return ids of the chunks that the filters let through.
+def allowed_chunks(
+    filters: SearchFilters, directory: ChunkDirectory, catalog: Catalog
+) -> tuple[np.ndarray | None, list[str]]:
+    """Find the chunks that the filters let through.
 
     Args:
         filters: Filters of the request.
@@ -25,18 +32,23 @@ def allowed_chunks(filters: SearchFilters, directory: ChunkDirectory, catalog: C
         catalog: Catalog of the version, which is asked for chunks by symbol.
 
     Returns:
-        (m,) int64, sorted; None when nothing is filtered.
+        Their ids, (m,) int64, sorted, or None when nothing is filtered; and notes for the caller.
 
     Raises:
         InvalidArgumentError: A language or repository is unknown, or a glob or symbol is not allowed.
     """
     symbols = [_symbol(name) for name in filters.symbols]
     files = allowed_files(filters, directory)
-    allowed = None if files is None else directory.chunk_ids[files[directory.file_of]]
-    if not symbols:
-        return allowed
-    named = catalog.defining(symbols)
-    return named if allowed is None else np.intersect1d(allowed, named, assume_unique=True)
+    sets = [] if files is None else [directory.chunk_ids[files[directory.file_of]]]
+    notes: list[str] = []
+    if symbols:
+        by_symbol = {name: catalog.defining([name]) for name in symbols}
+        notes = [_undefined(name, catalog) for name, chunk_ids in by_symbol.items() if not len(chunk_ids)]
+        sets.append(np.unique(np.concatenate(list(by_symbol.values()))))
+    if filters.kinds:
+        sets.append(catalog.of_kinds(stored_kinds(filters.kinds)))
+    common = reduce(partial(np.intersect1d, assume_unique=True), sets) if sets else None
+    return common, notes
 
 
 def allowed_files(filters: FileFilters, directory: ChunkDirectory) -> np.ndarray | None:
@@ -103,7 +115,16 @@ def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
+def _undefined(name: str, catalog: Catalog) -> str:
+    near = catalog.index.near_names(name.rpartition(".")[2].lower())
+    shown = ", ".join(present.one_line(one, 80) for one in near[:3])
+    return f"filters.symbols: nothing is called {present.safe_echo(name)!r}" + (
+        f"; near names: {shown}" if near else ""
+    )
+
+
 def _symbol(name: str) -> str:
+    name = name.removeprefix(_PREFIX)
     if (
         not name.strip(".")
         or len(name) > MAX_SYMBOL_CHARS

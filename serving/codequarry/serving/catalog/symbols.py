@@ -140,12 +140,12 @@ class SymbolTables:
         self._catalog = catalog
         self._chunk_ids = chunk_ids
 
-    def called(self, name: str, kind: str, files: np.ndarray | None) -> DefinitionMatches:
+    def called(self, name: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
 
         Args:
             name: Plain or dotted name.
-            kind: Only this kind; "" for all.
+            kinds: Only these stored kinds; empty for all.
             files: (files,) bool, files to look in; None for all.
 
         Returns:
@@ -154,7 +154,7 @@ class SymbolTables:
         last = name.rpartition(".")[2]
         parameters: dict[str, Any] = {"name": name} if last == name else {"name": name, "last": last}
         for condition in (_PLAIN, _PLAIN_ANY_CASE) if last == name else (_DOTTED, _DOTTED_ANY_CASE):
-            found = self._select_rows(condition, parameters, kind, files)
+            found = self._select_rows(condition, parameters, kinds, files)
             if found.rows:
                 break
         whole = name.lower()
@@ -165,27 +165,30 @@ class SymbolTables:
         )  # fmt: skip
         return found
 
-    def of_symbol(self, symbol: str, kind: str, files: np.ndarray | None) -> DefinitionMatches:
+    def of_symbol(self, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions of a SCIP symbol."""
-        return self._select_rows("symbol = $symbol", {"symbol": symbol}, kind, files)
+        return self._select_rows("symbol = $symbol", {"symbol": symbol}, kinds, files)
 
-    def of_targets(self, targets: Sequence[int], kind: str, files: np.ndarray | None) -> DefinitionMatches:
+    def of_targets(self, targets: Sequence[int], kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions with these ``target_id``."""
-        return self._found_in("target_id", targets, kind, files)
+        return self._found_in("target_id", targets, kinds, files)
 
-    def of_names(self, names: Sequence[int], kind: str, files: np.ndarray) -> DefinitionMatches:
+    def of_names(self, names: Sequence[int], kinds: Sequence[str], files: np.ndarray) -> DefinitionMatches:
         """Find definitions with these ``name_id``."""
-        return self._found_in("name_id", names, kind, files)
+        return self._found_in("name_id", names, kinds, files)
 
-    def _found_in(self, column: str, values: Sequence[int], kind: str, files: np.ndarray | None) -> DefinitionMatches:
+    def _found_in(
+        self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
+    ) -> DefinitionMatches:
         named = {f"value{number}": value for number, value in enumerate(values)}
-        return self._select_rows(f"{column} IN ({', '.join(f'${name}' for name in named)})", named, kind, files)
+        return self._select_rows(f"{column} IN ({', '.join(f'${name}' for name in named)})", named, kinds, files)
 
     def _select_rows(
-        self, condition: str, parameters: dict[str, Any], kind: str, files: np.ndarray | None
+        self, condition: str, parameters: dict[str, Any], kinds: Sequence[str], files: np.ndarray | None
     ) -> DefinitionMatches:
-        if kind:
-            condition, parameters = f"{condition} AND kind = $kind", {**parameters, "kind": kind}
+        if kinds:
+            condition += " AND kind IN (SELECT unnest($kinds))"
+            parameters = {**parameters, "kinds": list(kinds)}
         if files is not None:
             condition += " AND file IN (SELECT unnest($files))"
             parameters = {**parameters, "files": np.flatnonzero(files).tolist()}

@@ -17,6 +17,7 @@ from codequarry.serving.cli.options import (
     ExcludeOption,
     IncludeOption,
     JsonOption,
+    KindOption,
     LangOption,
     RepoOption,
     RootOption,
@@ -48,6 +49,7 @@ def grep(
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
     symbol: SymbolOption = None,
+    kind: KindOption = None,
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -56,7 +58,7 @@ def grep(
 
     Example: codequarry grep -E "raise \\w+Error\\(" --include "src/**"
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol, kinds=kind)
     request = parse(
         CodeSearchRequest,
         {

@@ -20,6 +20,9 @@ IncludeOption = Annotated[list[str] | None, typer.Option(help="Only paths matchi
 ExcludeOption = Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")]
 RepoOption = Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")]
 SymbolOption = Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")]
+KindOption = Annotated[
+    list[str] | None, typer.Option(help="Only definitions of this kind: function, method, class, …; may be repeated.")
+]
 
 
 def filters_of(**given: list[str] | None) -> dict[str, list[str]]:

@@ -27,6 +27,7 @@ from codequarry.serving.cli.options import (
     ExcludeOption,
     IncludeOption,
     JsonOption,
+    KindOption,
     LangOption,
     RepoOption,
     RootOption,
@@ -62,6 +63,7 @@ def search(
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
     symbol: SymbolOption = None,
+    kind: KindOption = None,
     rerank_model: Annotated[
         str,
         typer.Option(
@@ -87,7 +89,7 @@ def search(
 
     Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol, kinds=kind)
     request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
     settings = load_settings(settings_file, bundle_root=root, look="up")
     effort = {name: value for name, value in (("nprobe", nprobe), ("ef_search", ef_search)) if value}

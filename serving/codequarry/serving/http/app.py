@@ -22,6 +22,7 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.health import HealthRequest
 from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
+from codequarry.serving.http.plain_tools import add_plain_tools
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
 from codequarry.serving.server.mcp import PROFILES, build_server
 
@@ -59,7 +60,8 @@ def http_app(service: Service) -> Starlette:
 
     A foreign Host gets 421, a foreign Origin 403, a missing or wrong token 401, a body above 1 MiB 413. ``GET
     /healthz`` answers probes: 200 when a version is served, 503 when none is. A caller without a required token learns
-    only the status. ``GET /metrics`` is for Prometheus.
+    only the status. ``GET /metrics`` is for Prometheus. ``POST /mcp/tools/list`` and ``POST /mcp/tools/<name>`` are the
+    same tools in plain JSON.
     """
     crowd = Crowd(service.engine.gate)
     apps = {profile: _profile_app(service, profile, crowd) for profile in PROFILES}
@@ -155,6 +157,7 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     service.prepared(server)
     if profile == "full":
         _add_routes(server, service)
+        add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
     telemetry = engine.telemetry
     return server.http_app(
         path=PATHS[profile],

@@ -35,7 +35,7 @@ from codequarry.serving.request.call import Call, begin_call, current_call, toke
 from codequarry.serving.server.chatgpt import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.server.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.server.stdio import answering_stdio
-from codequarry.serving.text.arguments import parse
+from codequarry.serving.text.arguments import parse_call
 from codequarry.serving.tools.fetch import error_body
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
 """Instructions and tools of each profile."""
 
 
-def build_server(engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None) -> FastMCP:
+def build_server(
+    engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None
+) -> ToolServer:
     """Build the server for an open engine; its tool list does not depend on the indexed corpus.
 
     Args:
@@ -67,7 +69,7 @@ def build_server(engine: Engine, *, version: str, profile: str = "full", auth: A
         The server.
     """
     instructions, listed = PROFILES[profile]
-    server = _ToolServer(
+    server = ToolServer(
         SERVER_NAME, instructions, version=version, auth=auth, mask_error_details=True, strict_input_validation=True
     )
     tools = [_described(tool) for tool in listed]
@@ -112,16 +114,16 @@ class EngineTool(Tool):
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer one call. Never raises: every failure becomes an error result."""
         try:
-            return await self._answered(parse(self.request, arguments))
+            return await self._answered(*parse_call(self.request, arguments))
         except CodequarryError as error:
             return self._failed(error)
         except Exception:
             logger.exception("tool %s failed", self.name)
             return self._failed(_INTERNAL)
 
-    async def _answered(self, request: BaseModel) -> ToolResult:
+    async def _answered(self, request: BaseModel, notes: list[str]) -> ToolResult:
         if self._gate is None:
-            return _result(to_wire(self._answering(request)))
+            return _result(_with_notes(to_wire(self._answering(request)), notes))
         call = current_call()
         if not call.client:
             # No transport began a call: the worker thread must see the same call that a cancellation marks here.
@@ -136,7 +138,7 @@ class EngineTool(Tool):
                 raise CodequarryError("the call was cancelled before it began")
             try:
                 with self._engine.lanes.lane():
-                    return _result(to_wire(self._answering(request)))
+                    return _result(_with_notes(to_wire(self._answering(request)), notes))
             finally:
                 place.end()
 
@@ -155,6 +157,12 @@ class EngineTool(Tool):
         if telemetry is not None:
             telemetry.rejected(self.name, error.code)
         return failure(error)
+
+
+def _with_notes(answer: dict[str, object], notes: list[str]) -> dict[str, object]:
+    """Put notes before the others of an answer; answers in the shape of others have no place for them."""
+    limits = answer.get("limits")
+    return {**answer, "limits": [*notes, *limits]} if isinstance(limits, list) else answer
 
 
 def _described(described: ToolDescription) -> EngineTool:
@@ -207,7 +215,7 @@ def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
     return plain
 
 
-class _ToolServer(FastMCP):
+class ToolServer(FastMCP):
     """Server that calls its own tools directly, and answers calls of unknown tools with the usual error shape.
 
     FastMCP would ask every provider, transform and middleware for a known tool, which takes as long as the rest of a
@@ -216,11 +224,12 @@ class _ToolServer(FastMCP):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._own: dict[str, EngineTool] = {}
+        self.own: dict[str, EngineTool] = {}
+        """Its tools by name."""
 
     def add_own(self, tool: EngineTool) -> None:
         """Add a tool that is neither changed nor hidden later."""
-        self._own[tool.name] = tool
+        self.own[tool.name] = tool
         self.add_tool(tool)
 
     async def run_stdio_async(self, *_: Any, **__: Any) -> None:
@@ -235,12 +244,12 @@ class _ToolServer(FastMCP):
 
     async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> ToolResult:
         """Call a tool, by the protocol or in process."""
-        if (tool := self._own.get(name)) is not None:
+        if (tool := self.own.get(name)) is not None:
             return await tool.run(arguments or {})
         try:
             return await super().call_tool(name, arguments, **options)
         except UnknownToolError:
-            names = present.sentence_list(tuple(self._own))
+            names = present.sentence_list(tuple(self.own))
             return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
 
 

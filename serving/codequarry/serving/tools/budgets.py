@@ -96,6 +96,11 @@ def shorter_finding(finding: Finding, lines: int) -> Finding:
     return finding.model_copy(update={"preview": _first(finding.preview, lines)})
 
 
+def briefer_finding(finding: Finding) -> Finding:
+    """Return a finding without its pairs of tokens."""
+    return Finding(**finding.model_dump(exclude={"tokens"}))
+
+
 def _fitting(result: ResultT, left: int, shorter: Callable[[ResultT, int], ResultT]) -> ResultT | None:
     if _size(result) <= left:
         return result

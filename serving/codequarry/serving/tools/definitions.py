@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import (
     DEFINITIONS_MAX,
     DefinitionAnswer,
@@ -45,7 +46,8 @@ def go_to_definition(context: ToolContext, request: DefinitionRequest) -> Defini
     limit, limits = clamp_argument("limit", request.limit, 1, DEFINITIONS_MAX)
     files = allowed_files(request.filters, bundle.directory)
     deadline.check()
-    target = resolve(bundle, request, request.kind, files)
+    kinds = [] if request.kind in ("any", "") else stored_kinds([request.kind])
+    target = resolve(bundle, request, kinds, files)
     deadline.check()
     others = unlisted(bundle, target, bundle.symbols.places(target.others)) if target.others else []
     return DefinitionAnswer(

@@ -200,5 +200,6 @@ def _reasons(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> list[st
         "filter:include": bool(filters.include),
         "filter:exclude": bool(filters.exclude),
         "filter:symbols": bool(filters.symbols),
+        "filter:kinds": bool(filters.kinds),
     }
     return reasons + [reason for reason, applies in given.items() if applies]

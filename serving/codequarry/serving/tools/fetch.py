@@ -104,7 +104,7 @@ def _missing(raw: str, bundle: Bundle, before: str) -> FetchObject:
             suggestion="take ids from the results of search; ids of changed code are gone after a reindex, "
             "so search again",
         )
-    return FetchObject(id=name, error=error_body(error))
+    return FetchObject(id=name, content="", error=error_body(error))
 
 
 def error_body(error: CodequarryError) -> ErrorBody:

@@ -82,7 +82,8 @@ def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearch
     lines, notes = clamp_argument("context_lines", request.context_lines, 0, CONTEXT_MAX)
     limits += notes
     directory = bundle.directory
-    allowed = allowed_chunks(request.filters, directory, bundle.catalog)
+    allowed, notes = allowed_chunks(request.filters, directory, bundle.catalog)
+    limits += notes
     tally = _Tally(limit, lines, None if allowed is None else frozenset(allowed.tolist()))
     files = np.diff(directory.row_starts) > 0 if allowed is None else directory.files_with(allowed)
     candidates, notes = _candidate_files(pattern.required, bundle, files, deadline)

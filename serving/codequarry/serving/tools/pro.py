@@ -22,7 +22,7 @@ from codequarry.schemas.wording import counted
 from codequarry.serving.catalog import present
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.text.arguments import clamp_argument
-from codequarry.serving.tools.budgets import fit_budget, shorter_finding
+from codequarry.serving.tools.budgets import briefer_finding, fit_budget, shorter_finding
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
 from codequarry.serving.tools.search import find_results
@@ -56,7 +56,7 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
     reranker = context.reranker if request.use_reranker else None
     found = find_results(replace(context, settings=settings, reranker=reranker), asked, weights=weights)
     findings = [_finding(result, explain=request.explain) for result in found.results]
-    shown, cuts = fit_budget(findings, request.max_tokens, shorter_finding)
+    shown, cuts = fit_budget(findings, request.max_tokens, shorter_finding, briefer_finding)
     limits += [*notes, *found.limits, *cuts]
     return ProAnswer(
         findings=shown,
@@ -66,6 +66,7 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
         method=Method(
             retrieval=RetrievalMethod(
                 channels=sorted({name for result in found.results for name in result.metadata.explain.channels}),
+                count=len(shown),
                 requested_limit=request.limit,
                 effective_limit=limit,
                 notes=notes,
@@ -110,7 +111,7 @@ def _finding(result: SearchResult, *, explain: bool) -> Finding:
             for name, part in result.metadata.explain.channels.items()
         )
         why = "; ".join(filter(None, ["; ".join(parts), why]))
-    return Finding(
+    finding = Finding(
         uri=result.metadata.uri,
         start_line=result.metadata.start_line,
         end_line=result.metadata.end_line,
@@ -118,6 +119,8 @@ def _finding(result: SearchResult, *, explain: bool) -> Finding:
         chunk_id=result.id,
         why=why,
     )
+    tokens = result.metadata.explain.tokens if explain else []
+    return finding.model_copy(update={"tokens": tokens}) if tokens else finding
 
 
 def _sentence(results: list[SearchResult]) -> str:
@@ -153,6 +156,7 @@ def _scope(request: ProRequest, found: SearchAnswer) -> ProScope:
         exclude=filters.exclude,
         repos=filters.repos,
         symbols=filters.symbols,
+        kinds=list(filters.kinds),
         scope_id=request.scope_id,
         version=found.bundle.version,
         commits=found.bundle.commits,

@@ -83,7 +83,8 @@ def find_results(
         "query", request.query, longest=MAX_QUERY_CHARS, suggestion="keep the words that name what you look for"
     )
     top_k, limits = clamp_argument("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX)
-    allowed = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
+    allowed, notes = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
+    limits += notes
     if allowed is not None:
         saw_density(len(allowed), len(bundle.directory.chunk_ids))
     for name, problem in bundle.problems().items():

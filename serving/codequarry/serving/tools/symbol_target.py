@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -34,13 +35,15 @@ class ResolvedTarget(NamedTuple):
 _NONE = DefinitionMatches([], 0)
 
 
-def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarray | None = None) -> ResolvedTarget:
+def resolve(
+    bundle: Bundle, asked: SymbolTarget, kinds: Sequence[str] = (), files: np.ndarray | None = None
+) -> ResolvedTarget:
     """Find the definitions that a name or place means; an empty result is not an error.
 
     Args:
         bundle: The version.
         asked: Name or place.
-        kind: Only definitions of this kind; "" for all.
+        kinds: Only definitions of these stored kinds; empty for all.
         files: (files,) bool, only definitions in these; None for all.
 
     Returns:
@@ -56,18 +59,18 @@ def resolve(bundle: Bundle, asked: SymbolTarget, kind: str = "", files: np.ndarr
             suggestion="give `symbol` for a name, or `uri` and `line` for a place",
         )
     for field, text, most in (
-        ("symbol", asked.symbol, MAX_SYMBOL_CHARS), ("uri", asked.uri, MAX_URI_CHARS), ("kind", kind, MAX_SYMBOL_CHARS),
+        ("symbol", asked.symbol, MAX_SYMBOL_CHARS), ("uri", asked.uri, MAX_URI_CHARS),
     ):  # fmt: skip
         _check_text(field, text, most)
     if asked.symbol:
         if asked.line >= 0 or asked.column >= 0:
             raise InvalidArgumentError("line and column: given without uri", suggestion="give `uri`, or `symbol` alone")
-        return _find_by_name(bundle, asked.symbol, kind, files)
+        return _find_by_name(bundle, asked.symbol, kinds, files)
     if asked.line < 0 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
         raise InvalidArgumentError(
             "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
         )
-    return _find_at_place(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kind, files)
+    return _find_at_place(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kinds, files)
 
 
 def _check_text(field: str, text: str, most: int) -> None:
@@ -81,10 +84,10 @@ def _check_text(field: str, text: str, most: int) -> None:
         )
 
 
-def _find_by_name(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | None) -> ResolvedTarget:
+def _find_by_name(bundle: Bundle, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> ResolvedTarget:
     tables = bundle.symbols
     if symbol.count(" ") >= 4:  # a SCIP symbol, or a heading of five words
-        found = tables.of_symbol(symbol, kind, files)
+        found = tables.of_symbol(symbol, kinds, files)
         if found.rows:
             return ResolvedTarget(found)
         outside = tables.outside_target(symbol)
@@ -93,8 +96,8 @@ def _find_by_name(bundle: Bundle, symbol: str, kind: str, files: np.ndarray | No
     name = dotted(symbol)
     if not name:
         raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
-    found = tables.called(name, kind, files)
-    return ResolvedTarget(found) if found.rows else ResolvedTarget(_NONE, notes=(_unknown(bundle, name, kind, files),))
+    found = tables.called(name, kinds, files)
+    return ResolvedTarget(found) if found.rows else ResolvedTarget(_NONE, notes=(_unknown(bundle, name, kinds, files),))
 
 
 def dotted(symbol: str) -> str:
@@ -106,8 +109,8 @@ def dotted(symbol: str) -> str:
     return symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
 
 
-def _unknown(bundle: Bundle, name: str, kind: str, files: np.ndarray | None) -> str:
-    if (kind or files is not None) and bundle.symbols.called(name, "", None).rows:
+def _unknown(bundle: Bundle, name: str, kinds: Sequence[str], files: np.ndarray | None) -> str:
+    if (kinds or files is not None) and bundle.symbols.called(name, (), None).rows:
         return "no definition of this name is of this kind and within the filters"
     near = [present.one_line(one, 80) for one in bundle.symbols.near_names(name)]
     return "no definition has this name" + (f"; near names: {', '.join(near)}" if near else "")
@@ -141,7 +144,7 @@ def _file(directory: ChunkDirectory, uri: str) -> int:
 
 
 def _find_at_place(
-    bundle: Bundle, file: int, line: int, column: int, kind: str, files: np.ndarray | None
+    bundle: Bundle, file: int, line: int, column: int, kinds: Sequence[str], files: np.ndarray | None
 ) -> ResolvedTarget:
     tables = bundle.symbols
     named = _under(tables.named_on(file, line), column)
@@ -149,28 +152,32 @@ def _find_at_place(
         named = [one for one in named if one.precise]
     targets = list(dict.fromkeys(one.target_id for one in named))
     if any(one.precise or one.roles & DEFINITION for one in named):
-        found = tables.of_targets(targets, kind, files) if max(targets) >= 0 else DefinitionMatches([], 0)
+        found = tables.of_targets(targets, kinds, files) if max(targets) >= 0 else DefinitionMatches([], 0)
         found.rows.sort(key=lambda row: (row.file, row.start_line) != (file, line))
         known = {row.target_id for row in found.rows}
-        others = () if kind or files is not None else tuple(one for one in targets if one not in known)
+        # Locals and parameters have no rows; they are variables.
+        listed = files is not None or (kinds and "local" not in kinds)
+        others = () if listed else tuple(one for one in targets if one not in known)
         return ResolvedTarget(found, others, file)
     if not named:
         word = _word(bundle.catalog.line(bundle.directory.repos[file], bundle.directory.paths[file], line), column)
         if not word:
             return ResolvedTarget(_NONE, notes=("there is no name at this place",))
-        targets = [row.name_id for row in tables.called(word, "", None).rows[:1] if row.name == word]
+        targets = [row.name_id for row in tables.called(word, (), None).rows[:1] if row.name == word]
         if not targets:
-            return ResolvedTarget(_NONE, notes=(_unknown(bundle, word, "", None),))
-    return _guessed(bundle, targets, file, kind, files)
+            return ResolvedTarget(_NONE, notes=(_unknown(bundle, word, (), None),))
+    return _guessed(bundle, targets, file, kinds, files)
 
 
-def _guessed(bundle: Bundle, names: list[int], file: int, kind: str, files: np.ndarray | None) -> ResolvedTarget:
+def _guessed(
+    bundle: Bundle, names: list[int], file: int, kinds: Sequence[str], files: np.ndarray | None
+) -> ResolvedTarget:
     """Find definitions by the name alone: in the file, else in its repository and related languages, else in any."""
     own = np.zeros(len(bundle.directory.paths), np.bool_)
     own[file] = True
     everywhere = np.ones(len(own), np.bool_)
     for scope in (own, bundle.directory.related_files(np.array([file])), everywhere):
-        found = bundle.symbols.of_names(names, kind, scope if files is None else scope & files)
+        found = bundle.symbols.of_names(names, kinds, scope if files is None else scope & files)
         if found.rows:
             break
     folder = bundle.directory.paths[file].rpartition("/")[0]
