@@ -18,6 +18,7 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service, http_app
 from codequarry.serving.server.mcp import build_server, listed_tools
 from tests.serving.bundle_factory import VERSION
+from tests.serving.corpus import PIECES
 from tests.serving.versions import flip, followed, publish
 
 
@@ -57,12 +58,31 @@ def test_both_doors_tell_the_same(bundle_root: Path) -> None:
     assert told["status"] == "ok"
     assert told["bundle"]["version"] == VERSION
     assert told["bundle"]["commits"] == {"quarry": "a" * 40, "gateway": "b" * 40 + "+dirty"}
-    assert told["channels"] == {name: {"open": True, "reason": ""} for name in ("bm25", "faiss", "symbol")}
+    chunks = len(PIECES)
+    counts = {"bm25": {"documents": chunks}, "faiss": {"vectors": chunks, "id_map": chunks}, "symbol": {}}
+    assert told["channels"] == {name: {"open": True, "reason": "", "counts": counts[name]} for name in counts}
+    assert (told["chunks"], told["catalog"]) == (chunks, True)
     assert told["encoders"] == {"faiss": encoder}
     assert told["since"].endswith("+00:00")
     assert told["follows_current"] is True
     assert told["in_flight"] == 0
     assert "refused" not in told
+
+
+def test_an_index_of_another_size_is_told(bundle_root: Path) -> None:
+    with closing(Engine.open(bundle_root, ServingSettings())) as engine:
+        dense = engine.bundle.channels["faiss"]
+        dense._counts = {**dense.counts(), "id_map": 1}
+        told = over_mcp(engine)
+    assert told["status"] == "degraded"
+    assert told["channels"]["faiss"]["counts"]["id_map"] != told["chunks"]
+
+
+def test_a_catalog_that_does_not_answer_is_told(bundle_root: Path) -> None:
+    with closing(Engine.open(bundle_root, ServingSettings())) as engine:
+        engine.bundle.catalog._connection.close()
+        told = over_mcp(engine)
+    assert (told["status"], told["catalog"]) == ("degraded", False)
 
 
 def test_a_closed_channel_is_told_with_its_reason(lexical_engine) -> None:

@@ -112,6 +112,34 @@ def test_the_timeline_has_a_start_and_a_finish_of_each_request(lexical_engine, t
     assert "canary" not in (tmp_path / "t" / module.TIMELINE).read_text()
 
 
+def test_meta_of_an_answer_has_the_run_of_the_timeline(lexical_engine, tmp_path: Path) -> None:
+    own, telemetry = listening(lexical_engine, timeline="file", folder=tmp_path)
+    meta = ask(own, query="open", channel="bm25", rerank=False).meta
+    refused = ask(own, "fetch", id="1").meta
+    telemetry.close()
+    start, finish, _, failed = lines(tmp_path)
+    assert (start["run_id"], finish["run_id"], failed["run_id"]) == (meta["run_id"], meta["run_id"], refused["run_id"])
+    assert (start["channel"], start["rerank"], start["client"]) == ("bm25", False, "")
+    assert meta["stages_ms"] == pytest.approx(
+        {name: 1000 * seconds for name, seconds in finish["stages"].items()}, abs=0.1
+    )
+    assert meta["decisions"] == finish["decisions"] == {}
+
+
+def test_meta_needs_no_telemetry_and_the_client_is_told_over_http(lexical_engine, tmp_path: Path) -> None:
+    first, second, health = (ask(lexical_engine, **each).meta for each in (
+        {"query": "open"}, {"query": "open"}, {"tool": "healthz"},
+    ))  # fmt: skip
+    assert len({first["run_id"], second["run_id"], health["run_id"]}) == 3
+    assert first["stages_ms"].keys() >= {"bm25", "fusion", "hydration"}
+    assert health["stages_ms"] == {}
+    own, telemetry = listening(lexical_engine, timeline="file", folder=tmp_path)
+    with running(Service(own, "0")) as port:
+        assert request(port, "POST", "/mcp/tools/search", '{"query": "open"}', {})[0] == 200
+    telemetry.close()
+    assert lines(tmp_path)[0]["client"] == "127.0.0.1"
+
+
 def test_queries_are_written_only_when_the_settings_say_so_and_forge_no_lines(lexical_engine, tmp_path: Path) -> None:
     own, telemetry = listening(lexical_engine, timeline="file", folder=tmp_path, queries=True)
     ask(own, query=INJECTION)

@@ -25,6 +25,9 @@ class ChannelHealth(StrictModel):
 
     open: bool = Field(description="True when searches use the channel.")
     reason: str = Field(description="Why it is closed; empty when it is open.")
+    counts: dict[str, int] = Field(
+        default={}, description="What its index holds, e.g. vectors and id_map, or documents: each as many as `chunks`."
+    )
 
 
 class RefusedVersion(StrictModel):
@@ -40,8 +43,8 @@ class HealthAnswer(StrictModel):
     """The state of the server."""
 
     status: Literal["ok", "degraded", "unavailable"] = Field(
-        description="ok; degraded: answers, with a channel closed, files damaged or a newer version refused; "
-        "unavailable: no version can be served."
+        description="ok; degraded: answers, with a channel closed or of another size, files damaged or a newer "
+        "version refused; unavailable: no version can be served."
     )
     bundle: BundleInfo | SkipJsonSchema[None] = Field(
         default=None, description="The version being served; absent when there is none.",
@@ -50,6 +53,8 @@ class HealthAnswer(StrictModel):
     since: str = Field(default="", description="When the version took its place, UTC; absent when there is none.")
     verified: bool = Field(description="True when every byte of the version was compared with its manifest.")
     damaged: list[str] = Field(description="Files of the version that differ from its manifest.")
+    catalog: bool = Field(description="True when the version's catalog answers SELECT 1.")
+    chunks: int = Field(description="Chunks of the version; 0 when there is none.")
     channels: dict[str, ChannelHealth] = Field(description="Search channels by name.")
     encoders: dict[str, str] = Field(description="Encoder of each dense channel of the version.")
     follows_current: bool = Field(description="True when the version is the one the index's CURRENT file names.")

@@ -283,6 +283,14 @@ class Catalog:
         """Return ids of chunks that are of a stored kind, or define something of one: (m,) int64, sorted."""
         return np.sort(self.index.chunks["chunk_id"][self.index.rows_of_kinds(kinds)])
 
+    def answers(self) -> bool:
+        """Tell whether the database answers ``SELECT 1``."""
+        try:
+            with self.reading() as cursor:
+                return cursor.execute("SELECT 1").fetchone() == (1,)
+        except IntegrityError:
+            return False
+
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a cursor for one call.

@@ -82,6 +82,10 @@ class Channel(ABC):
         """Return the reason why the channel cannot answer, as far as it is known now."""
         return None
 
+    def counts(self) -> dict[str, int]:
+        """Return the entries of the index by what they are; there must be one for each chunk of the version."""
+        return {}
+
     def close(self) -> None:
         """Release memory maps and threads. Later searches raise UnavailableError, running ones may fail."""
         if not self._closed:
@@ -109,6 +113,10 @@ class ShutChannel(Channel):
     def problem(self) -> str | None:
         """Return the reason why it was disabled."""
         return self._reason
+
+    def counts(self) -> dict[str, int]:
+        """Return what the disabled channel holds."""
+        return self._channel.counts()
 
     def _rank(self, asked: ChannelQuery) -> Candidates:
         raise UnavailableError(self._reason)

@@ -65,6 +65,10 @@ class Bm25Channel(Channel):
         """Number of documents in the index."""
         return self._searcher.num_docs
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of documents."""
+        return {"documents": self.count}
+
     def _rank(self, asked: ChannelQuery) -> Candidates:
         terms, allowed, limit = asked.query.terms, asked.allowed, asked.limit
         notes = (f"bm25 searched the first {MAX_TERMS} of {len(terms)} terms",) if len(terms) > MAX_TERMS else ()

@@ -78,6 +78,7 @@ class FaissChannel(Channel):
         self._shards = [faiss.downcast_index(shard.index) for shard in shards]
         ids = [faiss.vector_to_array(shard.id_map) for shard in shards]
         self._chunk_ids = np.concatenate(ids)
+        self._counts = {"vectors": sum(shard.ntotal for shard in self._shards), "id_map": len(self._chunk_ids)}
         self._starts = np.cumsum([0, *map(len, ids)]).tolist()
         self._encoder = encoder
         self._vectors = vectors
@@ -147,6 +148,10 @@ class FaissChannel(Channel):
     def problem(self) -> str | None:
         """Return the reason why the encoder could not be opened, once that is known."""
         return self._encoder.problem()
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of vectors, and of the ids that they are mapped to."""
+        return dict(self._counts)
 
     def _release(self) -> None:
         self._encoder.wait()

@@ -127,6 +127,10 @@ class SpladeChannel(Channel):
             return str(error) if isinstance(error, ImportError) else error.message
         return f"the sparse encoder cannot be opened ({type(error).__name__})"
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of documents."""
+        return {"documents": self._index.spec.documents}
+
     def _release(self) -> None:
         self._opening.exception()
         del self._opening, self._index

@@ -23,7 +23,7 @@ from codequarry.serving.request.admission import Gate
 from codequarry.serving.request.call import current_call
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.request.lanes import Lanes
-from codequarry.serving.request.trace import saw_version
+from codequarry.serving.request.trace import Trace, saw_version, tracing_call
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.fetch import fetch
@@ -101,7 +101,8 @@ class Engine:
         self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT
     ) -> AnswerT:
         """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
-        with self._observed(name, request), self._leased() as bundle:
+        with tracing_call(name, _query_of(request)) as trace, self._observed(trace, request), self._leased() as bundle:
+            current_call().trace = trace
             saw_version(bundle.manifest.version)
             deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
             context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before)
@@ -141,8 +142,8 @@ class Engine:
             self.reranker.close()
         self.served.close()
 
-    def _observed(self, tool: str, request: BaseModel) -> AbstractContextManager[None]:
-        return nullcontext() if self.telemetry is None else self.telemetry.request(tool, request)
+    def _observed(self, trace: Trace, request: BaseModel) -> AbstractContextManager[None]:
+        return nullcontext() if self.telemetry is None else self.telemetry.request(trace, request)
 
     @contextmanager
     def _leased(self) -> Iterator[Bundle]:
@@ -162,3 +163,7 @@ class Engine:
                     self.follower.alarm()
                 raise
             yield bundle
+
+
+def _query_of(request: BaseModel) -> str:
+    return next((str(query) for name in ("query", "pattern", "symbol") if (query := getattr(request, name, ""))), "")

@@ -27,13 +27,18 @@ def health(served: Served, follower: Follower | None, *, uptime_s: float) -> Hea
     except UnavailableError:
         bundle = None
     channels = _channels(bundle) if bundle else {}
+    chunks = len(bundle.directory.chunk_ids) if bundle else 0
+    catalog = bundle is not None and bundle.catalog.answers()
     follows = follower is None or follower.following
     damaged = sorted(follower.damage) if follower else []
-    sound = follows and not damaged and all(channel.open for channel in channels.values())
+    fitting = all(count == chunks for channel in channels.values() for count in channel.counts.values())
+    sound = follows and catalog and fitting and not damaged and all(channel.open for channel in channels.values())
     answer = HealthAnswer(
         status="unavailable" if bundle is None else "ok" if sound else "degraded",
         verified=follower is not None and follower.verified,
         damaged=damaged,
+        catalog=catalog,
+        chunks=chunks,
         channels=channels,
         encoders={leg.channel: leg.encoder.name for leg in bundle.manifest.legs} if bundle else {},
         follows_current=follows,
@@ -52,7 +57,11 @@ def health(served: Served, follower: Follower | None, *, uptime_s: float) -> Hea
 def _channels(bundle: Bundle) -> dict[str, ChannelHealth]:
     problems = bundle.problems()
     names = sorted({*bundle.channels, *problems})
-    return {name: ChannelHealth(open=name not in problems, reason=problems.get(name, "")) for name in names}
+    opened = {name: channel.counts() for name, channel in bundle.channels.items()}
+    return {
+        name: ChannelHealth(open=name not in problems, reason=problems.get(name, ""), counts=opened.get(name, {}))
+        for name in names
+    }
 
 
 def _describe_refusal(refusal: Refusal) -> RefusedVersion:

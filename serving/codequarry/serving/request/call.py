@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from codequarry.serving.request.admission import Place
+    from codequarry.serving.request.trace import Trace
 
 
 @dataclass(slots=True, eq=False)
@@ -18,6 +19,8 @@ class Call:
     """Client, by bearer token or else by address; "" for a single caller, which shares the server with no other."""
     place: Place | None = None
     """Its place among the running calls, if the transport took one; the transport also gives it back."""
+    trace: Trace | None = None
+    """Measurements of the request, once a tool works on it."""
     abandoned: bool = False
     """The client has stopped waiting: work stops at its next deadline check."""
 

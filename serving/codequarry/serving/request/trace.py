@@ -6,6 +6,7 @@ look-up.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,6 +37,14 @@ class Trace:
     density: float = -1.0
     """Share of the chunks that the filters let through; -1 when nothing was filtered."""
 
+    def summary(self) -> dict[str, object]:
+        """Return what ``_meta`` of the answer tells: the run, milliseconds by stage, and what was decided."""
+        return {
+            "run_id": self.run_id,
+            "stages_ms": {name: round(seconds * 1000, 2) for name, seconds in self.stages.items()},
+            "decisions": dict(self.gates),
+        }
+
 
 _TRACE: ContextVar[Trace | None] = ContextVar("codequarry_trace", default=None)
 
@@ -48,6 +57,29 @@ def tracing(trace: Trace) -> Iterator[Trace]:
         yield trace
     finally:
         _TRACE.reset(token)
+
+
+@contextmanager
+def tracing_call(tool: str, query: str) -> Iterator[Trace]:
+    """Record events of the block in the trace of the context, or else in a new one.
+
+    Args:
+        tool: Name of the tool.
+        query: What is asked for; "" for tools without one.
+
+    Yields:
+        The trace.
+    """
+    if (trace := _TRACE.get()) is not None:
+        yield trace
+        return
+    with tracing(Trace(new_run_id(), tool, query=query)) as trace:
+        yield trace
+
+
+def new_run_id() -> str:
+    """Return an id for a request: 16 hexadecimal digits."""
+    return os.urandom(8).hex()
 
 
 @contextmanager

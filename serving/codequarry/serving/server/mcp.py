@@ -32,6 +32,7 @@ from codequarry.schemas.wire.search import ErrorAnswer, to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.request.admission import Gate
 from codequarry.serving.request.call import Call, begin_call, current_call, token_client
+from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.chatgpt import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.server.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
 from codequarry.serving.server.stdio import answering_stdio
@@ -113,22 +114,25 @@ class EngineTool(Tool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer one call. Never raises: every failure becomes an error result."""
-        try:
-            return await self._answered(*parse_call(self.request, arguments))
-        except CodequarryError as error:
-            return self._failed(error)
-        except Exception:
-            logger.exception("tool %s failed", self.name)
-            return self._failed(_INTERNAL)
-
-    async def _answered(self, request: BaseModel, notes: list[str]) -> ToolResult:
-        if self._gate is None:
-            return _result(_with_notes(to_wire(self._answering(request)), notes))
         call = current_call()
         if not call.client:
             # No transport began a call: the worker thread must see the same call that a cancellation marks here.
             call = Call()
             begin_call(call)
+        try:
+            result = await self._answered(call, *parse_call(self.request, arguments))
+        except CodequarryError as error:
+            result = self._failed(error)
+        except Exception:
+            logger.exception("tool %s failed", self.name)
+            result = self._failed(_INTERNAL)
+        trace = call.trace or Trace(new_run_id(), self.name)
+        result.meta = trace.summary()
+        return result
+
+    async def _answered(self, call: Call, request: BaseModel, notes: list[str]) -> ToolResult:
+        if self._gate is None:
+            return _result(_with_notes(to_wire(self._answering(request)), notes))
         if self._by_token and call.client and (token := get_access_token()) is not None:
             call.client = token_client(token.client_id)
         place = call.place or await self._gate.enter(call.client)

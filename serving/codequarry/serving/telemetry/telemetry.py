@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import sys
 import threading
@@ -24,13 +23,16 @@ from pydantic import BaseModel
 
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings.service import TelemetrySettings
-from codequarry.serving.request.trace import Trace, tracing
+from codequarry.serving.request.call import current_call
+from codequarry.serving.request.trace import Trace
 from codequarry.serving.telemetry.metrics import Metrics
 from codequarry.serving.telemetry.pool_log import Lease, LoggedSearch, PoolLog
 
 logger = logging.getLogger(__name__)
 
 TIMELINE = "timeline.jsonl"
+_OPTIONS = ("channel", "rerank", "use_reranker")
+"""Arguments whose values the timeline tells; they say nothing of what a user works on."""
 _QUEUED = 4_096
 _FLUSH_S = 30.0
 _STOP_S = 2.0
@@ -74,14 +76,12 @@ class Telemetry:
             self._thread.start()
 
     @contextmanager
-    def request(self, tool: str, request: BaseModel) -> Iterator[None]:
-        """Observe one request."""
-        query = str(getattr(request, "query", "") or getattr(request, "pattern", "") or getattr(request, "symbol", ""))
-        trace, started, outcome = Trace(os.urandom(8).hex(), tool, query=query), time.perf_counter(), "ok"
+    def request(self, trace: Trace, request: BaseModel) -> Iterator[None]:
+        """Observe one request, whose measurements go into the trace."""
+        started, outcome = time.perf_counter(), "ok"
         self._careful(partial(self._started, trace, request))
         try:
-            with tracing(trace):
-                yield
+            yield
         except CodequarryError as error:
             outcome = error.code
             raise
@@ -116,7 +116,8 @@ class Telemetry:
         else:
             # Write counts only: names and globs would reveal what a user works on.
             event["filters"] = {name: len(values) for name, values in filters.items()}
-        event["scoped"] = bool(given.get("scope_id"))
+        event |= {"scoped": bool(given.get("scope_id")), "client": current_call().client}
+        event |= {name: getattr(request, name) for name in _OPTIONS if hasattr(request, name)}
         self._put({"ts": _now(), **event})
 
     def _finished(self, trace: Trace, seconds: float, outcome: str) -> None:
@@ -132,6 +133,7 @@ class Telemetry:
                 "duration_s": round(seconds, 6),
                 "stages": {name: round(took, 6) for name, took in trace.stages.items()},
                 "fan_out": {name: len(ids) for name, (ids, _) in trace.pools.items()},
+                "decisions": dict(trace.gates),
                 "degraded": trace.degraded,
                 "density": round(trace.density, 6),
             }

@@ -24,7 +24,7 @@ from codequarry.serving.ranking.duplicates import SPARE, keep_distinct
 from codequarry.serving.ranking.late import LATE, RESCORED
 from codequarry.serving.ranking.ranking import Scored, rank, rank_alone
 from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
-from codequarry.serving.request.trace import saw_degraded, saw_density, stage
+from codequarry.serving.request.trace import saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.text.arguments import checked_text, clamp_argument
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.tools.budgets import briefer_result, fit_budget, shorter_result
@@ -179,6 +179,7 @@ def _rerank(
     try:
         with stage("rerank"):
             order = reranker.order(plan.query.text, first, plan.asked.deadline)
+        saw_gate("rerank", "done")
     except Exception as error:  # whatever breaks in it must not take the results away
         why = "it failed, and the server's log says why"
         if isinstance(error, EndpointError):
@@ -186,6 +187,7 @@ def _rerank(
         else:
             logger.exception("reranking failed")
         saw_degraded("rerank")
+        saw_gate("rerank", "failed")
         return shown, [f"the language model did not rerank: {why}; the order is that of the fusion"]
     rows = {row.chunk_id: row for _, row in shown}
     return [(one, rows[one.chunk_id]) for one in dealt([one for one, _ in shown], order)], []

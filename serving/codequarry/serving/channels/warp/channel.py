@@ -166,6 +166,10 @@ class WarpChannel(Channel):
             return str(error) if isinstance(error, ImportError) else error.message
         return f"the token encoder cannot be opened ({type(error).__name__})"
 
+    def counts(self) -> dict[str, int]:
+        """Return the number of documents."""
+        return {"documents": len(self._chunk_ids)}
+
     def _release(self) -> None:
         self._opening.exception()
         del self._opening, self._chunk_ids
