@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -119,7 +120,13 @@ def test_a_search_finds_and_explains(engine: Engine) -> None:
     placed = [pair for pair in pairs if pair.line >= 0]
     assert placed
     for pair in placed:
-        assert lines[pair.line][pair.column :].startswith(pair.token.encode())
+        before, after = lines[pair.line][: pair.column], lines[pair.line][pair.column :]
+        assert after.startswith(pair.token.encode())
+        # A whole identifier, no piece of one.
+        whole = re.match(rb"\w*", after)[0]
+        assert pair.token.encode() == whole or not whole
+        assert not whole or not re.search(rb"\w$", before)
+    assert {"remove_expired", "sessions"} & {pair.token for pair in placed}
     assert any(pair.symbol.endswith("remove_expired") for pair in pairs)
 
 
@@ -178,7 +185,7 @@ def test_the_command_line_explains(
     shown = capsys.readouterr().out
     assert not left.value.code
     assert "app/web/sessions.py" in shown
-    assert "expired ~ expired" in shown and "column" in shown
+    assert "expired ~ remove_expired" in shown and "column" in shown
 
 
 def test_the_same_sources_take_the_index_over_and_a_change_makes_it_anew(home: Path, report: IndexReport) -> None:

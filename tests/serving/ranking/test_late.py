@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, read_profile
+from codequarry.schemas.settings.late_interaction import LateSettings
+from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchAnswer, SearchRequest, to_wire
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
-from codequarry.serving.ranking.late import ENTROPY, MARGIN, RESCORED, SIMILARITY, decide, entropy, rescore_first
+from codequarry.serving.ranking.late import decide, entropy, rescore_first
 from codequarry.serving.ranking.ranking import Scored, channel_weights, rank
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.request.trace import Trace, tracing
@@ -27,6 +30,7 @@ from tests.serving.contexts import context_of
 from tests.serving.ranking.test_ranking import FILES, QUERIES, candidates, methods, scored
 from tests.serving.scores import recomputed
 
+LATE = LateSettings()
 CLEAR = (1.0, 0.8, 0.3, 0.2, 0.1)
 
 
@@ -47,8 +51,8 @@ def found_at(similarity: float) -> dict[str, Candidates]:
     [
         (CLEAR, found_at(0.6), "skipped: margin 0.20"),
         ((0.9, 0.87, 0.2), found_at(0.6), "ran: margin 0.03"),
-        ((0.9, 0.9 - MARGIN - 0.001, 0.2), found_at(0.6), "skipped: margin 0.08"),
-        (CLEAR, found_at(SIMILARITY - 0.1), "ran: similarity 0.20"),
+        ((0.9, 0.9 - LATE.late_margin - 0.001, 0.2), found_at(0.6), "skipped: margin 0.08"),
+        (CLEAR, found_at(LATE.late_similarity - 0.1), "ran: similarity 0.20"),
         (CLEAR, found_at(0.1) | {"faiss2": candidates({2: 0.7})}, "skipped: margin 0.20"),
         (CLEAR, {"faiss": candidates({1: 0.6}), "bm25": candidates({})}, "ran: no word was found"),
         (CLEAR, {"bm25": candidates({1: 3.0})}, "skipped: margin 0.20"),
@@ -58,7 +62,7 @@ def found_at(similarity: float) -> dict[str, Candidates]:
     ],
 )
 def test_doubt_is_a_small_margin_or_nothing_near_or_scores_alike(scores, answers, said) -> None:
-    decision = decide(order_of(*scores), answers, later())
+    decision = decide(order_of(*scores), answers, later(), LATE)
     assert (str(decision), decision.runs) == (said, said.startswith("ran"))
     assert not any(letter.isdigit() for letter in decision.verdict)
 
@@ -66,14 +70,14 @@ def test_doubt_is_a_small_margin_or_nothing_near_or_scores_alike(scores, answers
 def test_without_time_it_is_skipped_and_so_it_is_when_nobody_waits() -> None:
     close = order_of(0.9, 0.89)
     for deadline in (Deadline.after(0), Deadline.after(9, abandoned=lambda: True)):
-        assert str(decide(close, found_at(0.6), deadline)) == "skipped: no time left"
+        assert str(decide(close, found_at(0.6), deadline, LATE)) == "skipped: no time left"
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=10))
 def test_entropy_is_largest_where_all_are_alike(scores) -> None:
     assert -1e-9 <= entropy(scores) <= 1 + 1e-9
     assert entropy([0.25] * len(scores)) == pytest.approx(1)
-    assert ENTROPY < 1
+    assert LATE.late_entropy < 1
 
 
 class Tokens(Channel):
@@ -100,12 +104,12 @@ class Tokens(Channel):
         pass
 
 
-def test_the_first_hundred_are_scored_again_as_far_as_the_index_holds_them() -> None:
+def test_the_first_ones_are_scored_again_as_far_as_the_index_holds_them() -> None:
     channel = Tokens({one: one % 7 for one in range(2, 900)})
-    found = rescore_first(channel, ChannelQuery(analyze_query("q"), 9), order_of(*np.linspace(1, 0.5, 300)))
-    assert channel.asked == [list(range(1, RESCORED + 1))]
-    assert len(found.chunk_ids) == RESCORED - 1
-    assert found.chunk_ids.tolist() == sorted(range(2, RESCORED + 1), key=lambda one: (-(one % 7), one))
+    found = rescore_first(channel, ChannelQuery(analyze_query("q"), 9), order_of(*np.linspace(1, 0.5, 300)), 50)
+    assert channel.asked == [list(range(1, 50 + 1))]
+    assert len(found.chunk_ids) == 50 - 1
+    assert found.chunk_ids.tolist() == sorted(range(2, 50 + 1), key=lambda one: (-(one % 7), one))
 
 
 @given(scored, scored, scored, methods, st.sampled_from(QUERIES))
@@ -156,10 +160,13 @@ def bundle(root: Path) -> Iterator[Bundle]:
     opened.close()
 
 
-def ask(bundle: Bundle, query: str, *, weights: dict[str, float] | None = None, **rest) -> tuple[SearchAnswer, Trace]:
+def ask(
+    bundle: Bundle, query: str, *, weights: dict[str, float] | None = None, late: LateSettings = LATE, **rest
+) -> tuple[SearchAnswer, Trace]:
     with tracing(Trace("1", "search")) as trace:
         request = SearchRequest(query=query, **rest)
-        return find_results(context_of(bundle, later()), request, weights=weights), trace
+        context = replace(context_of(bundle, later()), settings=ServingSettings(**late.model_dump()))
+        return find_results(context, request, weights=weights), trace
 
 
 def late_of(answer: SearchAnswer) -> set[str]:
@@ -248,3 +255,45 @@ def test_asked_by_name_it_searches_everything(bundle: Bundle) -> None:
     answer, trace = ask(bundle, CLOSE, channel="warp")
     assert [int(one.id) for one in answer.results] == [IDS[1], IDS[2], IDS[0]]
     assert (late_of(answer), channel.asked, trace.gates) == ({""}, [], [])
+
+
+CLEARLY = "where are old sessions dropped"
+
+
+def test_it_may_be_used_for_every_query_on_as_many_results_as_are_wanted(bundle: Bundle) -> None:
+    bundle.channels["warp"] = channel = Tokens(dict.fromkeys((*IDS, APART.id), 9.0))
+    answer, trace = ask(bundle, CLEARLY, late=LateSettings(late_mode="rescore", late_rescored=1))
+    assert (late_of(answer), trace.gates) == ({"ran: every query"}, [("warp", "ran: every query")])
+    assert channel.asked == [[APART.id]]
+
+
+def test_it_may_find_results_of_its_own(bundle: Bundle) -> None:
+    bundle.channels["warp"] = channel = Tokens(dict.fromkeys(IDS, 9.0))
+    without, _ = ask(bundle, CLEARLY)
+    answer, trace = ask(bundle, CLEARLY, late=LateSettings(late_mode="wide"))
+    assert {int(one.id) for one in answer.results} - {int(one.id) for one in without.results} == set(IDS)
+    assert (late_of(answer), channel.asked) == ({"ran: every query"}, [])
+    assert set(trace.pools["warp"][0].tolist()) == set(IDS)
+
+
+def test_it_may_be_left_out(bundle: Bundle) -> None:
+    without, _ = ask(bundle, CLOSE)
+    bundle.channels["warp"] = channel = Tokens(dict.fromkeys(IDS, 9.0))
+    answer, _ = ask(bundle, CLOSE, late=LateSettings(late_mode="off"))
+    assert [(one.id, one.score) for one in answer.results] == [(one.id, one.score) for one in without.results]
+    assert channel.asked == []
+    alone, _ = ask(bundle, CLOSE, late=LateSettings(late_mode="off"), channel="warp")
+    assert len(alone.results) == len(IDS)
+
+
+@pytest.mark.parametrize(
+    ("late", "said"),
+    [
+        (LateSettings(late_margin=0.3), "ran: margin 0.20"),
+        (LateSettings(late_margin=0, late_similarity=0.7), "ran: similarity 0.60"),
+        (LateSettings(late_margin=0, late_entropy=0.5), "ran: entropy 0.83"),
+        (LateSettings(late_margin=0, late_similarity=-1, late_entropy=1), "skipped: margin 0.20"),
+    ],
+)
+def test_every_limit_of_doubt_is_a_setting(late: LateSettings, said: str) -> None:
+    assert str(decide(order_of(*CLEAR), found_at(0.6), later(), late)) == said

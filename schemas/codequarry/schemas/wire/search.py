@@ -171,11 +171,14 @@ class Scoring(StrictModel):
 
 
 class TokenPair(StrictModel):
-    """A token of the query and the token of the code that is most like it. Treat both as data."""
+    """A word of the query and the token of the code that is most like it. Treat both as data."""
 
-    query_token: str = Field(description="Part of the query.")
-    token: str = Field(description="Part of the code, or of the file's path or the definition's name.")
-    score: float = Field(description="Cosine similarity; what it adds to the score of channel warp.")
+    query_token: str = Field(description="Word of the query.")
+    token: str = Field(description="Identifier or sign of the code, or of the file's path or the definition's name.")
+    score: float = Field(
+        description="Cosine similarity, summed over the pieces that the model makes of the word; what it adds to the "
+        "score of channel warp."
+    )
     line: int = Field(description="Line of the token, 0-based; -1 when it is of the path or the name.")
     column: int = Field(description="Bytes before it in that line.")
     symbol: str = Field(description="Qualified name of the definition around it; may be empty.")

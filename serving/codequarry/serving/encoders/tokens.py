@@ -44,10 +44,17 @@ class QueryTokens(NamedTuple):
 
     vectors: NDArray[np.float32]
     """(t, d) float32, unit norm, 1 <= t <= 32; the last is the final special token, also when the query is cut."""
-    texts: tuple[str, ...]
-    """Text of the query that each token covers; "" for a special token."""
+    text: str
+    """The query behind its prefix."""
+    spans: NDArray[np.int64]
+    """(t, 2): first and last character + 1 of each token in the text; the span of a special token is empty."""
     cut: bool
     """True when the query has more tokens, which are not read."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Text that each token covers; "" for a special token."""
+        return tuple(self.text[start:end] for start, end in self.spans.tolist())
 
 
 def token_text(*, path: str, qualified_name: str, text: str) -> tuple[str, int]:
@@ -151,8 +158,7 @@ class TokenEncoder:
         cut = len(kept) > MAX_QUERY_TOKENS or bool(encoding.overflowing)
         if len(kept) > MAX_QUERY_TOKENS:
             kept = np.append(kept[: MAX_QUERY_TOKENS - 1], kept[-1])
-        shown = tuple(begun[start:end] for start, end in spans[kept].tolist())
-        return QueryTokens(self._run(encoding)[kept], shown, cut)
+        return QueryTokens(self._run(encoding)[kept], begun, spans[kept], cut)
 
     def document_spans(self, text: str) -> NDArray[np.int64]:
         """Locate the tokens of a document without running the model: (t, 2) int64, first and last character + 1.

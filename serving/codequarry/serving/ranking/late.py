@@ -15,22 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
+from codequarry.schemas.settings.late_interaction import LateSettings
 from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
 from codequarry.serving.ranking.ranking import Scored
 from codequarry.serving.request.deadline import Deadline
 
 LATE = "warp"
-RESCORED = 100
-"""Number of chunks of the first ranking that are scored again."""
-MARGIN = 0.08
-"""A first score closer to the second leaves doubt."""
-SIMILARITY = 0.3
-"""Below this similarity of the nearest vector, no vector is near the query. In this project's own index, the nearest
-vector of 94 first sentences of its documentation is at 0.32 or more, for half of them at 0.5; for one in ten of 106
-names it is lower."""
-ENTROPY = 0.994
-"""Entropy of the first ten scores (1 for ten equal ones) above which no result stands out. A quarter of the same
-sentences and one in twelve of the names are above it."""
 NO_TIME = "no time left"
 _FIRST = 10
 
@@ -73,16 +63,19 @@ def skipped(why: str, value: float | None = None) -> Decision:
     return Decision(False, why, value)
 
 
-def decide(ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadline: Deadline) -> Decision:
-    """Decide whether the ranking of the other channels leaves doubt.
+def decide(
+    ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadline: Deadline, settings: LateSettings
+) -> Decision:
+    """Decide whether late interaction scores a ranking again.
 
-    >>> str(decide([], {}, Deadline.after(1)))
+    >>> str(decide([], {}, Deadline.after(1), LateSettings()))
     'skipped: nothing to look at'
 
     Args:
         ordered: That ranking, best first.
         answers: Candidates of the channels it was made of.
         deadline: Deadline of the request.
+        settings: Its mode, and the limits beyond which the ranking leaves doubt.
 
     Returns:
         The decision.
@@ -91,16 +84,18 @@ def decide(ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadlin
         return skipped("nothing to look at")
     if deadline.passed:
         return skipped(NO_TIME)
+    if settings.late_mode != "uncertain":
+        return ran("every query")
     scores = [one.score for one in ordered[:_FIRST]]
     margin = scores[0] - (scores[1] if len(scores) > 1 else 0.0)
-    if margin < MARGIN:
+    if margin < settings.late_margin:
         return ran("margin", margin)
     nearest = [float(answers[name].scores[0]) for name in DENSE_LEGS if name in answers and len(answers[name].scores)]
-    if nearest and max(nearest) < SIMILARITY:
+    if nearest and max(nearest) < settings.late_similarity:
         return ran("similarity", max(nearest))
     if "bm25" in answers and not len(answers["bm25"].chunk_ids):
         return ran("no word was found")
-    if (spread := entropy(scores)) > ENTROPY:
+    if (spread := entropy(scores)) > settings.late_entropy:
         return ran("entropy", spread)
     return skipped("margin", margin)
 
@@ -118,9 +113,9 @@ def entropy(scores: Sequence[float]) -> float:
     return -sum(share * math.log(share) for share in shares if share > 0) / math.log(len(scores))
 
 
-def rescore_first(channel: Rescorer, asked: ChannelQuery, ordered: Sequence[Scored]) -> Candidates:
-    """Score the first chunks of a ranking by late interaction; raises as `Rescorer.rescore`."""
-    ids = np.array([one.chunk_id for one in ordered[:RESCORED]], np.int64)
+def rescore_first(channel: Rescorer, asked: ChannelQuery, ordered: Sequence[Scored], count: int) -> Candidates:
+    """Score the first ``count`` chunks of a ranking by late interaction; raises as `Rescorer.rescore`."""
+    ids = np.array([one.chunk_id for one in ordered[:count]], np.int64)
     scores = channel.rescore(asked, ids)
     held = ~np.isnan(scores)
-    return ranked(ids[held], scores[held], RESCORED)
+    return ranked(ids[held], scores[held], count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -59,9 +59,12 @@ class SearchPlan:
     def asked_first(self) -> Sequence[str]:
         """Channels that are asked for candidates.
 
-        In hybrid, late interaction scores the results of the others, unless no other channel is available.
+        In hybrid, late interaction scores the results of the others, unless no other channel is available or the
+        settings let it find its own.
         """
-        return [name for name in self.weights if name != LATE or not self.hybrid] or list(self.weights)
+        if not self.hybrid or self.settings.late_mode == "wide":
+            return list(self.weights)
+        return [name for name in self.weights if name != LATE] or list(self.weights)
 
 
 def weigh_channels(
@@ -108,7 +111,9 @@ def ask_channels(plan: SearchPlan) -> tuple[dict[str, Candidates], list[str]]:
     notes: list[str] = []
     without: list[str] = []
     for name in plan.asked_first:
-        reply = _ask_channel(name, partial(plan.bundle.channels[name].search, plan.asked))
+        wide = name == LATE and plan.hybrid
+        asked = replace(plan.asked, limit=plan.settings.late_candidates) if wide else plan.asked
+        reply = _ask_channel(name, partial(plan.bundle.channels[name].search, asked))
         notes += reply.notes
         if reply.candidates is not None:
             answers[name] = reply.candidates
@@ -220,15 +225,17 @@ def interact_late(plan: SearchPlan, answers: Answers, ordered: Sequence[Scored])
         return LateReply("")
     reply = _Reply(None)
     if LATE in answers:
-        decision = ran("no other channel was asked")
+        decision = ran("every query" if len(answers) > 1 else "no other channel was asked")
     elif not isinstance(channel, Rescorer):
         decision = skipped("the channel is off")
     elif not plan.weights.get(LATE):
         decision = skipped("it has no weight")
     else:
-        decision = decide(ordered, answers, deadline)
+        decision = decide(ordered, answers, deadline, plan.settings)
         if decision.runs:
-            reply = _ask_channel(LATE, partial(rescore_first, channel, plan.asked, ordered))
+            reply = _ask_channel(
+                LATE, partial(rescore_first, channel, plan.asked, ordered, plan.settings.late_rescored)
+            )
             if reply.candidates is None:
                 decision = skipped(NO_TIME if reply.out_of_time else "the channel is off")
     notes = list(reply.notes)

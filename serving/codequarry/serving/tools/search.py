@@ -21,7 +21,7 @@ from codequarry.serving.catalog.filters import allowed_chunks
 from codequarry.serving.channels.base import ChannelQuery
 from codequarry.serving.channels.faiss_search import Effort
 from codequarry.serving.ranking.duplicates import SPARE, keep_distinct
-from codequarry.serving.ranking.late import LATE, RESCORED
+from codequarry.serving.ranking.late import LATE
 from codequarry.serving.ranking.ranking import Scored, rank, rank_alone
 from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
 from codequarry.serving.request.trace import saw_degraded, saw_density, saw_gate, stage
@@ -94,6 +94,8 @@ def find_results(
     if text.strip():
         query, settings = analyze_query(text), context.settings
         multipliers = {**settings.weights_by_channel, **(weights or {})}
+        if settings.late_mode == "off" and request.channel == "hybrid":
+            multipliers[LATE] = 0.0
         chosen, notes = weigh_channels(bundle, request.channel, query, multipliers)
         effort = Effort(settings.nprobe, settings.ef_search)
         asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort)
@@ -162,7 +164,7 @@ def _order(plan: SearchPlan, answers: Answers, limit: int) -> tuple[_Order, list
             rank, plan.query, weights=plan.weights, files=plan.bundle.files, phrases=phrases,
             allowed=plan.asked.allowed, method=method, k=k,
         )  # fmt: skip
-        ordered = rank_again(answers, limit=max(limit, RESCORED) if LATE in plan.weights else limit)
+        ordered = rank_again(answers, limit=max(limit, plan.settings.late_rescored) if LATE in plan.weights else limit)
     late = interact_late(plan, answers, ordered)
     if late.candidates is not None:
         answers = {**answers, LATE: late.candidates}

@@ -1,7 +1,8 @@
-"""Explanation of late interaction: which query token matched which token of the code, and its place.
+"""Explanation of late interaction: which word of the query matched which token of the code, and its place.
 
-Nothing of it is stored. The shown chunk is tokenized again, which takes a millisecond, and its similarities come from
-the codes that were scored.
+A model's tokens are pieces of words. They are shown as the whole words and identifiers they lie in; pieces of one word
+that matched the same identifier are one pair. Nothing of it is stored. The shown chunk is tokenized again, which takes
+a millisecond, and its similarities come from the codes that were scored.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def token_pairs(
     *,
     before: int = 0,
 ) -> list[TokenPair]:
-    """Return the best token of a chunk for each token of the query, as the eight best pairs.
+    """Return the best token of a chunk for each word of the query, as the eight best pairs.
 
     Args:
         searcher: Searcher of the index.
@@ -58,18 +59,22 @@ def token_pairs(
         return []
     best = similarities.argmax(axis=0)
     scores = similarities[best, np.arange(len(best))]
-    pairs: list[TokenPair] = []
-    for asked in np.lexsort((np.arange(len(best)), -scores)).tolist():
-        start, end = spans[best[asked]].tolist()
+    added: dict[tuple[tuple[int, int], tuple[int, int]], float] = {}
+    for (asked, asked_end), (start, end), score in zip(
+        tokens.spans.tolist(), spans[best].tolist(), scores.tolist(), strict=True
+    ):
         # Special tokens stand for the whole text, not for a place in it.
-        if len(pairs) == MAX_PAIRS or not tokens.texts[asked] or start == end:
-            continue
-        line, column = _position(row, start - header, before) if start >= header else (-1, 0)
+        if asked < asked_end and start < end:
+            pair = _whole(tokens.text, asked, asked_end), _whole(text, start, end, 0 if start < header else header)
+            added[pair] = added.get(pair, 0.0) + score
+    pairs: list[TokenPair] = []
+    for (asked, place), score in sorted(added.items(), key=lambda item: -item[1])[:MAX_PAIRS]:
+        line, column = _position(row, place[0] - header, before) if place[0] >= header else (-1, 0)
         pairs.append(
             TokenPair(
-                query_token=one_line(tokens.texts[asked], _MAX_TOKEN_CHARS),
-                token=one_line(text[start:end], _MAX_TOKEN_CHARS),
-                score=round(float(scores[asked]), 4),
+                query_token=one_line(tokens.text[slice(*asked)], _MAX_TOKEN_CHARS),
+                token=one_line(text[slice(*place)], _MAX_TOKEN_CHARS),
+                score=round(score, 4),
                 line=line,
                 column=column,
                 symbol=one_line(_symbol(row, line, definitions), _MAX_SYMBOL_CHARS),
@@ -78,6 +83,25 @@ def token_pairs(
     while pairs and _size(pairs) > MAX_BYTES:
         pairs.pop()
     return pairs
+
+
+def _whole(text: str, start: int, end: int, first: int = 0) -> tuple[int, int]:
+    """Widen a part of a text to the whole word or identifier that it lies in, from ``first`` on.
+
+    >>> _whole("if session_store:", 5, 7), _whole("a == b", 2, 4)
+    ((3, 16), (2, 4))
+    """
+    if _is_word(text[start]):
+        while start > first and _is_word(text[start - 1]):
+            start -= 1
+    if _is_word(text[end - 1]):
+        while end < len(text) and _is_word(text[end]):
+            end += 1
+    return start, end
+
+
+def _is_word(character: str) -> bool:
+    return character == "_" or character.isalnum()
 
 
 def _position(row: ChunkRow, place: int, before: int) -> tuple[int, int]:
