@@ -7,13 +7,27 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from codequarry.schemas.bundle import tables
-from codequarry.schemas.bundle.registry import MANIFEST_SOURCES, MANIFESTS
+from codequarry.schemas.bundle.registry import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS
 from codequarry.schemas.catalog.pools import POOLS
 
 _OWN: dict[str, dict[str, str]] = {
     "v_faiss_join": {
         "faiss_row": "Row of the vector; NULL when the chunk has none.",
         "idmap_chunk_id": "Id in the id map; NULL when the chunk has no vector.",
+    },
+    "v_documents": {
+        "id": "Id of the chunk, as in answers.",
+        "uri": "repository/path.",
+        "symbol": "Definition that the chunk is or lies in; may be empty.",
+        "preview": "The first 200 characters.",
+        "content": "The text.",
+    },
+    "v_pool_rank_changes": {
+        "version_before": "The earlier version.",
+        "version_after": "The later version.",
+        "rank_before": "Rank in the earlier one's answer, from 1; NULL when it was no candidate.",
+        "rank_after": "Rank in the later one's answer, from 1; NULL when it was no candidate.",
+        "gained": "Places gained; NULL when it was a candidate of one of them alone.",
     },
     "chunks_mat": {
         "file": "Number of the file in `files_mat`.",
@@ -104,8 +118,11 @@ _INHERITED: dict[str, tuple[pa.Schema, ...]] = {
     "files_mat": (tables.FILES,),
     "manifests": (MANIFESTS,),
     "manifest_sources": (MANIFEST_SOURCES,),
+    "manifest_indexes": (MANIFEST_INDEXES,),
     "pools": (POOLS,),
     "v_pool_candidates": (POOLS,),
+    "v_pool_rank_changes": (POOLS,),
+    "v_documents": (tables.CHUNKS,),
 }
 
 

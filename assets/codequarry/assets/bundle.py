@@ -159,7 +159,7 @@ def _chunks_by_version(settings: Settings) -> dict[str, float]:
     """Return the chunk counts of the newest readable versions by month, day and time of their build, newest first."""
     from codequarry.serving.catalog.registry import read_registry
 
-    rows = read_registry(BundleRoot(settings.bundle.root))[0].to_pylist()
+    rows = read_registry(BundleRoot(settings.bundle.root))["manifests"].to_pylist()
     newest = reversed(rows[-_SHOWN_VERSIONS:])
     whole = [row for row in newest if not row["problem"]]
     return {f"{row['created']:%m-%d %H:%M}" if row["created"] else row["version"]: row["chunks"] for row in whole}

@@ -28,7 +28,7 @@ from tests.serving.corpus import PIECES
 FIRST, SECOND = "20260101T000000Z-0123abcd", "20260102T000000Z-0123abcd"
 OF_THE_MISSION = (
     "chunks files modules scip_symbols scip_occurrences ast_nodes cst_nodes faiss_idmap v_faiss_join manifests pools "
-    "faiss_idmap_mat faiss_idmap_mat_meta"
+    "faiss_idmap_mat faiss_idmap_mat_meta v_documents manifest_indexes"
 ).split()
 
 
@@ -148,6 +148,51 @@ def test_the_registry_has_every_version_and_says_which_is_damaged(root):
         assert not catalog.refresh()
         rows = catalog.sql("SELECT version, format_version, problem <> '' FROM manifests ORDER BY version").fetchall()
         assert rows[0] == (FIRST, 0, True)
+
+
+def test_every_index_of_every_version_has_a_row(root):
+    with open_catalog(root) as catalog:
+        rows = catalog.sql("SELECT channel, documents, encoder, dim, variant FROM manifest_indexes").fetchall()
+        encoder = catalog.manifest.encoder
+        assert rows == [
+            ("bm25", len(PIECES), "", 0, ""),
+            ("faiss", len(PIECES), encoder.name, encoder.dim, catalog.manifest.faiss.factory),
+        ]
+
+
+def test_chunks_are_told_under_the_names_of_answers(root):
+    with open_catalog(root) as catalog:
+        found = catalog.sql("SELECT id, uri, symbol, start_line, preview, content FROM v_documents").fetchall()
+    expected = {(one.id, f"{one.repo}/{one.path}", one.qualified_name, one.start_line, one.text) for one in PIECES}
+    assert {(*row[:4], row[5]) for row in found} == expected
+    assert all(row[4] == row[5][:200] for row in found)
+
+
+def test_ranks_of_two_versions_are_compared_for_the_same_words(root, tmp_path):
+    folder = tmp_path / "pools"
+    first, second = (one.id for one in PIECES[:2])
+
+    def asked(run: str, version: str, *ids: int, query: str = "open", hour: int = 1) -> list[dict[str, object]]:
+        told = {"query_id": run, "bundle": version, "channel": "bm25", "query": query}
+        told["ts"] = datetime(2026, 1, 1, hour, tzinfo=UTC)
+        return [{**told, "chunk_id": chunk_id, "rank": rank} for rank, chunk_id in enumerate(ids, start=1)]
+
+    write_part(
+        folder,
+        *asked("a", FIRST, second, hour=1),  # asked again later, which counts
+        *asked("b", FIRST, first, second, hour=2),
+        *asked("c", SECOND, second, hour=3),
+        *asked("d", SECOND, first, query="other words"),
+        *asked("e", FIRST, first, query=""),
+        *asked("f", SECOND, first, query=""),
+    )
+    with open_catalog(root, pools=folder) as catalog:
+        rows = catalog.sql(
+            "SELECT query, channel, version_before, version_after, chunk_id, rank_before, rank_after, gained "
+            "FROM v_pool_rank_changes ORDER BY rank_before"
+        ).fetchall()
+    same = ("open", "bm25", FIRST, SECOND)
+    assert rows == [(*same, first, 1, None, None), (*same, second, 2, 1, 1)]
 
 
 def test_a_session_follows_current_unless_it_was_opened_on_one_version(root):

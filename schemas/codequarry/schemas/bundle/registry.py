@@ -1,4 +1,4 @@
-"""Tables of all versions of a bundle and of their sources."""
+"""Tables of all versions of a bundle, of their sources and of their indexes."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -47,5 +47,20 @@ MANIFEST_SOURCES = pa.schema(
         described_field("files", pa.int64(), "Indexed files."),
         described_field("chunks", pa.int64(), "Their chunks."),
         described_field("skipped_files", pa.int64(), "Skipped files."),
+    ]
+)
+
+
+MANIFEST_INDEXES = pa.schema(
+    [
+        described_field("version", pa.string(), "Name of the version."),
+        described_field("channel", pa.string(), "Channel that answers from it: bm25, faiss, faiss2, warp or splade."),
+        described_field("documents", pa.int64(), "Its chunks."),
+        described_field("encoder", pa.string(), "Name of its encoder; empty when it has none."),
+        described_field("encoder_fingerprint", pa.string(), "The encoder's fingerprint; empty when it has none."),
+        described_field(
+            "dim", pa.int32(), "Dimensions of its vectors, or terms of its vocabulary; 0 when it has none."
+        ),
+        described_field("variant", pa.string(), "FAISS factory, or profile of late interaction; else empty."),
     ]
 )

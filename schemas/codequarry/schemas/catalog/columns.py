@@ -13,6 +13,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "embeddings": "A row per chunk: its vector in the first dense leg.",
         "embeddings2": "A row per chunk: its vector in the second dense leg; only in versions of tier standard.",
         "faiss_idmap": "A row per vector of the dense indexes: which chunk it is of.",
+        "v_documents": "`chunks` under the names that answers of the tools use.",
         "v_faiss_join": "Chunks beside the rows of the dense index, by full join: any NULL is an error.",
     },
     "Materialized for requests": {
@@ -30,7 +31,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "faiss_idmap_mat_meta": "One row: what `faiss_idmap_mat` was made of.",
         "manifests": "A row per published version, the current one or not, whole or not.",
         "manifest_sources": "A row per version and repository.",
+        "manifest_indexes": "A row per version and search index.",
         "pools": "Candidates of sampled searches, where the service keeps them (`telemetry.pools`).",
+        "v_pool_rank_changes": "Queries that two versions were asked, and what became of each candidate's rank; needs "
+        "`telemetry.queries`.",
         "v_pool_candidates": "`pools`, each candidate with its place in the version that is open.",
     },
 }

@@ -70,3 +70,20 @@ CANDIDATES_VIEW = (
     "LEFT JOIN (SELECT chunk_id, repo, path, qualified_name, start_line, end_line FROM chunks) USING (chunk_id)"
 )
 """The query of the view ``v_pool_candidates``."""
+
+RANK_CHANGES_VIEW = """
+WITH latest AS (
+    SELECT * FROM pools WHERE query <> ''
+    QUALIFY query_id = first_value(query_id) OVER (PARTITION BY query, bundle ORDER BY ts DESC, query_id)
+), pairs AS (
+    SELECT DISTINCT old.query, old.bundle AS version_before, new.bundle AS version_after
+    FROM latest AS old JOIN latest AS new ON old.query = new.query AND old.bundle < new.bundle
+)
+SELECT query, channel, version_before, version_after, chunk_id,
+       max(rank) FILTER (bundle = version_before) AS rank_before,
+       max(rank) FILTER (bundle = version_after) AS rank_after,
+       rank_before - rank_after AS gained
+FROM pairs JOIN latest USING (query) WHERE bundle IN (version_before, version_after)
+GROUP BY query, channel, version_before, version_after, chunk_id
+"""
+"""The query of the view ``v_pool_rank_changes``: the latest searches for the same words, of every two versions."""

@@ -35,6 +35,8 @@ VIEWS: dict[str, str] = {
     "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",
+    "v_documents": "SELECT chunk_id AS id, repo || '/' || path AS uri, lang, kind, qualified_name AS symbol, symbols, "
+    "start_line, end_line, start_byte, end_byte, left(text, 200) AS preview, text AS content FROM chunks",
 }
 
 SECOND_VIEWS: dict[str, str] = {"embeddings2": _vectors("embeddings2")}

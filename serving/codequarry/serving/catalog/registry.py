@@ -1,4 +1,4 @@
-"""Registry of published versions, as the tables ``manifests`` and ``manifest_sources`` of an opened catalog."""
+"""Registry of published versions: ``manifests``, ``manifest_sources`` and ``manifest_indexes`` of a session."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
@@ -6,24 +6,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from codequarry.schemas.bundle.layout import BundleRoot
-from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.bundle.registry import MANIFEST_SOURCES, MANIFESTS
+from codequarry.schemas.bundle.manifest import EncoderEntry, Manifest
+from codequarry.schemas.bundle.registry import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.times import build_time
 from codequarry.serving.files.integrity import read_manifest
 from codequarry.serving.files.version_order import ordered_versions, sequence_of
 
 
-def read_registry(root: BundleRoot) -> tuple[pa.Table, pa.Table]:
-    """Read the rows of ``manifests`` and of ``manifest_sources``, oldest version first.
+def read_registry(root: BundleRoot) -> dict[str, pa.Table]:
+    """Read the rows of ``manifests``, ``manifest_sources`` and ``manifest_indexes``, oldest version first.
 
-    A version with an unreadable manifest has a row with the reason, and no sources.
+    A version with an unreadable manifest has a row with the reason, and neither sources nor indexes.
     """
     try:
         current = root.read_current().version
@@ -31,6 +32,7 @@ def read_registry(root: BundleRoot) -> tuple[pa.Table, pa.Table]:
         current = ""
     versions: list[dict[str, Any]] = []
     sources: list[dict[str, Any]] = []
+    indexes: list[dict[str, Any]] = []
     for name in ordered_versions(root):
         paths = root.version(name)
         row = {"version": name, "current": name == current, "created": _parse_build_time(name), "path": str(paths.path)}
@@ -50,7 +52,30 @@ def read_registry(root: BundleRoot) -> tuple[pa.Table, pa.Table]:
             }
             for each in manifest.sources
         ]
-    return pa.Table.from_pylist(versions, MANIFESTS), pa.Table.from_pylist(sources, MANIFEST_SOURCES)
+        indexes += [{"version": name, **index} for index in _indexes(manifest)]
+    return {
+        "manifests": pa.Table.from_pylist(versions, MANIFESTS),
+        "manifest_sources": pa.Table.from_pylist(sources, MANIFEST_SOURCES),
+        "manifest_indexes": pa.Table.from_pylist(indexes, MANIFEST_INDEXES),
+    }
+
+
+def _indexes(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a version's indexes, without its name."""
+    chunks = manifest.counts.chunks
+    yield {"channel": "bm25", "documents": chunks, **_encoder(None), "variant": ""}
+    for leg in manifest.legs:
+        yield {"channel": leg.channel, "documents": chunks, **_encoder(leg.encoder), "variant": leg.faiss.factory}
+    if (warp := manifest.warp) is not None:
+        yield {"channel": "warp", "documents": warp.documents, **_encoder(warp.encoder), "variant": warp.profile}
+    if (splade := manifest.splade) is not None:
+        yield {"channel": "splade", "documents": splade.documents, **_encoder(splade.encoder), "variant": ""}
+
+
+def _encoder(encoder: EncoderEntry | None) -> dict[str, Any]:
+    if encoder is None:
+        return {"encoder": "", "encoder_fingerprint": "", "dim": 0}
+    return {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "dim": encoder.dim}
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:

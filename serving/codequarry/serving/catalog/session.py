@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.catalog.pools import CANDIDATES_VIEW, pools_view
+from codequarry.schemas.catalog.pools import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
@@ -279,8 +279,8 @@ def refresh_idmap(connection: duckdb.DuckDBPyConnection, file: Path, sha256: str
 
 
 def ensure_registry(connection: duckdb.DuckDBPyConnection, root: BundleRoot) -> None:
-    """Make ``manifests`` and ``manifest_sources`` hold the versions that are published now."""
-    for name, rows in zip(("manifests", "manifest_sources"), read_registry(root), strict=True):
+    """Make ``manifests``, ``manifest_sources`` and ``manifest_indexes`` hold the versions that are published now."""
+    for name, rows in read_registry(root).items():
         connection.register("registry_rows", rows)
         try:
             connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM registry_rows")
@@ -289,9 +289,9 @@ def ensure_registry(connection: duckdb.DuckDBPyConnection, root: BundleRoot) -> 
 
 
 def ensure_pool_views(connection: duckdb.DuckDBPyConnection, folder: Path, *, prefix: str = "") -> None:
-    """Make the views ``pools`` and ``v_pool_candidates`` show a folder of parts, which may be empty or missing.
+    """Make the views of the pool log show a folder of parts, which may be empty or missing.
 
-    The second needs the view ``chunks`` of the connection.
+    ``v_pool_candidates`` needs the view ``chunks`` of the connection.
 
     Args:
         connection: Connection that gets the views.
@@ -300,6 +300,7 @@ def ensure_pool_views(connection: duckdb.DuckDBPyConnection, folder: Path, *, pr
     """
     connection.execute(f"CREATE OR REPLACE VIEW pools AS {pools_view(folder, prefix=prefix)}")
     connection.execute(f"CREATE OR REPLACE VIEW v_pool_candidates AS {CANDIDATES_VIEW}")
+    connection.execute(f"CREATE OR REPLACE VIEW v_pool_rank_changes AS {RANK_CHANGES_VIEW}")
 
 
 def _settings(given: Path | str | None) -> Settings:
