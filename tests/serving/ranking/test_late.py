@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, read_profile
-from codequarry.schemas.settings.late_interaction import LateSettings
 from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.settings.search_stages import StageSettings
 from codequarry.schemas.wire.search import SearchAnswer, SearchRequest, to_wire
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
 from codequarry.serving.ranking.late import decide, entropy, rescore_first
@@ -30,7 +30,7 @@ from tests.serving.contexts import context_of
 from tests.serving.ranking.test_ranking import FILES, QUERIES, candidates, methods, scored
 from tests.serving.scores import recomputed
 
-LATE = LateSettings()
+LATE = StageSettings()
 CLEAR = (1.0, 0.8, 0.3, 0.2, 0.1)
 
 
@@ -161,7 +161,7 @@ def bundle(root: Path) -> Iterator[Bundle]:
 
 
 def ask(
-    bundle: Bundle, query: str, *, weights: dict[str, float] | None = None, late: LateSettings = LATE, **rest
+    bundle: Bundle, query: str, *, weights: dict[str, float] | None = None, late: StageSettings = LATE, **rest
 ) -> tuple[SearchAnswer, Trace]:
     with tracing(Trace("1", "search")) as trace:
         request = SearchRequest(query=query, **rest)
@@ -257,12 +257,24 @@ def test_asked_by_name_it_searches_everything(bundle: Bundle) -> None:
     assert (late_of(answer), channel.asked, trace.gates) == ({""}, [], [])
 
 
+def test_it_has_a_budget_of_its_own(bundle: Bundle) -> None:
+    class Slow(Tokens):
+        def rescore(self, asked: ChannelQuery, chunk_ids: np.ndarray) -> np.ndarray:
+            assert asked.deadline.seconds == pytest.approx(0.18)
+            raise DeadlineError("late")
+
+    bundle.channels["warp"] = Slow(dict.fromkeys(IDS, 9.0))
+    answer, _ = ask(bundle, CLOSE, late=StageSettings(stage2_budget_ms=180))
+    assert late_of(answer) == {"skipped: no time left"}
+    assert answer.limits == ["stopped after 0.18 s, without channel warp"]
+
+
 CLEARLY = "where are old sessions dropped"
 
 
 def test_it_may_be_used_for_every_query_on_as_many_results_as_are_wanted(bundle: Bundle) -> None:
     bundle.channels["warp"] = channel = Tokens(dict.fromkeys((*IDS, APART.id), 9.0))
-    answer, trace = ask(bundle, CLEARLY, late=LateSettings(late_mode="rescore", late_rescored=1))
+    answer, trace = ask(bundle, CLEARLY, late=StageSettings(late_mode="rescore", late_rescored=1))
     assert (late_of(answer), trace.gates) == ({"ran: every query"}, [("warp", "ran: every query")])
     assert channel.asked == [[APART.id]]
 
@@ -270,7 +282,7 @@ def test_it_may_be_used_for_every_query_on_as_many_results_as_are_wanted(bundle:
 def test_it_may_find_results_of_its_own(bundle: Bundle) -> None:
     bundle.channels["warp"] = channel = Tokens(dict.fromkeys(IDS, 9.0))
     without, _ = ask(bundle, CLEARLY)
-    answer, trace = ask(bundle, CLEARLY, late=LateSettings(late_mode="wide"))
+    answer, trace = ask(bundle, CLEARLY, late=StageSettings(late_mode="wide"))
     assert {int(one.id) for one in answer.results} - {int(one.id) for one in without.results} == set(IDS)
     assert (late_of(answer), channel.asked) == ({"ran: every query"}, [])
     assert set(trace.pools["warp"][0].tolist()) == set(IDS)
@@ -279,21 +291,21 @@ def test_it_may_find_results_of_its_own(bundle: Bundle) -> None:
 def test_it_may_be_left_out(bundle: Bundle) -> None:
     without, _ = ask(bundle, CLOSE)
     bundle.channels["warp"] = channel = Tokens(dict.fromkeys(IDS, 9.0))
-    answer, _ = ask(bundle, CLOSE, late=LateSettings(late_mode="off"))
+    answer, _ = ask(bundle, CLOSE, late=StageSettings(late_mode="off"))
     assert [(one.id, one.score) for one in answer.results] == [(one.id, one.score) for one in without.results]
     assert channel.asked == []
-    alone, _ = ask(bundle, CLOSE, late=LateSettings(late_mode="off"), channel="warp")
+    alone, _ = ask(bundle, CLOSE, late=StageSettings(late_mode="off"), channel="warp")
     assert len(alone.results) == len(IDS)
 
 
 @pytest.mark.parametrize(
     ("late", "said"),
     [
-        (LateSettings(late_margin=0.3), "ran: margin 0.20"),
-        (LateSettings(late_margin=0, late_similarity=0.7), "ran: similarity 0.60"),
-        (LateSettings(late_margin=0, late_entropy=0.5), "ran: entropy 0.83"),
-        (LateSettings(late_margin=0, late_similarity=-1, late_entropy=1), "skipped: margin 0.20"),
+        (StageSettings(late_margin=0.3), "ran: margin 0.20"),
+        (StageSettings(late_margin=0, late_similarity=0.7), "ran: similarity 0.60"),
+        (StageSettings(late_margin=0, late_entropy=0.5), "ran: entropy 0.83"),
+        (StageSettings(late_margin=0, late_similarity=-1, late_entropy=1), "skipped: margin 0.20"),
     ],
 )
-def test_every_limit_of_doubt_is_a_setting(late: LateSettings, said: str) -> None:
+def test_every_limit_of_doubt_is_a_setting(late: StageSettings, said: str) -> None:
     assert str(decide(order_of(*CLEAR), found_at(0.6), later(), late)) == said

@@ -175,6 +175,12 @@ def test_any_piece_of_the_corpus(engine: Engine, pattern: str, mode: str, case_s
     assert (places(answer), answer.total) == (wanted[:200], len(wanted))
 
 
+@pytest.mark.parametrize("mode", ["exact", "word", "phrase"])
+def test_no_other_letter_stands_for_one_without_a_lower_case_of_one_character(engine: Engine, mode: str) -> None:
+    assert places(ask(engine, "\ua7f7", mode, case_sensitive=False)) == []
+    assert len(places(ask(engine, "İstanbul", mode, case_sensitive=False))) == 1
+
+
 def test_a_regex_that_names_a_line_break_spans_lines_and_chunks(engine: Engine) -> None:
     answer = ask(engine, r"import mmap\n+def", "regex")
     assert places(answer) == [("quarry/io/index.py", 0, 0, 3, 3)]

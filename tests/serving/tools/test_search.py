@@ -193,6 +193,17 @@ def test_after_the_deadline_the_best_so_far_is_returned(engine) -> None:
     assert answer.limits == ["stopped after 20 s, without channel faiss"]
 
 
+def test_the_first_stage_has_a_budget_of_its_own_which_the_first_channel_may_use_up(engine) -> None:
+    settings = ServingSettings(stage1_budget_ms=120)
+    # Begun at 0; the budget is taken at 1; the first channel looks at 5, the next ones at 6.
+    deadline = Deadline.after(20, clock=clock(0, 1, 5, 6))
+    context = dataclasses.replace(context_of(engine.bundle, deadline), settings=settings)
+    answer = find_results(context, SearchRequest(query="open a file"))
+    assert {result.source for result in answer.results} == {"bm25"}
+    assert answer.limits == ["stopped after 0.12 s, without channel faiss"]
+    assert find_results(context_of(engine.bundle, Deadline.after(20)), SearchRequest(query="open a file")).limits == []
+
+
 def test_nothing_before_the_deadline_is_an_error_to_retry(engine) -> None:
     with pytest.raises(DeadlineError) as caught:
         find_results(context_of(engine.bundle, Deadline.after(20, clock=clock(0, 21))), SearchRequest(query="open"))
@@ -215,6 +226,23 @@ def test_weights_of_zero_leave_a_channel_out(engine) -> None:
     assert {result.source for result in ask(lexical, "open").results} == {"bm25"}
     silent = Engine(engine.bundle, ServingSettings(weight_faiss=0, weight_bm25=0, weight_symbol=0))
     assert ask(silent, "open").limits == ["no channel can answer: all are off or have weight 0"]
+
+
+def test_a_dense_channel_without_a_near_vector_may_be_left_out(engine) -> None:
+    query = "where are sessions removed when their time is over"
+
+    def searched(least: float, channel: str = "hybrid"):
+        settings = ServingSettings(semantic_min_score=least)
+        context = dataclasses.replace(context_of(engine.bundle, Deadline.after(9)), settings=settings)
+        return find_results(context, SearchRequest(query=query, channel=channel))
+
+    usual = searched(-1)
+    nearest = max(one.metadata.explain.channels["faiss"].score for one in usual.results)
+    assert searched(nearest - 0.01).results == usual.results
+    without = searched(nearest + 0.01)
+    assert not any("faiss" in one.metadata.explain.channels for one in without.results)
+    assert [note for note in without.limits if note.startswith("channel faiss is left out: its nearest vector")]
+    assert without.results and searched(1.0, "faiss").results
 
 
 def test_titles_and_links_of_hostile_paths_are_plain(engine) -> None:

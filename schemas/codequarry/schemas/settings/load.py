@@ -27,8 +27,8 @@ from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
 from codequarry.schemas.settings.file import Look, find_settings, read_settings_file
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
 from codequarry.schemas.settings.indexes import IndexesSettings, SpladeSettings, WarpSettings
-from codequarry.schemas.settings.late_interaction import LateSettings
 from codequarry.schemas.settings.model_servers import ModelServerSettings
+from codequarry.schemas.settings.search_stages import StageSettings
 from codequarry.schemas.settings.service import AuthSettings, ConnectionSettings, TelemetrySettings
 from codequarry.schemas.settings.sources import (
     ChunkingSettings,
@@ -71,7 +71,7 @@ class ChecksSettings(StrictModel):
     )
 
 
-class ServingSettings(ConnectionSettings, VersionSettings, LateSettings, ModelServerSettings):
+class ServingSettings(ConnectionSettings, VersionSettings, StageSettings, ModelServerSettings):
     """The read-only service."""
 
     host: Annotated[str, Reach.ACCESS] = Field(default="127.0.0.1", description="Address the HTTP service binds.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
-from codequarry.schemas.settings.late_interaction import LateSettings
+from codequarry.schemas.settings.search_stages import StageSettings
 from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
 from codequarry.serving.ranking.ranking import Scored
 from codequarry.serving.request.deadline import Deadline
@@ -64,11 +64,11 @@ def skipped(why: str, value: float | None = None) -> Decision:
 
 
 def decide(
-    ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadline: Deadline, settings: LateSettings
+    ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadline: Deadline, settings: StageSettings
 ) -> Decision:
     """Decide whether late interaction scores a ranking again.
 
-    >>> str(decide([], {}, Deadline.after(1), LateSettings()))
+    >>> str(decide([], {}, Deadline.after(1), StageSettings()))
     'skipped: nothing to look at'
 
     Args:

@@ -40,6 +40,11 @@ class Deadline:
         """Return the deadline that many seconds from now, on the same clock and for the same caller."""
         return type(self)(seconds, self.clock() + seconds, self.clock, self.abandoned)
 
+    def within(self, budget_ms: int) -> Self:
+        """Return the deadline that many milliseconds from now, or this one if it is earlier; 0 is no budget."""
+        sooner = self.restart(budget_ms / 1000) if budget_ms else self
+        return sooner if sooner.at < self.at else self
+
     def half(self) -> Self:
         """Return the deadline halfway from now to this one."""
         left = max(0.0, self.at - self.clock()) / 2

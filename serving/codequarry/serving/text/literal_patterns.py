@@ -62,16 +62,15 @@ class OutOfTimeError(Exception):
 def fold(text: str) -> str:
     """Convert the text to lower case, character for character.
 
-    `str.lower` does that except for two letters: one becomes two characters, and the final sigma depends on what
-    follows.
+    `str.lower` does that except for two letters: İ would become two characters, and stays as it is; the final sigma
+    depends on what follows, and is like any other.
 
-    >>> fold("ΟΔΟΣ Ab"), len(fold("İ"))
-    ('οδοσ ab', 1)
+    >>> fold("ΟΔΟΣ Ab"), fold("İA")
+    ('οδοσ ab', 'İa')
     """
     if text.isascii():
         return text.lower()
-    # U+A7F7 is a letter without case that no code uses; the replacement must be a letter to count as part of a word.
-    return text.replace("İ", "\ua7f7").lower().replace("ς", "σ")
+    return "İ".join(part.lower() for part in text.split("İ")).replace("ς", "σ")
 
 
 @dataclass(frozen=True)

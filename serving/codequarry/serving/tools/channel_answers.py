@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
@@ -110,18 +111,24 @@ def ask_channels(plan: SearchPlan) -> tuple[dict[str, Candidates], list[str]]:
     answers: dict[str, Candidates] = {}
     notes: list[str] = []
     without: list[str] = []
-    for name in plan.asked_first:
+    deadline = plan.asked.deadline.within(plan.settings.stage1_budget_ms)
+    for place, name in enumerate(plan.asked_first):
         wide = name == LATE and plan.hybrid
-        asked = replace(plan.asked, limit=plan.settings.late_candidates) if wide else plan.asked
+        limit = plan.settings.late_candidates if wide else plan.asked.limit
+        # The first channel has the whole time of the search: a late answer is worth more than none.
+        asked = replace(plan.asked, limit=limit, deadline=deadline if place else plan.asked.deadline)
         reply = _ask_channel(name, partial(plan.bundle.channels[name].search, asked))
         notes += reply.notes
         if reply.candidates is not None:
-            answers[name] = reply.candidates
+            if (far := _too_far(plan, name, reply.candidates)) is None:
+                answers[name] = reply.candidates
+            else:
+                notes.append(far)
         elif reply.out_of_time:
             without.append(name)
     for name in without:
         saw_degraded(name)
-    seconds = plan.asked.deadline.seconds
+    seconds = deadline.seconds
     if without and not answers:
         raise DeadlineError(
             f"no channel answered within {seconds:g} s", suggestion="call again, or ask a single channel"
@@ -129,6 +136,16 @@ def ask_channels(plan: SearchPlan) -> tuple[dict[str, Candidates], list[str]]:
     if without:
         notes.append(f"stopped after {seconds:g} s, without channel {present.sentence_list(without)}")
     return answers, notes
+
+
+def _too_far(plan: SearchPlan, name: str, found: Candidates) -> str | None:
+    """Return the note for a dense channel whose nearest vector is too far to count; None for any other."""
+    least = plan.settings.semantic_min_score
+    if not plan.hybrid or name not in DENSE_LEGS or not len(found.scores) or found.scores[0] >= least:
+        return None
+    saw_gate(name, "left out: similarity")
+    nearest = f"its nearest vector has a similarity of {found.scores[0]:.2f}, below semantic_min_score {least:g}"
+    return f"channel {name} is left out: {nearest}"
 
 
 class _Reply(NamedTuple):
@@ -220,7 +237,7 @@ def interact_late(plan: SearchPlan, answers: Answers, ordered: Sequence[Scored])
     Returns:
         The decision, and what came of it.
     """
-    channel, deadline = plan.bundle.channels.get(LATE), plan.asked.deadline
+    channel, deadline = plan.bundle.channels.get(LATE), plan.asked.deadline.within(plan.settings.stage2_budget_ms)
     if plan.bundle.manifest.warp is None and channel is None:
         return LateReply("")
     reply = _Reply(None)
@@ -233,9 +250,8 @@ def interact_late(plan: SearchPlan, answers: Answers, ordered: Sequence[Scored])
     else:
         decision = decide(ordered, answers, deadline, plan.settings)
         if decision.runs:
-            reply = _ask_channel(
-                LATE, partial(rescore_first, channel, plan.asked, ordered, plan.settings.late_rescored)
-            )
+            asked, count = replace(plan.asked, deadline=deadline), plan.settings.late_rescored
+            reply = _ask_channel(LATE, partial(rescore_first, channel, asked, ordered, count))
             if reply.candidates is None:
                 decision = skipped(NO_TIME if reply.out_of_time else "the channel is off")
     notes = list(reply.notes)
