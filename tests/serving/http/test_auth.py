@@ -142,6 +142,17 @@ def test_without_a_token_health_tells_the_status_alone_and_metrics_nothing(port:
     assert "bundle" in json.loads(request(port, "GET", "/healthz", headers=known)[1])
 
 
+def test_plain_doors_need_the_token_too(port: int) -> None:
+    for name in ("list", "search", "nothing"):
+        for known in ({}, {"Authorization": "Bearer of bad news"}):
+            status, raw = request(port, "POST", f"/mcp/tools/{name}", '{"query": "open"}', known)[:2]
+            assert status == 401 and b"search" not in raw
+    status, raw = request(port, "POST", "/mcp/tools/search", '{"query": "open"}', {"Authorization": f"Bearer {TOKEN}"})[
+        :2
+    ]
+    assert status == 200 and json.loads(raw)["results"]
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_clients_are_told_apart_by_their_tokens(engine, port: int, monkeypatch, full: bool) -> None:
     """All of them come from one address here, as they do behind a proxy; full: they are admitted at the door."""
