@@ -107,6 +107,18 @@ def test_the_page_of_the_catalog_is_the_one_the_schemas_make(tmp_path: Path) -> 
     assert written == made, "run: python -m tests.contracts.catalog_page"
 
 
+def test_every_promise_of_the_contract_names_tests_that_exist() -> None:
+    text = (PROJECT / "docs" / "CONTRACT.md").read_text(encoding="utf-8")
+    promises = text.partition("## Different on purpose")[0]
+    rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert rows
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row)
+        assert named, row
+        for file, test in named:
+            assert f"def {test}" in (PROJECT / file).read_text(encoding="utf-8"), (file, test)
+
+
 def test_every_row_of_the_security_page_is_whole_and_has_a_test_named_after_it() -> None:
     """A promise that nothing tests is none."""
     text = (PROJECT / "docs" / "SECURITY.md").read_text(encoding="utf-8")
