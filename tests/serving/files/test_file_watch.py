@@ -137,6 +137,8 @@ def test_the_version_before_a_damaged_one_is_served_in_its_place(root, tmp_path)
 def test_a_server_that_dies_of_a_shortened_file_says_so(root, tmp_path) -> None:
     """What cannot be prevented: the file is shortened between the look and the access."""
     with serving(root, tmp_path, BLIND + SERVE) as (server, port, log):
+        # Until then the files are read in the background, which would find the damage first.
+        until(lambda: probe(port)["verified"], seconds=60)
         os.truncate(folder(root, 1) / "texts.bin", 10)
         with pytest.raises((OSError, ValueError)):
             called(port)

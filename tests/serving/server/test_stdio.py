@@ -114,6 +114,22 @@ def test_an_interrupt_ends_the_server_at_once_and_it_logs_nothing(bundle_root: P
         assert served.stderr.read() == ""
 
 
+STARTING_A_THREAD = """
+import os, signal, threading, time
+from codequarry.serving.server.stdio import close_before_ending
+close_before_ending(lambda: print("closed", flush=True))
+with threading._active_limbo_lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(30)
+"""
+
+
+def test_a_signal_that_comes_while_a_thread_is_started_ends_the_server() -> None:
+    """Prevents the server that hung for ever: its signal handler waited for a lock of the code it had interrupted."""
+    done = subprocess.run([sys.executable, "-c", STARTING_A_THREAD], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "closed\n")
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_no_row_of_the_pool_log_is_lost_by_a_signal(bundle_root: Path, tmp_path: Path, ending: signal.Signals) -> None:
     """What had not been written when SIGTERM came was gone."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import TextIOWrapper
+from queue import SimpleQueue
 from typing import Any, cast
 
 import anyio
@@ -24,24 +25,28 @@ def close_before_ending(close: Callable[[], object]) -> None:
     """Call ``close`` when a signal tells the process to end, and end by that signal afterwards.
 
     The client reads how the process ended, and a second signal ends it at once. Closing happens on a thread of its own:
-    the main thread may hold a lock that ``close`` needs, and a read of stdin cannot be cancelled.
+    the main thread may hold a lock that ``close`` needs, and a read of stdin cannot be cancelled. That thread runs from
+    the start: the signal may come while the main thread starts another one, and holds the lock for that.
 
     Args:
         close: Writes what is left to write; returns within seconds.
     """
 
+    received: SimpleQueue[int] = SimpleQueue()
+
+    def close_and_end() -> None:
+        number = received.get()
+        try:
+            close()
+        finally:
+            os.kill(os.getpid(), number)
+
     def end(number: int, _: object) -> None:
         for ending in _ENDING:
             signal.signal(ending, signal.SIG_DFL)
+        received.put(number)
 
-        def close_and_end() -> None:
-            try:
-                close()
-            finally:
-                os.kill(os.getpid(), number)
-
-        threading.Thread(target=close_and_end, name="closing").start()
-
+    threading.Thread(target=close_and_end, name="closing", daemon=True).start()
     for ending in _ENDING:
         if ending == signal.SIGHUP and signal.getsignal(ending) == signal.SIG_IGN:
             continue  # started with nohup
