@@ -25,7 +25,8 @@ def test_times_of_a_stage_are_added_up_in_the_order_in_which_stages_began() -> N
 
 def test_child_processes_that_ended_count() -> None:
     clock = StageClock()
-    busy = "import time\nwhile time.process_time() < 0.1: pass"
+    # The kernel counts in ticks of 10 ms, and rounds each of its sums.
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
     with clock.time("scip"):
         subprocess.run([sys.executable, "-c", busy], check=True)
-    assert clock.cpu_seconds["scip"] >= 0.09
+    assert clock.cpu_seconds["scip"] >= 0.1
