@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError
 from codequarry.serving.catalog import present
-from codequarry.serving.server.mcp import EngineTool, failure
+from codequarry.serving.server.mcp import EngineTool, failure, listed_tools
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -34,7 +34,7 @@ def add_plain_tools(server: FastMCP, path: str, tools: dict[str, EngineTool], *,
         tools: Tools by name.
         authenticated: Callers need a token.
     """
-    listed = [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools.values()]
+    listed = listed_tools()
 
     @server.custom_route(f"{path}/tools/{{name}}", methods=["POST"], include_in_schema=False)
     async def call(request: Request) -> Response:
