@@ -52,6 +52,7 @@ def test_every_setting_is_in_the_docs_with_its_default_and_meaning() -> None:
     assert [row for row in rows if row not in documented] == []
 
 
+@pytest.mark.slow
 def test_the_readmes_commands_run(tmp_path: Path) -> None:
     """Every `codequarry …` line of the README, in order, in a folder of its own, over a repository of its own."""
     lines = re.findall(r"^codequarry (.+?)(?:\s+#.*)?$", README, re.MULTILINE)

@@ -75,6 +75,7 @@ def test_the_names_are_hidden_from_a_process() -> None:
     assert done.stdout.splitlines() == ["hidden", "hidden", "[]", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -106,6 +107,7 @@ def test_the_syntax_is_read_by_workers(folder: Path) -> None:
     assert "function" in command(folder, "sql", asked, "--csv").stdout
 
 
+@pytest.mark.slow
 def test_the_service_answers(folder: Path) -> None:
     root = folder / ".codequarry" / "bundles"
     assert BundleRoot(root).read_current()
@@ -135,6 +137,7 @@ def test_the_service_answers(folder: Path) -> None:
     assert json.loads(answer)["result"]["structuredContent"]["results"], said
 
 
+@pytest.mark.slow
 def test_the_service_answers_over_http(folder: Path) -> None:
     import http.client
 

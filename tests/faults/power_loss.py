@@ -101,11 +101,14 @@ class Disk:
         choices = {frozenset(range(end)) for end in range(total + 1)}
         choices |= {frozenset({one}) for one in range(total)}
         choices |= {frozenset(range(total)) - {one} for one in range(total)}
-        for chosen in choices:
-            for lost in (True, False):
-                yield self._state(chosen, lost=lost)
+        changing = {id(one.folder) for one in self.pending}
+        for lost in (True, False):
+            settled: dict[tuple[int, str], Tree] = {}
+            for chosen in choices:
+                yield _tree(self.top, "", self._names(chosen), changing, settled, lost=lost)
 
-    def _state(self, chosen: frozenset[int], *, lost: bool) -> Tree:
+    def _names(self, chosen: frozenset[int]) -> dict[int, dict[str, Node]]:
+        """Names in each folder, by its id, once these changes have reached the disk; others hold what is synced."""
         names: dict[int, dict[str, Node]] = {}
         for place in sorted(chosen):
             change = self.pending[place]
@@ -113,20 +116,7 @@ class Disk:
             for name in change.gone:
                 held.pop(name, None)
             held.update(change.come)
-        tree: Tree = {}
-        pending = [("", self.top)]
-        while pending:
-            path, node = pending.pop()
-            for name, child in names.get(id(node), node.names).items():
-                below = f"{path}/{name}".lstrip("/")
-                if child.folder:
-                    tree[f"{below}/"] = b""
-                    pending.append((below, child))
-                else:
-                    content = child.synced if lost else child.content
-                    assert content is not None
-                    tree[below] = content
-        return tree
+        return names
 
     def _fsync(self, path: str) -> None:
         node = self._node(path)
@@ -154,3 +144,41 @@ class Disk:
     def _place(self, path: str) -> tuple[Node, str]:
         folder, name = os.path.split(path)
         return self._node(folder), name
+
+
+def _tree(
+    folder: Node,
+    path: str,
+    names: dict[int, dict[str, Node]],
+    changing: set[int],
+    settled: dict[tuple[int, str], Tree],
+    *,
+    lost: bool,
+) -> Tree:
+    """What lies below a folder.
+
+    names: names in folders, by id, where these differ from the synced ones.
+    changing: ids of the folders with pending changes.
+    settled: trees of folders with none, by id and path, of any state of this moment; added to.
+    lost: unsynced bytes are gone.
+    """
+    if (id(folder), path) in settled:
+        return settled[id(folder), path]
+    tree: Tree = {}
+    for name, child in names.get(id(folder), folder.names).items():
+        below = f"{path}/{name}".lstrip("/")
+        if child.folder:
+            tree[f"{below}/"] = b""
+            tree.update(_tree(child, below, names, changing, settled, lost=lost))
+        else:
+            content = child.synced if lost else child.content
+            assert content is not None
+            tree[below] = content
+    if not _any_of(folder, changing):
+        settled[id(folder), path] = tree
+    return tree
+
+
+def _any_of(folder: Node, ids: set[int]) -> bool:
+    """Whether the folder, or one below it by its synced names, is among these."""
+    return id(folder) in ids or any(child.folder and _any_of(child, ids) for child in folder.names.values())

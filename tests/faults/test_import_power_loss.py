@@ -24,7 +24,7 @@ class Trace:
 
     template: Moving
     calls: list[Call]
-    expected: dict[str, set[str]]
+    expected: dict[str, frozenset[str]]
     """Names of the files of each version."""
 
     @property
@@ -59,7 +59,7 @@ class Trace:
         return [
             self.calls[place].path
             for place in syncs
-            if not self.wrong(self.calls[:place] + self.calls[place + 1 :], start=start)
+            if not self.wrong(self.calls[:place] + self.calls[place + 1 :], start=max(place, start))
         ]
 
     @property
@@ -79,7 +79,7 @@ def traced(template: Moving, scratch: Path) -> Trace:
     with intercepted(ours.base, recorder):
         ours.publish()
     expected = {
-        name: {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        name: frozenset(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
         for root in (ours.root, template.root)
         for name in root.version_names()
         if (folder := root.version(name).path)

@@ -44,7 +44,7 @@ def test_killed_at_some_random_times_under_a_reader(template: Scene, tmp_path: P
 @pytest.mark.faults_long
 def test_killed_at_200_random_times_under_a_reader(template: Scene, tmp_path: Path) -> None:
     outcome = sweep(template, tmp_path, "random", 200)
-    assert outcome["reads"] > 200
+    assert outcome["reads"] >= 200
     assert outcome[OLD] > 0 and outcome[NEW] > 0
 
 

@@ -97,6 +97,7 @@ def test_in_a_long_row_of_equal_functions_the_cuts_soon_fall_where_they_did(coun
     assert mean(changed) < len(before) / 4
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(order=st.permutations(SOURCES), workers=st.integers(1, 4))
 def test_neither_the_order_of_files_nor_the_number_of_workers_changes_a_chunk(

@@ -354,7 +354,7 @@ def moved(scene: Scene, old: str, new: str) -> None:
     git(scene.repo, "commit", "-qm", "move")
 
 
-ASKED = (("retrieval", {"enabled": True, "min_changed_share": 0}),)
+ASKED = (("retrieval", {"enabled": True, "min_changed_share": 0, "questions": 16, "ann_queries": 16}),)
 """Every version is asked, and compared with CURRENT."""
 
 

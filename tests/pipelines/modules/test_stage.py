@@ -160,6 +160,7 @@ def modules(draw: st.DrawFn) -> SourceModule:
     return SourceModule(draw(PATHS) + SUFFIXES[lang], lang, 1, 0, facts)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(modules(), max_size=10), st.randoms(use_true_random=False))
 def test_rows_do_not_depend_on_the_order_of_files_and_hold_together(

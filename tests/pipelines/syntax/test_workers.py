@@ -28,6 +28,7 @@ def fixtures() -> list[SourceFile]:
     return [(file.name, language_of(file.name) or "text", file.read_bytes()) for file in SOURCES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_give_the_same_chunks_in_the_same_order(workers: int) -> None:
     files = fixtures()

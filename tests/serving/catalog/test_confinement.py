@@ -185,6 +185,7 @@ def test_the_table_is_as_long_as_promised():
     assert len(WRITES) == len(set(WRITES)) >= 75
 
 
+@pytest.mark.slow
 def test_row_28_no_statement_of_the_command_writes_a_file(places):
     before, app = tree(places), build_app()
     for template in WRITES:

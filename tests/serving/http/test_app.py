@@ -166,6 +166,7 @@ def test_a_notification_needs_no_id(port: int, modern: bool) -> None:
     assert post(port, note, headers)[0] == 202
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_server_orderly(lexical_root: Path, tmp_path: Path, ending: signal.Signals) -> None:
     """What it wrote of its work is written, connections that hang hold nothing up, and nothing is complained about."""

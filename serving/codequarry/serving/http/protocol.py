@@ -27,6 +27,8 @@ MAX_BODIES_BYTES = 32 << 20
 """Limit of all incomplete bodies together; beyond it the largest one is refused."""
 STOP_S = 8
 """Seconds that running requests may go on when the server stops; container engines kill after ten seconds."""
+_STOP_UNSENT_S = 1
+"""Seconds in which the rest of a request may still arrive when the server stops."""
 CALL_KEY = "codequarry.call"
 """Key of the `Call` in a request's ASGI scope."""
 
@@ -89,6 +91,7 @@ class _GuardedProtocol(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
+        self.loop.call_later(_STOP_UNSENT_S, self._abort_unsent)
         self.loop.call_later(STOP_S, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
@@ -129,6 +132,11 @@ class _GuardedProtocol(H11Protocol):
             self._timer.cancel()
         self._waits_for, self._body_bytes = what, 0
         self._timer = self.loop.call_later(seconds, self._too_slow) if what else None
+
+    def _abort_unsent(self) -> None:
+        """Close the connection when its client has not sent the whole request: nothing is at work for it."""
+        if self._answering() and self.cycle.more_body:
+            self.transport.abort()
 
     def _was_read(self) -> None:
         if self._unread is not None:
