@@ -13,7 +13,7 @@ from codequarry.schemas.languages import LANGUAGES
 from tests.pipelines.linear_cases import CASES, Case
 
 _SIZES = {8_000: 0.04, 16_000: 0.15}
-"""Bytes of the smaller text, and the CPU seconds that are noise. What looks bad at the first size is asked at the next."""
+"""Bytes of the smaller text, and the CPU seconds that are noise; what looks bad at one size is asked at the next."""
 _FACTOR = 4
 _MOST = 6.0
 """Times as long for four times the text; a quadratic step takes sixteen."""
