@@ -95,7 +95,7 @@ _OWN: dict[str, dict[str, str]] = {
         "of_type": "True when the symbol is a class or the like.",
     },
     "faiss_idmap_mat_meta": {
-        "parquet_path": "The id map's file.",
+        "parquet_path": "The id map's file, inside of the version's folder.",
         "parquet_sha256": "Its sha256, by the manifest.",
         "row_count": "Rows of `faiss_idmap_mat`.",
     },

@@ -41,9 +41,8 @@ catalog.refresh()  # a newer CURRENT, versions and searches that came since
 A session holds its version, so that retention leaves it alone, reads the version's files and changes none of them; a
 read-only folder will do. No statement of a session can write a file: rows leave by `fetchall()`, `df()` and the like.
 What you create lies in the session's own database: in memory, or in the one of a `connection` that you bring, whose
-queries read and write whatever you may. There `faiss_idmap_mat` stays too, and is read again only when the id map's
-sha256 is another. A plain `duckdb catalog.duckdb` works as well, with `SET VARIABLE bundle = '<folder of the version>'`
-first, and then holds what is of that version alone.
+queries read and write whatever you may. A plain `duckdb catalog.duckdb` works as well, with
+`SET VARIABLE bundle = '<folder of the version>'` first, and then holds what is of that version alone.
 
 Byte ranges are half-open offsets into the file, lines are 0-based and inclusive, sha256 values lower-case hex. ""
 stands for "none"; no column is ever NULL, but for those that say so.

@@ -110,6 +110,8 @@ CASES: dict[str, dict[str, Case]] = {
         "definitions": _row("fn f%d() {}\n"),
         "types": _nest("A<", "B", ">", "type T = ", ";\n"),
         "macro": _nest("(", "a", ")", "a!", ";\n"),
+        "macros around items": _row("cfg_a! { fn f%d() {} }\n"),
+        "macros around macros": _nest("a! {\n", "fn f() {}\n", "}\n"),
     },
     "java": {
         **_c_like("class A { void g() {\n", "}}\n"),
@@ -129,6 +131,9 @@ CASES: dict[str, dict[str, Case]] = {
         "structs": _nest("struct a {\n", "int a;\n", "} a;\n"),
         "initializers": _nest("{", "1", "}", "int a[] = ", ";\n"),
         "numbers": _row("%d, ", "int a[] = {", "};\n"),
+        "macros around declarations": _row("IF_A(int f%d(void) { return 1; })\n"),
+        "macros in lines": _row("A_B%d\n", "", "int a;\n"),
+        "macros without an end": _row("A(int f%d;\n"),
     },
     "cpp": {
         **_c_like("void g() {\n", "}\n"),

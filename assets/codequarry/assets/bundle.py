@@ -125,7 +125,7 @@ def _frontiers(paths: BundlePaths, manifest: Manifest) -> dict[str, Any]:
     tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs}
     return {
         f"recall_{channel}": frontier_plot(tuning)
-        if tuning is not None
+        if tuning is not None and tuning.queries
         else f"exact: all {manifest.counts.chunks:,} vectors are compared"
         for channel, tuning in tunings.items()
     }

@@ -69,10 +69,10 @@ def test_a_wrong_promise_is_noticed(golden: BundlePaths) -> None:
     pack = read_pack()
     first = pack.queries[0]
     swapped = replace(first, nearest=(first.nearest[1], first.nearest[0], *first.nearest[2:]))
-    wrong = replace(pack, queries=(swapped,), texts={**pack.texts, "one.txt": "amber\n"})
+    wrong = replace(pack, queries=(swapped,), texts={**pack.texts, "one.py": "# amber\n"})
     kept = {check.what: check for check in check_bundle(wrong, golden, "Flat")}
     assert not kept["exact search: amber"].kept
-    assert kept["exact search: amber"].found.startswith("found one.txt, expected two.txt")
+    assert kept["exact search: amber"].found.startswith("found one.py, expected two.py")
     assert kept["fetch returns each file's text"].found == "11 objects, 1 differ"
     assert kept["v_faiss_join has both sides"].kept
 
@@ -107,4 +107,4 @@ def test_vectors_under_the_wrong_ids_are_noticed(golden: BundlePaths) -> None:
 
 def test_the_pack_ships_with_the_program() -> None:
     assert PACK.is_dir()
-    assert len(list((PACK / "corpus").glob("*.txt"))) == 11
+    assert len(list((PACK / "corpus").glob("*.py"))) == 11

@@ -132,7 +132,10 @@ def test_a_rung_from_the_repository_to_the_answer(ladder, rung: str) -> None:
 def test_below_the_first_rung_the_shards_are_exact_and_shared(ladder, tmp_path: Path) -> None:
     report = index_repositories(ladder({}))
     assert (report.manifest.faiss.factory, report.manifest.faiss.exact) == ("Flat", True)
-    assert not BundlePaths(report.path).tuning.exists()
+    tuning = read_tuning(BundlePaths(report.path).tuning)
+    assert tuning is not None and tuning.bounds == {}
+    chunks = report.manifest.counts.chunks
+    assert (tuning.chosen.recall, tuning.chosen.comparisons, tuning.vectors) == (1.0, chunks, chunks)
 
 
 @pytest.mark.parametrize("rung", ["graph", "lists", "shards"])

@@ -17,7 +17,6 @@ from codequarry.schemas.catalog.pools import PART_PREFIX, POOLS
 from codequarry.schemas.errors import CodequarryError, IntegrityError, NoBundleError, NotFoundError, UntrustedError
 from codequarry.schemas.trust.trusted_folders import add_trust
 from codequarry.serving import open_catalog
-from codequarry.serving.catalog.session import refresh_idmap
 from codequarry.serving.files.integrity import file_sha256
 from codequarry.serving.files.lease import sole_user
 from tests.contracts.catalog_page import undescribed
@@ -226,39 +225,15 @@ def test_two_versions_are_compared_in_one_query(root):
             catalog.add_version("20250101T000000Z-0123abcd")
 
 
-def test_the_id_map_is_read_again_only_when_its_sha256_is_another(root, tmp_path):
-    """The table of a caller's own database survives the session; a row put into it says whether it was made anew."""
-
-    def opened():
-        with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
-            with open_catalog(root, connection=connection) as catalog:
-                meta = catalog.sql(
-                    "SELECT parquet_path, parquet_sha256, row_count FROM faiss_idmap_mat_meta"
-                ).fetchall()
-                marked = catalog.sql("SELECT count(*) FROM faiss_idmap_mat WHERE chunk_id = -1").fetchall()[0][0]
-            connection.execute("INSERT INTO faiss_idmap_mat VALUES (-1, -1)")
-            return meta, marked
-
-    file = root / "versions" / FIRST / "faiss.idmap.parquet"
-    expected = [(str(file), file_sha256(file), len(PIECES))]
-    assert [opened() for _ in range(3)] == [(expected, 0), (expected, 1), (expected, 2)]
-    write_bundle(root, PIECES, version=SECOND)  # the same chunks in the same order
-    moved = root / "versions" / SECOND / "faiss.idmap.parquet"
-    assert opened() == ([(str(moved), file_sha256(file), len(PIECES))], 3)
-    write_bundle(root, PIECES[:5], version="20260103T000000Z-0123abcd")
-    meta, marked = opened()
-    assert (meta[0][2], marked) == (5, 0)
-
-
-def test_an_id_map_that_cannot_be_read_leaves_the_one_before(root, tmp_path):
-    file = root / "versions" / FIRST / "faiss.idmap.parquet"
-    with duckdb.connect() as connection:
-        assert refresh_idmap(connection, file, "a" * 64)
-        assert not refresh_idmap(connection, tmp_path / "gone.parquet", "a" * 64)
-        with pytest.raises(duckdb.Error):
-            refresh_idmap(connection, tmp_path / "gone.parquet", "b" * 64)
-        found = connection.execute("SELECT parquet_sha256, row_count FROM faiss_idmap_mat_meta").fetchall()
-        assert found == [("a" * 64, len(PIECES))]
+def test_the_id_map_lies_in_the_catalog_with_the_sha256_of_what_it_was_made_from(root):
+    version = root / "versions" / FIRST
+    sha256 = file_sha256(version / "faiss.idmap.parquet")
+    with duckdb.connect(str(version / "catalog.duckdb"), read_only=True) as connection:
+        meta = connection.execute("SELECT parquet_path, parquet_sha256, row_count FROM faiss_idmap_mat_meta")
+        assert meta.fetchall() == [("faiss.idmap.parquet", sha256, len(PIECES))]
+        held = connection.execute("SELECT faiss_row, chunk_id FROM faiss_idmap_mat").fetchall()
+    with open_catalog(root) as catalog:
+        assert catalog.sql("SELECT * FROM faiss_idmap ORDER BY faiss_row").fetchall() == held
 
 
 def test_pools_are_empty_until_the_service_writes_some_and_then_joined_with_chunks(root, tmp_path):
@@ -280,7 +255,7 @@ def test_pools_are_empty_until_the_service_writes_some_and_then_joined_with_chun
 def test_a_connection_of_ones_own_stays_open_and_lets_the_version_go(root):
     with duckdb.connect() as connection:
         open_catalog(root, connection=connection).close()
-        assert connection.execute("SELECT count(*) FROM faiss_idmap_mat").fetchall() == [(len(PIECES),)]
+        assert connection.execute("SELECT count(*) FROM manifests").fetchall() == [(1,)]
         assert connection.execute(
             "SELECT count(*) FROM duckdb_databases() WHERE database_name = 'catalog'"
         ).fetchall() == [(0,)]

@@ -81,7 +81,13 @@ def check_bundle(pack: GoldenPack, paths: BundlePaths, factory: str) -> list[Sel
 def check_tables(pack: GoldenPack, paths: BundlePaths) -> list[tuple[str, bool, str]]:
     """Return (what, kept, found) of the checks that look into the files of a version."""
     ids = _ids(paths)
-    return [_chunks(pack, paths), _vectors(pack, paths, ids), _id_map(pack, paths, ids), _join(paths, ids)]
+    return [
+        _chunks(pack, paths),
+        _vectors(pack, paths, ids),
+        _id_map(pack, paths, ids),
+        _join(paths, ids),
+        _modules(paths, ids),
+    ]
 
 
 _Found = tuple[str, bool, str]
@@ -136,6 +142,20 @@ def _join(paths: BundlePaths, ids: dict[int, str]) -> _Found:
     open_ = [row for row in rows if None in row or row[1] != row[2] or ids.get(row[2]) != row[3]]
     kept = not open_ and len(rows) == len(ids)
     return "v_faiss_join has both sides", kept, f"{len(rows)} rows, {len(open_)} with a side missing or wrong"
+
+
+def _modules(paths: BundlePaths, ids: dict[int, str]) -> _Found:
+    """Check that each row of the dense index leads to the module of its file."""
+    import duckdb
+
+    with duckdb.connect(str(paths.catalog), read_only=True) as connection:
+        connection.execute(set_bundle(str(paths.path)))
+        rows = connection.execute(
+            "SELECT path, module FROM v_faiss_join LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path)"
+        ).fetchall()
+    wrong = [path for path, module in rows if module is None or f"{module}.py" != path]
+    kept = not wrong and len(rows) == len(ids)
+    return "v_faiss_join leads to modules", kept, f"{len(rows)} rows, {len(wrong)} without the module of their file"
 
 
 def _search(pack: GoldenPack, engine: Engine, query: GoldenQuery) -> _Found:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
 from codequarry.pipelines.indexes.faiss_ladder import faiss_parts
 from codequarry.pipelines.store.shards import Shard
-from codequarry.schemas.bundle.faiss_tuning import FaissTuning, to_bytes
+from codequarry.schemas.bundle.faiss_tuning import FaissTuning, exact_tuning, to_bytes
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import LegEntry
 from codequarry.schemas.bundle.shards import shard_file
@@ -36,7 +36,7 @@ _NOTHING_SAID = "text"
 
 
 def write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], settings: IndexesSettings) -> None:
-    """Write the id map of all dense indexes, and the approximate indexes with their vectors and tuning.
+    """Write the id map of all dense indexes, their tuning, and the approximate ones with their vectors.
 
     Args:
         paths: Paths of the staged version, whose shards are written.
@@ -50,12 +50,14 @@ def write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], set
     ids = [read_table(paths.path / shard.vectors(legs[0]), ["chunk_id"])["chunk_id"].to_numpy() for shard in plan]
     write_idmap(paths.faiss_idmap, ids)
     for leg in legs:
-        if not leg.faiss.exact:
-            own = paths.leg(leg.channel)
+        own, factory = paths.leg(leg.channel), leg.faiss.factory
+        if leg.faiss.exact:
+            tuning = exact_tuning(factory, sum(map(len, ids)), settings.faiss_recall)
+        else:
             vectors = _write_vectors(own, [paths.path / shard.vectors(leg) for shard in plan], leg)
-            write_trained(own, np.concatenate(ids), vectors, leg.faiss.factory, settings)
-            tuning = tuned(own, vectors, leg.faiss.factory, settings, open_encoder(own.encoder))
-            own.tuning.write_bytes(to_bytes(tuning))
+            write_trained(own, np.concatenate(ids), vectors, factory, settings)
+            tuning = tuned(own, vectors, factory, settings, open_encoder(own.encoder))
+        own.tuning.write_bytes(to_bytes(tuning))
 
 
 def write_trained(

@@ -6,6 +6,7 @@ They answer "who uses it" where no SCIP indexer ran: names, not resolved symbols
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.syntax.definitions.definitions import Outline
@@ -23,8 +24,21 @@ _ROLES = {"name": "other", "type": "type", "call": "call"}
 """Role by capture; of several captures of one identifier the last here wins."""
 
 
-def references(grammar: Grammar, tree: Tree, outline: Outline, text: SourceText) -> tuple[Reference, ...]:
-    """Return the identifiers of a tree by start, without names of definitions and of passed parameters."""
+def references(
+    grammar: Grammar, tree: Tree, outline: Outline, text: SourceText, macros: Sequence[tuple[int, int]] = ()
+) -> tuple[Reference, ...]:
+    """Return the identifiers of a tree by start, without names of definitions and of passed parameters.
+
+    Args:
+        grammar: Grammar of the tree.
+        tree: Syntax tree.
+        outline: Definitions of the file.
+        text: Text of the file.
+        macros: Bytes of names that are not in the tree, because macros around declarations were blanked out.
+
+    Returns:
+        The references.
+    """
     if grammar.references is None:
         return ()
     captures = query_captures(grammar.references, tree, MENTION_LIMIT)
@@ -33,6 +47,7 @@ def references(grammar: Grammar, tree: Tree, outline: Outline, text: SourceText)
         for node in captures.get(capture, ()):
             start, end = node.byte_range
             found[start] = (end, role)
+    found.update((start, (end, "call" if text.data[end : end + 1] in (b"(", b"!") else "other")) for start, end in macros)
     for node in captures.get("dotted", ()):
         start, end = node.byte_range
         found[max(text.data.rfind(b".", start, end) + 1, start)] = (end, "type")

@@ -1,4 +1,6 @@
-"""``faiss.tuning.json``: the operating points at which an approximate index was measured, and the one in use.
+"""``faiss.tuning.json``: the operating points at which a dense index was measured, and the one in use.
+
+An exact index has one, which compares every vector and misses none; nothing is measured for it.
 
 Nothing in the file depends on a clock: cost is the number of vectors FAISS compared for a query, which it counts. The
 same vectors give the same file. ``codequarry tune faiss`` measures how long a comparison takes on a machine.
@@ -39,7 +41,7 @@ class FaissTuning(StrictModel):
     factory: str
     vectors: int
     queries: int
-    """Number of questions measured."""
+    """Number of questions measured; 0 for an exact index."""
     floor: float
     """Recall that was asked for."""
     chosen: OperatingPoint
@@ -48,6 +50,18 @@ class FaissTuning(StrictModel):
     """Least and greatest value of each parameter that was measured."""
     frontier: tuple[OperatingPoint, ...]
     """Points for which no other is both better and cheaper, cheapest first."""
+
+
+def exact_tuning(factory: str, vectors: int, floor: float) -> FaissTuning:
+    """Return the tuning of an exact index.
+
+    >>> exact_tuning("Flat", 1_000, 0.98).chosen
+    OperatingPoint(parameters='', recall=1.0, comparisons=1000.0)
+    """
+    whole = OperatingPoint(parameters="", recall=1.0, comparisons=vectors)
+    return FaissTuning(
+        factory=factory, vectors=vectors, queries=0, floor=floor, chosen=whole, bounds={}, frontier=(whole,)
+    )
 
 
 def to_bytes(tuning: FaissTuning) -> bytes:

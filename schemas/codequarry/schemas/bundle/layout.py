@@ -31,6 +31,7 @@ STAGING_PREFIX = ".staging-"
 IMPORT_PREFIX = f"{STAGING_PREFIX}import-"
 REMOVED_PREFIX = ".removed-"
 _MAX_CURRENT_BYTES = 256
+FAISS_IDMAP_FILE = "faiss.idmap.parquet"
 
 DENSE_LEGS = ("faiss", "faiss2")
 """Channels of the dense indexes a version may hold; every version has the first one. Each has vectors of its own
@@ -267,7 +268,7 @@ class BundlePaths:
     @property
     def faiss_idmap(self) -> Path:
         """The chunk of each row, for every dense index."""
-        return self.path / "faiss.idmap.parquet"
+        return self.path / FAISS_IDMAP_FILE
 
     @property
     def vectors(self) -> Path:
@@ -276,7 +277,7 @@ class BundlePaths:
 
     @property
     def tuning(self) -> Path:
-        """Operating points of the index, see `faiss_tuning`; absent when it is exact."""
+        """Operating points of the index, see `faiss_tuning`."""
         return self.path / f"{self.dense}.tuning.json"
 
     @property

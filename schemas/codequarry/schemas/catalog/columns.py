@@ -25,10 +25,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "places_mat": "The same places, sorted by place.",
         "outside_mat": "Symbols that the bundle names and does not define, such as those of the standard library.",
         "relations_mat": 'SCIP\'s relationships, read "target_id is an <role> of related_id".',
+        "faiss_idmap_mat": "`faiss_idmap` as a table, in the order of its rows.",
+        "faiss_idmap_mat_meta": "One row: the id map that `faiss_idmap_mat` was made from.",
     },
     "Of the session": {
-        "faiss_idmap_mat": "`faiss_idmap` as a table; read again only when the sha256 of the id map is another.",
-        "faiss_idmap_mat_meta": "One row: what `faiss_idmap_mat` was made of.",
         "manifests": "A row per published version, the current one or not, whole or not.",
         "manifest_sources": "A row per version and repository.",
         "manifest_indexes": "A row per version and search index.",

@@ -54,6 +54,10 @@ TABLES: dict[str, str] = {
     "JOIN (SELECT repo, path, file FROM files_mat) USING (repo, path) "
     "LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path) ORDER BY repo, path, start_byte",
     **symbol_catalog.TABLES,
+    "faiss_idmap_mat": "SELECT faiss_row, chunk_id FROM faiss_idmap ORDER BY faiss_row",
+    "faiss_idmap_mat_meta": "SELECT parse_filename(filename) AS parquet_path, sha256(content) AS parquet_sha256, "
+    "(SELECT count(*) FROM faiss_idmap_mat) AS row_count "
+    "FROM read_blob(getvariable('bundle') || '/faiss.idmap.parquet')",
 }
 
 _ROW_GROUP = 2_048

@@ -1,7 +1,7 @@
 """Session for interactive SQL over the whole catalog: every table and view of a version, from any folder.
 
 The version's files are only read: its ``catalog.duckdb`` is attached read-only. What a session adds (the registry of
-versions, the pool log, a materialized id map) lies in the session's own database, in memory unless the caller brings a
+versions, the pool log) lies in the session's own database, in memory unless the caller brings a
 connection. A session's own connection has no way to write a file (`catalog_files`). The version is held while the
 session is open, so that retention keeps it.
 """
@@ -51,8 +51,7 @@ def open_catalog(
         version: One of ``codequarry versions``; the current one when empty.
         settings: Settings file to use instead of the nearest.
         pools: Folder of the pool log's parts; that of the settings when None.
-        connection: Connection of your own, to a database file for example; ``faiss_idmap_mat`` and what you add stay in
-            it. Its queries reach every file that you can; a session's own connection reads the bundle and writes
+        connection: Connection of your own, to a database file for example; what you add stays in it. Its queries reach every file that you can; a session's own connection reads the bundle and writes
             nothing.
 
     Returns:
@@ -131,8 +130,6 @@ class CatalogSession:
     def refresh(self) -> bool:
         """Take in new versions and pool log parts, and follow CURRENT unless a version was asked for.
 
-        The id map is read again only when its sha256 has changed.
-
         Returns:
             Whether another version is open now.
         """
@@ -198,11 +195,11 @@ class CatalogSession:
                 if current is None or self.root.read_current() == current:
                     raise
         try:
-            self._attach(paths, manifest)
+            self._attach(paths)
         except duckdb.Error as error:
             hold.release()
             if self._hold is not None:
-                self._attach(self.paths, self.manifest)
+                self._attach(self.paths)
             raise IntegrityError(
                 f"the catalog of {paths.path.name} cannot be opened: {str(error).splitlines()[0]}",
                 suggestion="`codequarry verify --deep` tells whether it is damaged; with a connection of your own, "
@@ -213,7 +210,7 @@ class CatalogSession:
         self._hold = hold
         return manifest
 
-    def _attach(self, paths: BundlePaths, manifest: Manifest) -> None:
+    def _attach(self, paths: BundlePaths) -> None:
         execute = self.connection.execute
         execute(f"DETACH DATABASE IF EXISTS {ATTACHED}")
         execute(f"ATTACH {_text(f'{self._prefix}{paths.catalog}')} AS {ATTACHED} (READ_ONLY)")
@@ -229,8 +226,6 @@ class CatalogSession:
         for name in names:
             self._view(_quote_identifier(name), f"SELECT * FROM {ATTACHED}.{_quote_identifier(name)}")
         self._views = names
-        sha256 = next(entry.sha256 for entry in manifest.files if entry.path == paths.faiss_idmap.name)
-        refresh_idmap(self.connection, paths.faiss_idmap, sha256, prefix=self._prefix)
         self._refresh_views()
 
     def _refresh_views(self) -> None:
@@ -239,43 +234,6 @@ class CatalogSession:
 
     def _view(self, name: str, query: str) -> None:
         self.connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
-
-
-def refresh_idmap(connection: duckdb.DuckDBPyConnection, file: Path, sha256: str, *, prefix: str = "") -> bool:
-    """Make ``faiss_idmap_mat`` hold an id map; nothing is read when it holds one of the same sha256 already.
-
-    Args:
-        connection: Connection with the table.
-        file: File of the id map.
-        sha256: Hash of the file.
-        prefix: Stands before paths in SQL.
-
-    Returns:
-        Whether the file was read.
-    """
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS faiss_idmap_mat_meta "
-        "(parquet_path VARCHAR, parquet_sha256 VARCHAR, row_count BIGINT)"
-    )
-    held = connection.execute("SELECT parquet_sha256 FROM faiss_idmap_mat_meta").fetchall()
-    if held == [(sha256,)]:
-        connection.execute("UPDATE faiss_idmap_mat_meta SET parquet_path = ?", [str(file)])
-        return False
-    connection.execute("BEGIN")
-    try:
-        connection.execute(
-            "CREATE OR REPLACE TABLE faiss_idmap_mat AS "
-            f"SELECT faiss_row, chunk_id FROM read_parquet({_text(f'{prefix}{file}')}) ORDER BY faiss_row"
-        )
-        connection.execute("DELETE FROM faiss_idmap_mat_meta")
-        connection.execute(
-            "INSERT INTO faiss_idmap_mat_meta SELECT ?, ?, count(*) FROM faiss_idmap_mat", [str(file), sha256]
-        )
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-    return True
 
 
 def ensure_registry(connection: duckdb.DuckDBPyConnection, root: BundleRoot) -> None:

@@ -22,6 +22,7 @@ from codequarry.schemas.wire.search import ErrorAnswer, to_wire
 from codequarry.serving.http.protocol import CALL_KEY
 from codequarry.serving.request.admission import Gate
 from codequarry.serving.request.call import Call, begin_call, token_client
+from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import TOOLS
 from codequarry.serving.server.json_rpc import id_refusal
 from codequarry.serving.tools.fetch import error_body
@@ -171,6 +172,7 @@ class _Asked:
             "content": [{"type": "text", "text": text}],
             "structuredContent": payload,
             "isError": True,
+            "_meta": Trace(new_run_id(), self.tool).summary(),
         }
         if self.modern:
             result["resultType"] = "complete"

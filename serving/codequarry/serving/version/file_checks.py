@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
-from codequarry.schemas.bundle.layout import BundlePaths, embeddings_table
+from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE, BundlePaths, embeddings_table
 from codequarry.schemas.bundle.manifest import LegEntry, Manifest
 from codequarry.schemas.bundle.splade import SpladeSpec
 from codequarry.schemas.bundle.warp import WarpSpec
@@ -87,6 +87,9 @@ CATALOG_DIFFERS: dict[str, str] = {
     "WHERE text_start <> expected",
     "files that the catalog holds otherwise": "SELECT repo, path FROM files FULL JOIN published.files_mat AS held "
     "USING (repo, path) WHERE files.sha256 IS DISTINCT FROM held.sha256",
+    "rows of the id map that the catalog holds otherwise": "SELECT faiss_row, faiss_idmap.chunk_id, "
+    "held.chunk_id AS held_chunk_id FROM faiss_idmap FULL JOIN published.faiss_idmap_mat AS held USING (faiss_row) "
+    "WHERE faiss_idmap.chunk_id IS DISTINCT FROM held.chunk_id",
     "definitions without a row in symbols_mat": "SELECT ast_nodes.repo, ast_nodes.path, ast_nodes.qualified_name "
     "FROM ast_nodes ANTI JOIN published.symbols_mat AS row "
     "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
@@ -197,7 +200,10 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
     for name, expected in _promised_rows(manifest).items():
         found = _scalar(connection, f"SELECT count(*) FROM main.{name}")
         checks.append(_equal(f"rows of table {name}", found, expected))
-    for name in ("main.chunks", "published.chunks_mat", "main.faiss_idmap"):
+    idmap = next(entry for entry in manifest.files if entry.path == FAISS_IDMAP_FILE)
+    made_from = f"SELECT * FROM published.faiss_idmap_mat_meta WHERE parquet_sha256 <> '{idmap.sha256}'"
+    checks.append(_none_of(connection, "id map of the catalog that is not the version's", made_from))
+    for name in ("main.chunks", "published.chunks_mat", "main.faiss_idmap", "published.faiss_idmap_mat"):
         found = _scalar(connection, f"SELECT count(*) FROM {name}")
         checks.append(_equal(f"rows of {name.rpartition('.')[2]}", found, manifest.counts.chunks))
     return checks

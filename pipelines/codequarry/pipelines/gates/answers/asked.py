@@ -63,7 +63,7 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
                 compared, found = compare(own, other, open_ms, settings.retrieval)
             checks += found
         progress("asking", 2, 3)
-    tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs}
+    tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs if not leg.faiss.exact}
     known = {channel: tuning for channel, tuning in tunings.items() if tuning is not None}
     checks.append(_keep_verdict(root, Verdict(manifest.version, tuple(checks), compared, known)))
     progress("asking", 3, 3)

@@ -20,7 +20,7 @@ from codequarry.pipelines.syntax.definitions.nodes import ast_nodes
 from codequarry.pipelines.syntax.facts.facts import module_facts
 from codequarry.pipelines.syntax.grammars import grammar
 from codequarry.pipelines.syntax.leaves import leaf_kinds
-from codequarry.pipelines.syntax.parsing import parse_or_reason
+from codequarry.pipelines.syntax.macros import parse_unwrapped
 from codequarry.pipelines.syntax.references import references
 from codequarry.pipelines.syntax.text import SourceText
 from codequarry.schemas.errors import InvalidArgumentError
@@ -68,7 +68,7 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
     reason = ""
     if known is not None and known.grammar is not None:
         loaded = grammar(known.grammar)
-        tree = parse_or_reason(loaded, data)
+        tree, macros = parse_unwrapped(loaded, language, data)
         if isinstance(tree, str):
             reason = tree
         else:
@@ -83,7 +83,7 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
                 parsed=True,
                 has_syntax_errors=tree.root_node.has_error,
                 ast_nodes=described,
-                references=references(loaded, tree, found, text),
+                references=references(loaded, tree, found, text, macros),
                 module=module_facts(loaded, tree, found, described, text),
             )
     return _by_lines(text, max_chars, merge_chars, reason)
