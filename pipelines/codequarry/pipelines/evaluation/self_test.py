@@ -151,7 +151,7 @@ def _modules(paths: BundlePaths, ids: dict[int, str]) -> _Found:
     with duckdb.connect(str(paths.catalog), read_only=True) as connection:
         connection.execute(set_bundle(str(paths.path)))
         rows = connection.execute(
-            "SELECT path, module FROM v_faiss_join LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path)"
+            "SELECT path, modules.module FROM v_faiss_join AS joined LEFT JOIN modules USING (repo, path)"
         ).fetchall()
     wrong = [path for path, module in rows if module is None or f"{module}.py" != path]
     kept = not wrong and len(rows) == len(ids)

@@ -47,7 +47,8 @@ def references(
         for node in captures.get(capture, ()):
             start, end = node.byte_range
             found[start] = (end, role)
-    found.update((start, (end, "call" if text.data[end : end + 1] in (b"(", b"!") else "other")) for start, end in macros)
+    for start, end in macros:
+        found[start] = (end, "call" if text.data[end : end + 1] in (b"(", b"!") else "other")
     for node in captures.get("dotted", ()):
         start, end = node.byte_range
         found[max(text.data.rfind(b".", start, end) + 1, start)] = (end, "type")

@@ -51,8 +51,8 @@ def open_catalog(
         version: One of ``codequarry versions``; the current one when empty.
         settings: Settings file to use instead of the nearest.
         pools: Folder of the pool log's parts; that of the settings when None.
-        connection: Connection of your own, to a database file for example; what you add stays in it. Its queries reach every file that you can; a session's own connection reads the bundle and writes
-            nothing.
+        connection: Connection of your own, to a database file for example; what you add stays in it. Its queries reach
+            every file that you can; a session's own connection reads the bundle and writes nothing.
 
     Returns:
         The open session.
