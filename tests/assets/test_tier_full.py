@@ -14,7 +14,7 @@ from tests.pipelines.sparse_models import write_model
 def test_a_run_in_tier_full_encodes_tokens_and_terms(workbench: Workbench) -> None:
     small_encoder(workbench.folder / "second")
     write_model(workbench.folder / "model")
-    more = '[indexes]\ntier = "full"\n[embedding]\nsecond = "second"\n[splade]\nmodel = "model"\n'
+    more = '[indexes]\ntier = "full"\n[embedding.second]\nfolder = "second"\n[splade]\nmodel = "model"\n'
     workbench.configure("alpha", "beta", more=more)
     result = workbench.reindex()
     assert result.success

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,23 @@ def test_from_the_settings_to_the_answer(server: Server, built: Settings) -> Non
     assert len(answer.results) > 2
     assert "faiss" in hybrid.results[0].metadata.explain.channels
     assert server.served[f"{CODE_QUERY}sum of all prices"] == 2
+
+
+def test_the_second_encoder_may_be_behind_an_endpoint(
+    server: Server, tmp_path: Path, make_settings: MakeSettings
+) -> None:
+    given = {"second": {"endpoint": server.url, "model": MODEL}}
+    made = make_settings(write_shop(tmp_path), embedding=given, indexes={"tier": "standard"})
+    report = index_repositories(made)
+    first, second = report.manifest.legs
+    assert (first.encoder.model.kind, second.encoder.model.kind, second.encoder.name) == ("static", "endpoint", MODEL)
+    assert index_repositories(made).unchanged
+    assert made.asking.query_endpoint == server.url
+    with closing(Engine.open(made.bundle.root, made.asking)) as engine:
+        answer = engine.search(SearchRequest(query="sum of all prices"))
+    assert answer.limits == []
+    assert {"faiss", "faiss2"} <= answer.results[0].metadata.explain.channels.keys()
+    assert server.served[f"{CODE_QUERY}sum of all prices"] == 1
 
 
 def test_an_unchanged_index_asks_the_server_nothing(server: Server, built: Settings) -> None:

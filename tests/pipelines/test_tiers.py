@@ -11,13 +11,13 @@ import faiss
 import numpy as np
 import pytest
 
-from codequarry.pipelines.embed.encoders import SHIPPED
+from codequarry.pipelines.embed.encoders import SHIPPED, encoder_folders
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest, from_json
 from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
-from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, SettingsError
+from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.engine.doctor import examine
@@ -43,7 +43,9 @@ def standard(tmp_path: Path, make_settings: MakeSettings):
 
     def make(*repositories: Path, factory: str = "Flat") -> Settings:
         indexes = {"tier": "standard", "faiss_factory": factory}
-        return own_store(make_settings(*repositories, embedding={"second": second}, indexes=indexes), tmp_path)
+        return own_store(
+            make_settings(*repositories, embedding={"second": {"folder": second}}, indexes=indexes), tmp_path
+        )
 
     return make
 
@@ -65,7 +67,7 @@ def test_the_command_line_builds_serves_and_moves_both_legs(tmp_path: Path, run:
     shop = write_shop(tmp_path)
     small_encoder(tmp_path / "second")
     settings = tmp_path / "settings.toml"
-    settings.write_text('[indexes]\ntier = "standard"\n[embedding]\nsecond = "second"\n')
+    settings.write_text('[indexes]\ntier = "standard"\n[embedding.second]\nfolder = "second"\n')
     done = run("index", shop, "--settings", settings, "--root", tmp_path / "bundles")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
@@ -124,7 +126,7 @@ def test_tier_full_is_standard_with_late_interaction_and_a_sparse_model(tmp_path
     root = ("--root", tmp_path / "bundles")
 
     def indexed(tier: str, splade: str = "") -> tuple[Path, str]:
-        settings.write_text(f'[indexes]\ntier = "{tier}"\n[embedding]\nsecond = "second"\n{splade}')
+        settings.write_text(f'[indexes]\ntier = "{tier}"\n[embedding.second]\nfolder = "second"\n{splade}')
         done = run("index", shop, "--settings", settings, *root)
         assert done.returncode == 0, done.stderr
         return Path(done.stdout.strip()), " ".join(done.stderr.split())
@@ -163,7 +165,7 @@ def test_a_commit_redoes_its_shard_of_both_legs(tmp_path: Path, standard, small_
     assert second.reused_shards == count - 1
     assert [leg.embedded for leg in second.embeddings[0].legs] == [1, 1]
     linked = {entry.path for entry in second.manifest.files if (second.path / entry.path).stat().st_nlink > 1}
-    of_second = [entry.path for entry in second.manifest.files if re.match(r"faiss2|tables/embeddings2", entry.path)]
+    of_second = [entry.path for entry in second.manifest.files if re.match(r"faiss2[.]\d|tables/embeddings2", entry.path)]
     assert len(of_second) == 2 * count
     assert sum(path not in linked for path in of_second) == 2
     assert "encoder2/rows.npy" in linked
@@ -199,19 +201,42 @@ def test_another_second_encoder_makes_another_version(tmp_path: Path, standard) 
     np.save(other / "rows.npy", rows[::-1].copy())
     with pytest.raises(IntegrityError, match=r"rows\.npy: sha256") as caught:
         index_repositories(made, force=True)
-    assert "[embedding] second" in caught.value.suggestion
+    assert "[embedding.second] " in caught.value.suggestion
     (other / "encoder.json").unlink()
     with pytest.raises(IntegrityError, match=r"encoder\.json"):
         index_repositories(made)
     assert Bundle.open_current(made.bundle.root, channels=()).manifest == first.manifest
 
 
+def test_the_second_encoder_takes_what_the_first_takes(tmp_path: Path) -> None:
+    """A model by its path, from the settings file; both encoders of their own kind, or refused in one sentence."""
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    file = tmp_path / "dagster_project.toml"
+    table = '[indexes]\ntier = "standard"\n[embedding.second]\nmodel = "./models/mine"\nmax_tokens = 256\n'
+    file.write_text(table)
+    made = load_settings(file, env={})
+    assert made.second_encoder is not None and made.second_encoder.model == str(tmp_path / "models" / "mine")
+    (first, second) = encoder_folders(made).values()
+    assert (first, second.name.partition("-")[0]) == (SHIPPED, "model")
+    assert made.index_hash() != load_settings(file, env={"CODEQUARRY__EMBEDDING__SECOND": "{}"}).index_hash()
+    own, other = ('model = "m"\nendpoint = "http://127.0.0.1:%d"\n' % port for port in (1, 2))
+    for wrong, told in {
+        '[embedding.second]\nmodel = "nobodys"': "expected static or minilm",
+        '[embedding.second]\nmodell = "minilm"': "did you mean 'model'",
+        f"[embedding]\n{own}[embedding.second]\n{other}": "at one endpoint",
+    }.items():
+        file.write_text(wrong)
+        with pytest.raises(SettingsError, match=told):
+            load_settings(file, env={})
+
+
 def test_the_same_encoder_twice_is_refused_before_any_work(tmp_path: Path, make_settings: MakeSettings) -> None:
     shutil.copytree(SHIPPED, tmp_path / "copy")
-    made = make_settings(write_shop(tmp_path), embedding={"second": tmp_path / "copy"}, indexes={"tier": "standard"})
+    second = {"second": {"folder": tmp_path / "copy"}}
+    made = make_settings(write_shop(tmp_path), embedding=second, indexes={"tier": "standard"})
     with pytest.raises(InvalidArgumentError, match="has the encoder codequarry-static-code twice") as caught:
         index_repositories(made)
-    assert "[embedding] second" in caught.value.suggestion
+    assert "[embedding.second] " in caught.value.suggestion
     assert not list((made.paths.work / "repositories").glob("*/parts/*"))
 
 
@@ -301,7 +326,7 @@ def test_cleaning_the_store_keeps_the_vectors_of_both_legs(tmp_path: Path, run: 
     small_encoder(tmp_path / "second")
     settings = tmp_path / "settings.toml"
     settings.write_text(
-        '[indexes]\ntier = "standard"\n[embedding]\nsecond = "second"\n[paths]\nstore = "store"\nwork = "work"\n'
+        '[indexes]\ntier = "standard"\n[embedding.second]\nfolder = "second"\n[paths]\nstore = "store"\nwork = "work"\n'
         f'[[sources.repositories]]\npath = "{write_shop(tmp_path)}"\n[bundle]\nroot = "bundles"\n'
     )
     program = "import os; os.environ.pop('CODEQUARRY__PATHS__STORE'); " + MAIN

@@ -35,7 +35,7 @@ def test_lists_in_the_environment_are_json(tmp_path: Path) -> None:
     file = written(tmp_path, "")
     settings = load_settings(file, env={"CODEQUARRY__SOURCES__EXCLUDE": '["docs/**", "*.md"]'})
     assert settings.sources.exclude == ("docs/**", "*.md")
-    with pytest.raises(SettingsError, match="CODEQUARRY__SOURCES__EXCLUDE: not a JSON list"):
+    with pytest.raises(SettingsError, match="CODEQUARRY__SOURCES__EXCLUDE: not JSON"):
         load_settings(file, env={"CODEQUARRY__SOURCES__EXCLUDE": "docs"})
 
 

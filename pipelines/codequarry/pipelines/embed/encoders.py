@@ -22,12 +22,14 @@ from codequarry.schemas.bundle.manifest import (
     ModelEntry,
 )
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
 from codequarry.serving.files.integrity import file_sha256
 
 SHIPPED = Path(__file__).with_name("code_encoder")
 """The static encoder of this package, with its model card."""
+_FIRST_FOLDER = "[embedding] folder"
 
 
 def encoder_folders(settings: Settings) -> dict[str, Path]:
@@ -36,17 +38,28 @@ def encoder_folders(settings: Settings) -> dict[str, Path]:
     adapted = read_adapted(settings)
     folders = {first: adapted.folder if adapted is not None and adapted.kept else base_folder(settings)}
     if settings.indexes.tier != "fast":
-        folders[second] = embedding.second or _minilm_folder(settings)
+        folders[second] = _folder_of(settings, embedding.second_encoder)
     return folders
+
+
+def encoder_settings(settings: Settings, folder: Path) -> EncoderSettings:
+    """Return the settings of the encoder in one of the folders that `encoder_folders` gives."""
+    second = encoder_folders(settings).get(DENSE_LEGS[1])
+    return settings.embedding.second_encoder if folder == second else settings.embedding
 
 
 def base_folder(settings: Settings) -> Path:
     """Return the folder of the first dense index's encoder before adaptation."""
-    if settings.embedding.endpoint or settings.embedding.by_transformers:
-        return _model_folder(settings)
-    if settings.embedding.model == "static":
-        return settings.embedding.folder or SHIPPED
-    return _minilm_folder(settings)
+    return _folder_of(settings, settings.embedding)
+
+
+def _folder_of(settings: Settings, encoder: EncoderSettings) -> Path:
+    """Return the folder where an encoder is or will be exported."""
+    if encoder.endpoint or encoder.by_transformers:
+        return _model_folder(settings, encoder)
+    if encoder.model == "static":
+        return encoder.folder or SHIPPED
+    return _minilm_folder(settings, encoder)
 
 
 def adapted_pointer(settings: Settings) -> Path:
@@ -99,7 +112,7 @@ def checked_base(settings: Settings) -> Path:
         IntegrityError: The encoder is damaged.
     """
     folder = base_folder(settings)
-    _check(folder, "folder")
+    _check(folder, _FIRST_FOLDER)
     return folder
 
 
@@ -123,12 +136,12 @@ def encoder_directories(settings: Settings) -> dict[str, Path]:
         if folder in exports:
             _exported(folder, partial(exports[folder], folder))
         else:
-            _check(folder, "folder" if channel == DENSE_LEGS[0] else "second")
+            _check(folder, _FIRST_FOLDER if channel == DENSE_LEGS[0] else "[embedding.second] folder")
     found = {channel: EncoderSpec.load(folder) for channel, folder in folders.items()}
     if len({spec.fingerprint for spec in found.values()}) < len(found):
         raise InvalidArgumentError(
             f"tier {settings.indexes.tier} has the encoder {found[DENSE_LEGS[0]].name} twice, expected two",
-            suggestion='name another one by [embedding] second, or set [indexes] tier = "fast"',
+            suggestion='name another one by [embedding.second] model, or set [indexes] tier = "fast"',
         )
     return folders
 
@@ -138,11 +151,11 @@ def same_encoders(manifest: Manifest, settings: Settings) -> bool:
 
     The folder of an exported MiniLM encoder is not opened: settings and tools decide its contents.
     """
-    folders, minilm_folder = encoder_folders(settings), _minilm_folder(settings)
+    folders, exports = encoder_folders(settings), _exports(settings)
+    from_minilm = {_minilm_folder(settings, encoder) for encoder in _encoders(settings)}
     made = {leg.channel: leg.encoder.fingerprint for leg in manifest.legs}
     return made.keys() == folders.keys() and all(
-        folder == minilm_folder or _fingerprint(folder, _exports(settings)) == made[channel]
-        for channel, folder in folders.items()
+        folder in from_minilm or _fingerprint(folder, exports) == made[channel] for channel, folder in folders.items()
     )
 
 
@@ -170,8 +183,9 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Return the distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders, exports = encoder_folders(settings).values(), _exports(settings)
-    by_onnx = settings.late_interaction or settings.learned_sparse or settings.embedding.by_transformers
-    if by_onnx or _minilm_folder(settings) in folders:
+    named = {_minilm_folder(settings, encoder) for encoder in _encoders(settings)}
+    named |= {_model_folder(settings, encoder) for encoder in _encoders(settings) if encoder.by_transformers}
+    if settings.late_interaction or settings.learned_sparse or named & set(folders):
         return ("onnx", "onnxruntime")
     given = [folder for folder in folders if folder not in exports]
     return ("onnxruntime",) if any(EncoderSpec.load(folder).kind == "onnx" for folder in given) else ()
@@ -179,20 +193,25 @@ def encoder_libraries(settings: Settings) -> tuple[str, ...]:
 
 def _exports(settings: Settings) -> dict[Path, Callable[[Path], EncoderSpec]]:
     """Return the function that writes each encoder, by the folder of the store that it is exported to."""
-    embedding = settings.embedding
-    found: dict[Path, Callable[[Path], EncoderSpec]] = {
-        _minilm_folder(settings): partial(minilm.export_minilm, max_tokens=embedding.max_tokens)
-    }
-    if embedding.endpoint:
-        found[_model_folder(settings)] = lambda folder: export_endpoint(folder, embedding)
-    elif embedding.by_transformers:
-        found[_model_folder(settings)] = lambda folder: export_model(folder, embedding)
+    found: dict[Path, Callable[[Path], EncoderSpec]] = {}
+    for encoder in _encoders(settings):
+        if encoder.endpoint:
+            found[_model_folder(settings, encoder)] = partial(export_endpoint, embedding=encoder)
+        elif encoder.by_transformers:
+            found[_model_folder(settings, encoder)] = partial(export_model, embedding=encoder)
+        else:
+            exported = partial(minilm.export_minilm, max_tokens=encoder.max_tokens)
+            found[_minilm_folder(settings, encoder)] = exported
     return found
 
 
-def _model_folder(settings: Settings) -> Path:
+def _encoders(settings: Settings) -> list[EncoderSettings]:
+    """Return the settings of each dense index's encoder."""
+    return [settings.embedding, *([settings.second_encoder] if settings.second_encoder is not None else [])]
+
+
+def _model_folder(settings: Settings, embedding: EncoderSettings) -> Path:
     """Return the folder of a model that the settings name, behind an endpoint or of sentence-transformers."""
-    embedding = settings.embedding
     named: list[object] = [embedding.model, embedding.revision, *embedding.prefixes]
     if embedding.endpoint:
         # The address is left out: a server may move, and the probe tells whether it still runs the same model.
@@ -210,10 +229,10 @@ def _encoder_folder(settings: Settings, stem: str, named: list[object]) -> Path:
     return settings.paths.store / "encoders" / f"{stem}-{digest}"
 
 
-def _minilm_folder(settings: Settings) -> Path:
+def _minilm_folder(settings: Settings, encoder: EncoderSettings) -> Path:
     # The exporter's own code names the folder: an export of older code is another encoder.
     exporter = file_sha256(Path(minilm.__file__))[:12]
-    return settings.paths.store / "encoders" / f"minilm-{settings.embedding.max_tokens}-{exporter}"
+    return settings.paths.store / "encoders" / f"minilm-{encoder.max_tokens}-{exporter}"
 
 
 def _check(folder: Path, key: str) -> None:
@@ -221,18 +240,18 @@ def _check(folder: Path, key: str) -> None:
 
     Args:
         folder: Folder of the encoder.
-        key: Key of `[embedding]` that names it.
+        key: Setting that names it.
 
     Raises:
         IntegrityError: The encoder is damaged, or of the wrong kind.
     """
-    remedy = "install codequarry again" if folder == SHIPPED else f"correct [embedding] {key}, or make it again"
+    remedy = "install codequarry again" if folder == SHIPPED else f"correct {key}, or make it again"
     try:
         spec = EncoderSpec.load(folder)
         spec.verify(folder)
     except IntegrityError as error:
         raise IntegrityError(error.message, suggestion=remedy) from error
-    if key == "folder" and spec.kind != "static":
+    if key == _FIRST_FOLDER and spec.kind != "static":
         raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
 
 

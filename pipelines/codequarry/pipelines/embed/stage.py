@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from codequarry.pipelines.embed.encoders import encoder_directories, token_encoder_directory
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings, token_encoder_directory
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories
 from codequarry.pipelines.embed.torch import TorchDocuments
 from codequarry.pipelines.store.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
@@ -21,7 +21,7 @@ from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repla
 from codequarry.schemas.bundle.layout import embeddings_table, leg_suffix
 from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
 from codequarry.schemas.resources import available_cores
-from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import DocumentEncoder, EncoderSpec, open_encoder
 from codequarry.serving.text.lexical import dense_text
@@ -201,7 +201,8 @@ class _Encoding:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         fingerprint = EncoderSpec.load(folder).fingerprint
-        self._open = partial(_open_encoder, folder, fingerprint, settings.embedding.model_dump_json())
+        own = encoder_settings(settings, folder).model_dump_json(include=set(EncoderSettings.model_fields))
+        self._open = partial(_open_encoder, folder, fingerprint, own)
         self.embedded = 0
         """Texts encoded so far."""
 
@@ -222,12 +223,12 @@ def _open_encoder(folder: Path, _fingerprint: str, settings: str) -> DocumentEnc
     Args:
         folder: Folder of the encoder.
         _fingerprint: Fingerprint of the encoder, part of the cache key.
-        settings: Settings of embedding, as JSON.
+        settings: Settings of the encoder, as JSON.
 
     Returns:
         The opened encoder.
     """
-    embedding, spec = EmbeddingSettings.model_validate_json(settings), EncoderSpec.load(folder)
+    embedding, spec = EncoderSettings.model_validate_json(settings), EncoderSpec.load(folder)
     if spec.documents is not None and embedding.by_transformers:
         return TorchDocuments.open(spec, embedding)
     return open_encoder(folder, threads=embedding.threads or available_cores(), endpoint=embedding.made_by)

@@ -19,7 +19,7 @@ import numpy as np
 
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
-from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.serving.encoders.spec import EncoderSpec
 
 FIRST_BATCH, LARGEST_BATCH = 32, 512
@@ -28,7 +28,7 @@ _BYTES_PER_TOKEN = 400_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def load_model(embedding: EmbeddingSettings, *, device: str = "", plain: bool = False) -> Any:
+def load_model(embedding: EncoderSettings, *, device: str = "", plain: bool = False) -> Any:
     """Load the SentenceTransformer of the settings.
 
     Args:
@@ -48,7 +48,7 @@ def load_model(embedding: EmbeddingSettings, *, device: str = "", plain: bool = 
     local = Path(embedding.model).is_dir()
     if embedding.trust_remote_code and not local and not _COMMIT.fullmatch(embedding.revision):
         raise InvalidArgumentError(
-            f"[embedding] revision is {embedding.revision!r}, expected a commit of 40 hexadecimal digits",
+            f"{embedding.section} revision is {embedding.revision!r}, expected a commit of 40 hexadecimal digits",
             suggestion="trust a model's own code only at a revision that was read, or from a folder",
         )
     try:
@@ -160,7 +160,7 @@ class TorchDocuments:
         self._encoder = encoder
 
     @classmethod
-    def open(cls, spec: EncoderSpec, embedding: EmbeddingSettings) -> Self:
+    def open(cls, spec: EncoderSpec, embedding: EncoderSettings) -> Self:
         """Load the model of the settings on their device.
 
         Args:

@@ -16,6 +16,7 @@ from codequarry.schemas.bundle.layout import BundleRoot, leg_suffix
 from codequarry.schemas.bundle.manifest import EncoderEntry, Manifest
 from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.files.integrity import current_manifest
@@ -126,12 +127,12 @@ def _encoder(
         spec = EncoderSpec.load(folder)
         spec.verify(folder)
     except CodequarryError:
-        embedding = settings.embedding
-        first = channel == "faiss"
-        name = embedding.model if first else "MiniLM"
-        kind = "endpoint" if first and embedding.endpoint else "onnx" if channel != "warp" else "tokens"
+        dense = {"faiss": settings.embedding, "faiss2": settings.second_encoder}.get(channel)
+        name = "MiniLM" if dense is None or dense.model == "minilm" else dense.model
+        kind = "tokens" if dense is None else "endpoint" if dense.endpoint else "onnx"
+        prefix = "" if dense is None else dense.prefixes.query
         return ModelState(
-            channel, name, kind, _absent(settings, first), query_prefix=embedding.prefixes.query if first else "",
+            channel, name, kind, _absent(dense), query_prefix=prefix,
             served=_same(served, None), bytes=size, ndcg_10=ndcg_10, p50_ms=p50_ms,
         )  # fmt: skip
     agreement = spec.agreement
@@ -152,12 +153,11 @@ def _encoder(
     )
 
 
-def _absent(settings: Settings, first: bool) -> str:
-    embedding = settings.embedding
-    if first and embedding.endpoint:
+def _absent(encoder: EncoderSettings | None) -> str:
+    if encoder is not None and encoder.endpoint:
         return "set up by the next codequarry index, which asks its server"
-    if first and embedding.by_transformers:
-        return f"exported by the next codequarry index; {_here(embedding.model)}"
+    if encoder is not None and encoder.by_transformers:
+        return f"exported by the next codequarry index; {_here(encoder.model)}"
     needs = "" if find_spec("onnx") else "; needs the extra models"
     return f"exported by the next codequarry index{needs}"
 

@@ -167,7 +167,11 @@ def _files_by_language(paths: BundlePaths) -> dict[str, Counter[str]]:
 
 def _encoders(held: Manifest, manifest: Manifest, settings: Settings) -> Check:
     """Check that the encoders are those of CURRENT, unless the settings ask for others."""
-    given = {"faiss": settings.embedding.folder or settings.embedding.adapt, "faiss2": settings.embedding.second}
+    second = settings.embedding.second
+    given = {
+        "faiss": settings.embedding.folder or settings.embedding.adapt,
+        "faiss2": second is not None and second.folder,
+    }
     asked = held.settings_sha256 != manifest.settings_sha256 or settings.drift.encoders_may_change
     before, after = _fingerprints(held), _fingerprints(manifest)
     changed = [

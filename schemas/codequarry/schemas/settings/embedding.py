@@ -1,9 +1,9 @@
-"""Settings of the dense encoder."""
+"""Settings of the dense encoders."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,8 +16,11 @@ BUILT_IN = ("static", "minilm")
 """Models that need no name of anybody else's."""
 
 
-class EmbeddingSettings(StrictModel):
-    """The dense encoder."""
+class EncoderSettings(StrictModel):
+    """A dense encoder."""
+
+    section: ClassVar[str] = "[embedding.second]"
+    """Where the settings are, for messages."""
 
     model: Annotated[str, Reach.MODEL, Harmless(BUILT_IN)] = Field(
         default="static",
@@ -29,16 +32,8 @@ class EmbeddingSettings(StrictModel):
     )
     folder: Annotated[Path | None, Reach.PLACE] = Field(
         default=None,
-        description="static: the folder of an encoder of your own, by codequarry tune encoder.",
-    )
-    adapt: bool = Field(
-        default=False,
-        description="Train a static encoder further on the repositories before they are embedded, and take it where it "
-        "is better beyond doubt. Needs the extra train.",
-    )
-    second: Annotated[Path | None, Reach.MODEL] = Field(
-        default=None,
-        description="Tiers above fast: the folder of the second encoder, of any kind; minilm when there is none.",
+        description="static: the folder of an encoder of your own, by codequarry tune encoder; for the second encoder "
+        "one of any kind.",
     )
     max_tokens: int = Field(
         default=128, ge=16, le=8192, description="Tokens of a chunk that minilm, or a model by its name, reads."
@@ -127,3 +122,30 @@ class EmbeddingSettings(StrictModel):
             self.endpoint_batch,
             self.endpoint_concurrency,
         )
+
+
+class EmbeddingSettings(EncoderSettings):
+    """The dense encoder of every tier, and the second one of the tiers above fast."""
+
+    section: ClassVar[str] = "[embedding]"
+    adapt: bool = Field(
+        default=False,
+        description="Train a static encoder further on the repositories before they are embedded, and take it where it "
+        "is better beyond doubt. Needs the extra train.",
+    )
+    second: EncoderSettings | None = Field(
+        default=None,
+        description="Tiers above fast: the second encoder, a table [embedding.second] with the keys of [embedding] but "
+        "adapt; minilm when there is none.",
+    )
+
+    @model_validator(mode="after")
+    def _one_server(self) -> Self:
+        if self.endpoint and self.second is not None and self.second.endpoint not in ("", self.endpoint):
+            raise ValueError("both encoders are asked at one endpoint, because the server has one for queries")
+        return self
+
+    @property
+    def second_encoder(self) -> EncoderSettings:
+        """The second encoder of the tiers above fast."""
+        return self.second or EncoderSettings(model="minilm", max_tokens=self.max_tokens, threads=self.threads)

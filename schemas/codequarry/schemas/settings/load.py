@@ -22,7 +22,7 @@ from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import without_credentials
 from codequarry.schemas.settings.automation import AutomationSettings, NotifySettings, ScheduleSettings
 from codequarry.schemas.settings.bundle import ArchiveSettings, BundleSettings, VersionSettings
-from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.embedding import EmbeddingSettings, EncoderSettings
 from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
 from codequarry.schemas.settings.file import Look, find_settings, read_settings_file
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
@@ -183,12 +183,17 @@ class Settings(StrictModel):
         return self.splade.enabled or (self.indexes.tier == "full" and bool(self.splade.model))
 
     @property
+    def second_encoder(self) -> EncoderSettings | None:
+        """The encoder of the second dense index; None when versions have none."""
+        return self.embedding.second_encoder if self.indexes.tier != "fast" else None
+
+    @property
     def asking(self) -> ServingSettings:
         """Service settings for questions asked while versions are built and measured.
 
         A model server that makes the vectors of chunks reads these questions too when no other is named for queries.
         """
-        made_by = self.embedding.made_by
+        made_by = self.embedding.made_by or (self.second_encoder.made_by if self.second_encoder is not None else None)
         if made_by is None or self.serving.query_endpoint:
             return self.serving
         server = {
@@ -209,6 +214,11 @@ class Settings(StrictModel):
             deciding["embedding"]["folder"] = True  # which one is there, its fingerprint tells
         if Path(self.embedding.model).is_absolute():
             deciding["embedding"]["model"] = Path(self.embedding.model).name
+        if self.second_encoder is not None and self.embedding.second is not None:
+            deciding["second"] = {
+                "model": Path(self.second_encoder.model).name,
+                "tokens": self.second_encoder.max_tokens,
+            }
         if self.late_interaction:
             deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled"})
         if self.learned_sparse:
@@ -334,19 +344,22 @@ def _overrides(env: Mapping[str, str]) -> list[tuple[str, str, Any, str]]:
 
 
 def _parsed(section: str, key: str, text: str, variable: str) -> Any:
-    """Parse the value of an environment variable: tuples are JSON lists, the rest is left to the field's conversion."""
+    """Parse the value of an environment variable.
+
+    Tuples are JSON lists and tables JSON objects; the rest is left to the field's conversion.
+    """
     model = Settings.model_fields[section].annotation
     assert isinstance(model, type) and issubclass(model, BaseModel)
     annotation = model.model_fields[key].annotation
-    if get_origin(annotation) is not tuple:
+    is_list, is_table = get_origin(annotation) is tuple, EncoderSettings in get_args(annotation)
+    if not (is_list or is_table):
         return text
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         inner = getattr(get_args(annotation)[0], "__name__", "value")
-        raise SettingsError(
-            f"{variable}: not a JSON list: {error}", suggestion=f'write it like ["…"], a list of {inner}'
-        ) from error
+        expected = f'["…"], a list of {inner}' if is_list else '{"model": "minilm"}, with the keys of the table'
+        raise SettingsError(f"{variable}: not JSON: {error}", suggestion=f"write it like {expected}") from error
 
 
 def _explained(error: ValidationError, file: Path) -> SettingsError:
@@ -354,7 +367,7 @@ def _explained(error: ValidationError, file: Path) -> SettingsError:
     for problem in error.errors(include_url=False):
         location = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            names = [*RepositorySettings.model_fields]
+            names = [*(EncoderSettings if "second" in problem["loc"] else RepositorySettings).model_fields]
             near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.0)[0]
             lines.append(f"{location}: unknown setting, did you mean {near!r}?")
         else:
@@ -392,14 +405,17 @@ def _no_path(path: Path, error: Exception) -> SettingsError:
     return SettingsError(f"{str(path)!r} is not a path: {error}", suggestion="write the path in full")
 
 
-def _model_path(embedding: EmbeddingSettings, base: Path) -> str:
-    """Return the model, as a full path when it is one."""
-    if embedding.by_transformers and embedding.model.startswith((".", "/", "~")):
-        return str(_absolute(base, Path(embedding.model)))
-    return embedding.model
+def _resolved_encoder(encoder: EncoderSettings, base: Path) -> dict[str, Any]:
+    """Return the model, as a full path when it is one, and the full path of the folder."""
+    model = encoder.model
+    if encoder.by_transformers and model.startswith((".", "/", "~")):
+        model = str(_absolute(base, Path(model)))
+    return {"model": model, "folder": encoder.folder and _absolute(base, encoder.folder)}
 
 
 def _resolved(settings: Settings, base: Path) -> Settings:
+    second = settings.embedding.second
+
     def absolute(path: Path) -> Path:
         return _absolute(base, path)
 
@@ -417,9 +433,8 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "telemetry": settings.telemetry.model_copy(update={"folder": absolute(settings.telemetry.folder)}),
             "embedding": settings.embedding.model_copy(
                 update={
-                    "model": _model_path(settings.embedding, base),
-                    "folder": settings.embedding.folder and absolute(settings.embedding.folder),
-                    "second": settings.embedding.second and absolute(settings.embedding.second),
+                    **_resolved_encoder(settings.embedding, base),
+                    "second": second and second.model_copy(update=_resolved_encoder(second, base)),
                 }
             ),
             "sources": settings.sources.model_copy(

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from codequarry.schemas.errors import EndpointError, InvalidArgumentError
-from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.serving.encoders.client import Endpoint, patiently
 from codequarry.serving.encoders.endpoint import PROBE_FILE, PROBE_TEXT, request_vectors
 from codequarry.serving.encoders.spec import EncoderSpec
 
 
-def export_endpoint(directory: Path, embedding: EmbeddingSettings) -> EncoderSpec:
+def export_endpoint(directory: Path, embedding: EncoderSettings) -> EncoderSpec:
     """Request a probe vector from the endpoint of the settings, and write the description of the encoder.
 
     The probe gives the dimension, and later tells whether the model is still the same.
@@ -32,7 +32,7 @@ def export_endpoint(directory: Path, embedding: EmbeddingSettings) -> EncoderSpe
     options = embedding.made_by
     if options is None:
         raise InvalidArgumentError(
-            "the settings name no model server", suggestion="set [embedding] endpoint to its address"
+            "the settings name no model server", suggestion=f"set {embedding.section} endpoint to its address"
         )
     endpoint = Endpoint(options)
     try:
@@ -40,7 +40,7 @@ def export_endpoint(directory: Path, embedding: EmbeddingSettings) -> EncoderSpe
     except EndpointError as error:
         raise EndpointError(
             f"{options.url}: {error.message}",
-            suggestion=f"{error.suggestion or 'start the server'}, or correct [embedding] endpoint and model",
+            suggestion=f"{error.suggestion or 'start the server'}, or correct {embedding.section} endpoint and model",
         ) from error
     directory.mkdir(parents=True, exist_ok=True)
     np.save(directory / PROBE_FILE, probe, allow_pickle=False)

@@ -21,7 +21,7 @@ from codequarry.pipelines.embed.export.minilm import write_model
 from codequarry.pipelines.embed.torch import TorchEncoder, load_model
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
-from codequarry.schemas.settings.embedding import EmbeddingSettings
+from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, Agreement, EncoderSpec, open_encoder
 
 LEAST_COSINE = 0.99
@@ -31,7 +31,7 @@ _PIECE_LINES = 24
 _OPSET = 17
 
 
-def export_model(directory: Path, embedding: EmbeddingSettings, *, measured_on: int | None = None) -> EncoderSpec:
+def export_model(directory: Path, embedding: EncoderSettings, *, measured_on: int | None = None) -> EncoderSpec:
     """Write the model of the settings into a directory as an encoder.
 
     Args:
@@ -136,7 +136,7 @@ def _one_text(file: Path, dim: int) -> Any:
     return graph
 
 
-def _sealed(directory: Path, embedding: EmbeddingSettings, model: Any, agreement: Agreement | None) -> EncoderSpec:
+def _sealed(directory: Path, embedding: EncoderSettings, model: Any, agreement: Agreement | None) -> EncoderSpec:
     query, document = embedding.prefixes
     return EncoderSpec.seal(
         directory,
