@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from codequarry.pipelines.adapt import train
 from codequarry.pipelines.adapt.train import _rows, adapt
 from codequarry.pipelines.embed.encoders import SHIPPED
 from codequarry.schemas.errors import InvalidArgumentError
@@ -97,7 +98,8 @@ def test_an_empty_corpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_takes_all_memory_is_left_out_and_its_neighbours_are_not() -> None:
+def test_a_file_that_takes_all_memory_is_left_out_and_its_neighbours_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "_MEMORY_BYTES", 256 << 20)  # a gigabyte takes ten seconds to fill
     good = [(f"app/{name}", "python", data) for name, data in jargon(6, learnable=True).items()]
     bomb = ("app/bomb.java", "java", b"a =>" * 5_000)
     rows = list(_rows([*good[:3], bomb, *good[3:]], [], lambda *_: None))

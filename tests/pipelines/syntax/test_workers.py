@@ -39,7 +39,10 @@ def test_workers_give_the_same_chunks_in_the_same_order(workers: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_takes_all_memory_is_chunked_by_lines_and_the_others_by_syntax() -> None:
+def test_a_file_that_takes_all_memory_is_chunked_by_lines_and_the_others_by_syntax(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunk_workers, "_MEMORY_BYTES", 256 << 20)  # a gigabyte takes ten seconds to fill
     bomb = b"a =>" * 5_000
     files: list[SourceFile] = [("bomb.java", "java", bomb), *fixtures()]
     results = list(chunk_files(files, SETTINGS, workers=1))

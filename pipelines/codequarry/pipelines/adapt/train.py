@@ -201,11 +201,7 @@ def _mine_pairs(
 
 
 def _worker() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, get_context("spawn"), _limit_memory)
-
-
-def _limit_memory() -> None:
-    limit_memory(_MEMORY_BYTES)
+    return ProcessPoolExecutor(1, get_context("spawn"), limit_memory, (_MEMORY_BYTES,))
 
 
 def _of_files(files: Sequence[SourceFile]) -> list[Row]:

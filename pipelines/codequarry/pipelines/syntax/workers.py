@@ -221,7 +221,7 @@ class _Worker:
     def _start(self) -> subprocess.Popen[bytes]:
         # -P: the current folder may be a repository that is being indexed, and its json.py is not ours to run.
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "codequarry.pipelines.syntax.workers"],
+            [sys.executable, "-P", "-m", "codequarry.pipelines.syntax.workers", str(_MEMORY_BYTES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C is this process's to handle; the workers end when their input does
@@ -271,9 +271,9 @@ def _facts(values: list[Any] | None) -> ModuleFacts | None:
     return facts._replace(imports=tuple(imports), exports=tuple(facts.exports), defined=tuple(facts.defined))
 
 
-def _work() -> None:
-    """Answer requests from standard input until it ends."""
-    limit_memory(_MEMORY_BYTES)
+def _work(memory_bytes: int) -> None:
+    """Answer requests from standard input until it ends, within a limit of memory."""
+    limit_memory(memory_bytes)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         limit_cpu_time(_CPU_S * (1 + request["bytes"] // 2**20))
@@ -286,6 +286,6 @@ def _work() -> None:
 
 if __name__ == "__main__":
     try:
-        _work()
+        _work(int(sys.argv[1]))
     except MemoryError:
         sys.exit(_EXIT_NO_MEMORY)
