@@ -165,7 +165,9 @@ def test_a_commit_redoes_its_shard_of_both_legs(tmp_path: Path, standard, small_
     assert second.reused_shards == count - 1
     assert [leg.embedded for leg in second.embeddings[0].legs] == [1, 1]
     linked = {entry.path for entry in second.manifest.files if (second.path / entry.path).stat().st_nlink > 1}
-    of_second = [entry.path for entry in second.manifest.files if re.match(r"faiss2[.]\d|tables/embeddings2", entry.path)]
+    of_second = [
+        entry.path for entry in second.manifest.files if re.match(r"faiss2[.]\d|tables/embeddings2", entry.path)
+    ]
     assert len(of_second) == 2 * count
     assert sum(path not in linked for path in of_second) == 2
     assert "encoder2/rows.npy" in linked
@@ -219,7 +221,7 @@ def test_the_second_encoder_takes_what_the_first_takes(tmp_path: Path) -> None:
     (first, second) = encoder_folders(made).values()
     assert (first, second.name.partition("-")[0]) == (SHIPPED, "model")
     assert made.index_hash() != load_settings(file, env={"CODEQUARRY__EMBEDDING__SECOND": "{}"}).index_hash()
-    own, other = ('model = "m"\nendpoint = "http://127.0.0.1:%d"\n' % port for port in (1, 2))
+    own, other = (f'model = "m"\nendpoint = "http://127.0.0.1:{port}"\n' for port in (1, 2))
     for wrong, told in {
         '[embedding.second]\nmodel = "nobodys"': "expected static or minilm",
         '[embedding.second]\nmodell = "minilm"': "did you mean 'model'",
