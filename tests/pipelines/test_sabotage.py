@@ -16,6 +16,7 @@ import pytest
 
 from codequarry.pipelines.embed import encoders
 from codequarry.pipelines.gates import secrets as secret_gate
+from codequarry.pipelines.gates.answers import latency
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.indexes import faiss_stage
 from codequarry.pipelines.secrets import redaction
@@ -358,7 +359,8 @@ ASKED = (("retrieval", {"enabled": True, "min_changed_share": 0, "questions": 16
 """Every version is asked, and compared with CURRENT."""
 
 
-def test_no_honest_rebuild_is_stopped(scene: Scene) -> None:
+def test_no_honest_rebuild_is_stopped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "_ROUNDS", 1)  # twenty versions are timed, each of them again where it seems slow
     scene = replace(scene, more=ASKED)
     assert len(HONEST) > 20
     digests = [scene.current.digest]

@@ -53,8 +53,10 @@ def test_busy_at_the_door_is_what_the_protocol_would_say(port: int, engine, monk
     assert (at_the_door[0], behind[0]) == (200, 200)
     found, expected = json.loads(at_the_door[1]), json.loads(behind[1])
     assert found["result"]["structuredContent"]["error"]["code"] == "BUSY"
-    runs = [answer["result"]["_meta"].pop("run_id") for answer in (found, expected)]
+    metas = [answer["result"].pop("_meta") for answer in (found, expected)]
+    runs = [meta.pop("run_id") for meta in metas]
     assert len(set(runs)) == 2
+    assert {key: metas[1][key] for key in metas[0]} == metas[0] == {"stages_ms": {}, "decisions": {}}
     assert {key: expected["result"][key] for key in found["result"]} == found["result"]
     assert {key: expected[key] for key in ("id", "jsonrpc")} == {key: found[key] for key in ("id", "jsonrpc")}
 

@@ -59,16 +59,16 @@ def read_pack(folder: Path = PACK) -> GoldenPack:
     """Read the pack that ships with the program."""
     told = tomllib.loads((folder / "golden.toml").read_text(encoding="utf-8"))
     vectors = {
-        f"{name}.py": np.array([*parts, 0.0]) / length for name, (*parts, length) in told["vectors"].items()
+        f"{name}.js": np.array([*parts, 0.0]) / length for name, (*parts, length) in told["vectors"].items()
     }  # fmt: skip
     queries = tuple(
         GoldenQuery(
             entry["query"],
-            tuple((cosine, frozenset(f"{name}.py" for name in names)) for cosine, names in entry["nearest"]),
+            tuple((cosine, frozenset(f"{name}.js" for name in names)) for cosine, names in entry["nearest"]),
         )
         for entry in told["queries"]
     )
-    texts = {file.name: file.read_text(encoding="utf-8") for file in sorted((folder / "corpus").glob("*.py"))}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in sorted((folder / "corpus").glob("*.js"))}
     return GoldenPack(tuple(told["axes"]), vectors, texts, queries)
 
 

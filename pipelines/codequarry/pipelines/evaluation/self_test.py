@@ -153,7 +153,7 @@ def _modules(paths: BundlePaths, ids: dict[int, str]) -> _Found:
         rows = connection.execute(
             "SELECT path, modules.module FROM v_faiss_join AS joined LEFT JOIN modules USING (repo, path)"
         ).fetchall()
-    wrong = [path for path, module in rows if module is None or f"{module}.py" != path]
+    wrong = [path for path, module in rows if module != path.partition(".")[0]]
     kept = not wrong and len(rows) == len(ids)
     return "v_faiss_join leads to modules", kept, f"{len(rows)} rows, {len(wrong)} without the module of their file"
 

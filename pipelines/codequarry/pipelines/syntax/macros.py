@@ -157,6 +157,9 @@ def _stands_alone(data: bytearray, start: int, end: int) -> bool:
         data: The file, in which macros that stand alone above are blank.
         start: Start of the line.
         end: End of the line.
+
+    Returns:
+        True when the line is none of a statement's.
     """
     above = bytes(data[max(0, start - _NEAR_BYTES) : start]).rstrip().rpartition(b"\n")[2]
     below = bytes(data[end : end + _NEAR_BYTES]).lstrip()[:1]

@@ -1,0 +1,1 @@
+// amber basalt basalt basalt basalt cedar cedar cedar cedar

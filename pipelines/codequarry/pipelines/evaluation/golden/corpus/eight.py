@@ -1,1 +1,0 @@
-# amber basalt basalt basalt basalt cedar cedar cedar cedar

@@ -1,0 +1,3 @@
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune dune dune dune cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar

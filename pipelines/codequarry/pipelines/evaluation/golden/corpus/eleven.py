@@ -1,3 +1,0 @@
-# dune dune dune dune dune dune dune dune dune dune dune dune
-# dune dune dune dune cedar cedar cedar cedar cedar cedar cedar cedar
-# cedar

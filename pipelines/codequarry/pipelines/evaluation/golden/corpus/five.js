@@ -1,0 +1,3 @@
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt

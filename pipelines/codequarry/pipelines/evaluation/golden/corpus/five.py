@@ -1,3 +1,0 @@
-# basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
-# basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
-# basalt

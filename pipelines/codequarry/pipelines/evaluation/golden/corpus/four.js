@@ -1,0 +1,15 @@
+// amber amber amber amber amber amber amber amber amber amber amber amber
+// amber amber amber amber amber amber amber amber amber amber amber amber
+// amber basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
+// basalt

@@ -1,0 +1,3 @@
+// amber amber amber amber amber amber amber amber amber amber amber amber
+// amber amber amber amber amber amber amber amber amber amber amber amber
+// amber

@@ -1,0 +1,25 @@
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar cedar
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune

@@ -1,0 +1,3 @@
+// cedar cedar cedar cedar cedar cedar cedar cedar cedar dune dune dune
+// dune dune dune dune dune dune dune dune dune dune dune dune
+// dune

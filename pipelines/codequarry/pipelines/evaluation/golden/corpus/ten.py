@@ -1,3 +1,0 @@
-# cedar cedar cedar cedar cedar cedar cedar cedar cedar dune dune dune
-# dune dune dune dune dune dune dune dune dune dune dune dune
-# dune

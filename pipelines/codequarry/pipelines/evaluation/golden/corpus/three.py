@@ -1,3 +1,0 @@
-# amber amber amber amber amber amber amber amber amber basalt basalt basalt
-# basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt basalt
-# basalt
