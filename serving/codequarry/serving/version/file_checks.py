@@ -203,7 +203,7 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
     idmap = next(entry for entry in manifest.files if entry.path == FAISS_IDMAP_FILE)
     made_from = f"SELECT * FROM published.faiss_idmap_mat_meta WHERE parquet_sha256 <> '{idmap.sha256}'"
     checks.append(_none_of(connection, "id map of the catalog that is not the version's", made_from))
-    for name in ("main.chunks", "published.chunks_mat", "main.faiss_idmap", "published.faiss_idmap_mat"):
+    for name in ("main.chunks", "published.chunks_mat", "main.faiss_idmap"):
         found = _scalar(connection, f"SELECT count(*) FROM {name}")
         checks.append(_equal(f"rows of {name.rpartition('.')[2]}", found, manifest.counts.chunks))
     return checks
