@@ -58,6 +58,8 @@ class ToolDescription:
     answer: type[BaseModel]
     function: ToolFunction | None
     """Function that answers it from the leased version; None for `healthz`, which the engine answers from memory."""
+    render: Callable[[Any], str] | None = None
+    """Text of an answer as a model reads it; None for the JSON of its structured content."""
 
     @property
     def from_memory(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 # A server started inside a repository must not take FastMCP settings from a .env file in it.
@@ -77,7 +78,7 @@ def build_server(
     for described, tool in zip(listed, tools, strict=True):
         # A busy server must still be able to say so.
         gate = None if described.from_memory else engine.gate
-        tool.serve(described.answering(engine), gate, engine, by_token=auth is not None)
+        tool.serve(described, gate, engine, by_token=auth is not None)
         server.add_own(tool)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
@@ -97,20 +98,22 @@ class EngineTool(Tool):
 
     request: SkipJsonSchema[type[BaseModel]]
     _answering: Answering = PrivateAttr()
+    _render: Callable[[Any], str] | None = PrivateAttr(default=None)
     _gate: Gate | None = PrivateAttr()
     _engine: Engine = PrivateAttr()
     _by_token: bool = PrivateAttr(default=False)
 
-    def serve(self, answering: Answering, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
+    def serve(self, described: ToolDescription, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
         """Connect the tool to the engine.
 
         Args:
-            answering: Called in a worker thread, only while the call is admitted.
+            described: Its function is called in a worker thread, only while the call is admitted.
             gate: Admission control. None for tools that answer from memory at once, which run on the event loop.
             engine: Engine that answers.
             by_token: Tell clients apart by their bearer tokens: many may share an address, and one may have many.
         """
-        self._answering, self._gate, self._engine, self._by_token = answering, gate, engine, by_token
+        self._answering, self._render = described.answering(engine), described.render
+        self._gate, self._engine, self._by_token = gate, engine, by_token
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer one call. Never raises: every failure becomes an error result."""
@@ -132,7 +135,7 @@ class EngineTool(Tool):
 
     async def _answered(self, call: Call, request: BaseModel, notes: list[str]) -> ToolResult:
         if self._gate is None:
-            return _result(_with_notes(to_wire(self._answering(request)), notes))
+            return self._result_of(request, notes)
         if self._by_token and call.client and (token := get_access_token()) is not None:
             call.client = token_client(token.client_id)
         place = call.place or await self._gate.enter(call.client)
@@ -142,7 +145,7 @@ class EngineTool(Tool):
                 raise CodequarryError("the call was cancelled before it began")
             try:
                 with self._engine.lanes.lane():
-                    return _result(_with_notes(to_wire(self._answering(request)), notes))
+                    return self._result_of(request, notes)
             finally:
                 place.end()
 
@@ -156,6 +159,10 @@ class EngineTool(Tool):
         finally:
             place.withdraw()
 
+    def _result_of(self, request: BaseModel, notes: list[str]) -> ToolResult:
+        answer = _with_notes(self._answering(request), notes)
+        return _result(to_wire(answer), text=None if self._render is None else self._render(answer))
+
     def _failed(self, error: CodequarryError) -> ToolResult:
         telemetry: Telemetry | None = self._engine.telemetry
         if telemetry is not None:
@@ -163,10 +170,10 @@ class EngineTool(Tool):
         return failure(error)
 
 
-def _with_notes(answer: dict[str, object], notes: list[str]) -> dict[str, object]:
+def _with_notes(answer: BaseModel, notes: list[str]) -> BaseModel:
     """Put notes before the others of an answer; answers in the shape of others have no place for them."""
-    limits = answer.get("limits")
-    return {**answer, "limits": [*notes, *limits]} if isinstance(limits, list) else answer
+    limits = getattr(answer, "limits", None)
+    return answer.model_copy(update={"limits": [*notes, *limits]}) if notes and isinstance(limits, list) else answer
 
 
 def _described(described: ToolDescription) -> EngineTool:
@@ -267,6 +274,6 @@ def failure(error: CodequarryError) -> ToolResult:
     return _result(to_wire(ErrorAnswer(error=error_body(error))), is_error=True)
 
 
-def _result(payload: dict[str, object], *, is_error: bool = False) -> ToolResult:
-    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+def _result(payload: dict[str, object], *, text: str | None = None, is_error: bool = False) -> ToolResult:
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":")) if text is None else text
     return ToolResult([mcp_types.TextContent(type="text", text=text)], payload, is_error=is_error)
