@@ -81,15 +81,16 @@ def test_kinds_narrow_search_and_search_code(server, kinds: Any) -> None:
 
 
 def test_kinds_see_definitions_inside_of_a_chunk(symbols) -> None:
-    every = answered(symbols, "search", {"query": "index", "top_k": 50})["results"]
-    classes = answered(symbols, "search", {"query": "index", "top_k": 50, "filters": {"kinds": ["class"]}})["results"]
+    every = answered(symbols, "search", {"query": "index", "top_k": 50, "explain": True})["results"]
+    asked = {"query": "index", "top_k": 50, "explain": True, "filters": {"kinds": ["class"]}}
+    classes = answered(symbols, "search", asked)["results"]
     defining = {one["id"] for one in every if one["metadata"]["explain"].get("kinds", {}).get("class")}
     assert defining and defining <= {one["id"] for one in classes} < {one["id"] for one in every}
     assert all("filter:kinds" in one["metadata"]["explain"]["hit_reason"] for one in classes)
 
 
 def test_the_kinds_are_an_enumeration_in_the_schema() -> None:
-    schemas = {tool["name"]: tool["inputSchema"]["properties"] for tool in listed_tools()}
+    schemas = {tool["name"]: tool["inputSchema"]["properties"] for tool in listed_tools("full")}
     for tool in ("search", "search_code", "semantic_search_pro"):
         assert schemas[tool]["filters"]["properties"]["kinds"]["items"]["enum"] == list(KINDS)
     assert schemas["go_to_definition"]["kind"]["enum"] == [*KINDS, "any", ""]

@@ -53,7 +53,7 @@ def test_without_a_budget_nothing_is_cut(server, tool, arguments, key) -> None:
 
 
 def test_how_scores_were_made_goes_before_any_result_does(server) -> None:
-    asked = {"query": "open file step index"}
+    asked = {"query": "open file step index", "explain": True}
     whole = ask(server, "search", asked)["results"]
     assert all("scoring" in one["metadata"]["explain"] for one in whole)
     answer = ask(server, "search", {**asked, "max_tokens": size(whole) // 4 - 1})

@@ -30,9 +30,8 @@ class CodeSearchRequest(StrictModel):
     )
     mode: Mode = Field(
         default="exact",
-        description="'exact': these characters, anywhere. 'word': the same, but no word may go on at either end. "
-        "'phrase': these words in this order, whatever case, spaces or punctuation is between them; "
-        "identifiers count as their words. 'regex': RE2 syntax, line by line.",
+        description="exact: these characters anywhere. word: no word goes on at either end. phrase: these words in "
+        "this order, whatever case or punctuation is between. regex: RE2, line by line, without look-around.",
     )
     case_sensitive: bool = Field(
         default=True, description="False: upper and lower case are the same. A phrase never tells them apart."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PrivateAttr
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, PrivateAttr
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
@@ -23,6 +23,8 @@ FusionMethod = Literal["score", "weighted_rrf"]
 Resolve = Literal["full", "summary", "metadata_only"]
 
 TOP_K_DEFAULT, TOP_K_MIN, TOP_K_MAX = 12, 1, 50
+WITH_CODE = 5
+"""Results of a search that show code; those behind them are one line each."""
 MAX_TOKENS_DEFAULT, MAX_TOKENS_MIN, MAX_TOKENS_MAX = 4000, 256, 16_000
 CHARS_PER_TOKEN = 4
 MAX_QUERY_CHARS = 4096
@@ -67,10 +69,9 @@ class FileFilters(StrictModel):
     lang: LanguageNames = Field(default=[], max_length=64, description="Languages, e.g. ['python', 'go'].")
     include: Globs = Field(
         default=[],
-        description="Keep only paths matching one of these globs, e.g. ['src/**'] or ['myrepo/src/**']. "
-        "A glob without a slash matches file and folder names at any depth, e.g. ['*.py'].",
+        description="Keep paths that match one of these globs: 'src/**', or '*.py' at any depth.",
     )
-    exclude: Globs = Field(default=[], description="Drop paths matching one of these globs, e.g. ['**/tests/**'].")
+    exclude: Globs = Field(default=[], description="Drop paths that match one of these globs.")
     repos: Names = Field(default=[], max_length=256, description="Repository names.")
     _within: FileFilters | None = PrivateAttr(default=None)
 
@@ -97,19 +98,21 @@ class SearchFilters(FileFilters):
     kinds: Annotated[list[Annotated[Kind, AnyWord]], OneOrMore] = Field(
         default=[],
         max_length=len(KINDS),
-        description="Keep chunks that define something of one of these kinds, or are a part of it. 'variable' holds "
-        "constants and attributes, 'type' holds classes and their like.",
+        description="Keep what defines something of these kinds; 'type' holds classes and their like.",
     )
 
 
 class SearchRequest(StrictModel):
     """A search as the engine takes it; ``top_k`` is clamped by the engine, which says so in ``limits``."""
 
-    query: str = Field(
-        description=f"What to find: a question, an identifier, an error message. At most {MAX_QUERY_CHARS} characters."
-    )
+    query: str = Field(description="A question, an identifier, an error message.")
     top_k: int = Field(
-        default=TOP_K_DEFAULT, description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; out of range is clamped."
+        default=TOP_K_DEFAULT,
+        validation_alias=AliasChoices("top_k", "limit"),
+        description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; out of range is clamped.",
+    )
+    explain: bool = Field(
+        default=False, description="Say how each score was made, with code of all results; many times as long."
     )
     rerank: bool = Field(default=True, description="Score approximate dense candidates again exactly. Leave it on.")
     channel: Channel = Field(
@@ -203,15 +206,21 @@ class Explain(StrictModel):
     hit_reason: list[str] = Field(
         description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'."
     )
-    channels: dict[str, ChannelScore] = Field(description="Rank, score and weight by channel that found the chunk.")
+    channels: dict[str, ChannelScore] = Field(
+        default={},
+        description="Rank, score and weight by channel that found the chunk. This and all that follows is there where "
+        "`explain` was asked for.",
+    )
     scoring: Scoring | SkipJsonSchema[None] = Field(
         default=None,
         description="How the score was made of channels and evidence; absent where there is no room.",
         json_schema_extra=_without_default,
     )
-    scip: bool = Field(description="True when SCIP indexed the chunk's file: its symbols are in the catalog.")
-    ast: bool = Field(description="True when the chunk comes from a syntax tree.")
-    cst: bool = Field(description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
+    scip: bool = Field(
+        default=False, description="True when SCIP indexed the chunk's file: its symbols are in the catalog."
+    )
+    ast: bool = Field(default=False, description="True when the chunk comes from a syntax tree.")
+    cst: bool = Field(default=False, description="True when the catalog holds the chunk's leaf kinds (cst_nodes).")
     kinds: dict[str, int] = Field(
         default={}, description="Definitions that start in the chunk, by kind: function, method, class, …"
     )
@@ -235,8 +244,10 @@ class Location(StrictModel):
     uri: str = Field(description="repository/path.")
     start_line: int = Field(description="0-based.")
     end_line: int = Field(description="0-based, inclusive.")
-    start_byte: int = Field(description="First byte of the chunk in its file.")
-    end_byte: int = Field(description="Exclusive.")
+    start_byte: int = Field(
+        default=0, description="First byte of the chunk in its file; search says it where `explain` was asked for."
+    )
+    end_byte: int = Field(default=0, description="Exclusive; as `start_byte`.")
     lang: str = Field(description="Language of the file.")
     symbols: list[str] = Field(
         description="Qualified names of the definitions that start in the chunk, from the module down."
@@ -255,10 +266,19 @@ class SearchResult(StrictModel):
     id: str = Field(description="Give it to fetch.")
     title: str = Field(description="path: lines a-b (1-based).")
     url: str = Field(description="repo://repository/path#La-Lb")
-    snippet: str = Field(description="First lines of the chunk, at most 8.")
+    snippet: str = Field(
+        default="",
+        description=f"The lines of the chunk that answer best, at most 8; of the first {WITH_CODE} results.",
+    )
     score: float = Field(description="In (0, 1]; comparable within one answer.")
     source: str = Field(description="Index of the channel that contributed most.")
     metadata: ResultMetadata = Field(description="Location and explanation.")
+    handle: SkipJsonSchema[str] = Field(default="", exclude=True)
+    """Short form of the id, for texts."""
+    heading: SkipJsonSchema[str] = Field(default="", exclude=True)
+    """The definitions around the snippet, outermost first: ``class Worker > method start``; for texts."""
+    snippet_line: SkipJsonSchema[int] = Field(default=0, exclude=True)
+    """First line of the snippet in its file, 0-based; for texts."""
 
 
 class BundleInfo(StrictModel):
@@ -277,6 +297,8 @@ class SearchAnswer(StrictModel):
     top_k: int = Field(description="How many results were asked for, after clamping.")
     limits: list[str] = Field(description="What was clamped, missing or cut; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version the answer speaks for.")
+    candidates: SkipJsonSchema[int] = Field(default=0, exclude=True)
+    """Chunks that any channel found; for texts."""
 
 
 class ErrorBody(StrictModel):

@@ -108,6 +108,23 @@ def first_lines(text: str) -> str:
     return "\n".join(shown).rstrip()
 
 
+def window_lines(text: str, first: int, last: int) -> str:
+    """Return some lines of a text, each cut at 200 characters.
+
+    >>> window_lines("a\nb\nc", 1, 2)
+    'b\nc'
+
+    Args:
+        text: The text.
+        first: First line, from 0.
+        last: Last line, inclusive.
+
+    Returns:
+        The lines.
+    """
+    return "\n".join(_cut(line.rstrip("\r")) for line in text.split("\n")[first : last + 1]).rstrip()
+
+
 def _cut(text: str, limit: int = MAX_LINE_CHARS) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -20,9 +20,11 @@ from codequarry.serving.http.bearer_tokens import is_loopback
 from codequarry.serving.http.host_guard import open_patterns
 from codequarry.serving.server.logs import log_to_stderr, take_over_fastmcp
 
-PROFILE_NAMES = ("full", "chatgpt")
+PROFILE_NAMES = ("default", "full", "chatgpt")
 
-ProfileOption = Annotated[str, typer.Option(help="full, or chatgpt: OpenAI's search and fetch alone.")]
+ProfileOption = Annotated[
+    str, typer.Option(help="default, full: every tool and argument, or chatgpt: OpenAI's search and fetch alone.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +39,7 @@ def serve(
     port: Annotated[
         int | None, typer.Option(help="Port to bind; 0 = any free one.", show_default="[serving] port")
     ] = None,
-    profile: ProfileOption = "full",
+    profile: ProfileOption = "default",
     allow_unauthenticated: Annotated[
         bool, typer.Option("--allow-unauthenticated", help="Bind beyond loopback although nobody needs a token.")
     ] = False,
@@ -50,9 +52,9 @@ def serve(
 ) -> None:
     """Serve the current bundle over MCP.
 
-    Over HTTP both profiles are served, at /mcp and /chatgpt/mcp, with /healthz and /metrics beside them; --profile
-    chooses one for --stdio. With --stdio and --root, settings are taken from --settings alone and not from the current
-    folder, which is whichever the client works in.
+    Over HTTP all profiles are served: default at /mcp, full at /mcp/all, chatgpt at /chatgpt/mcp, with /healthz and
+    /metrics beside them; --profile chooses one for --stdio. With --stdio and --root, settings are taken from --settings
+    alone and not from the current folder, which is whichever the client works in.
 
     Example: codequarry serve --stdio
 
@@ -60,9 +62,10 @@ def serve(
     """
     if stdio and (host is not None or port is not None):
         raise InvalidArgumentError("--stdio and --host or --port", suggestion="give --stdio alone, or leave it out")
-    if profile not in PROFILE_NAMES or (profile != "full" and not stdio):
+    if profile not in PROFILE_NAMES or (profile != "default" and not stdio):
         raise InvalidArgumentError(
-            f"--profile {profile}", suggestion="give full or chatgpt with --stdio; over HTTP each has a path of its own"
+            f"--profile {profile}",
+            suggestion="give default, full or chatgpt with --stdio; over HTTP each has a path of its own",
         )
     log_to_stderr()
     # A mapped file that is shortened between check and use ends the process; then this says where.
@@ -148,7 +151,7 @@ def _bound(serving: ServingSettings, host: str | None, port: int | None) -> Serv
     return serving.model_copy(update=changed)
 
 
-def tools(profile: ProfileOption = "full") -> None:
+def tools(profile: ProfileOption = "default") -> None:
     """Print what MCP clients get from tools/list, as JSON.
 
     Example: codequarry tools
@@ -156,5 +159,5 @@ def tools(profile: ProfileOption = "full") -> None:
     from codequarry.serving.server.mcp import listed_tools
 
     if profile not in PROFILE_NAMES:
-        raise InvalidArgumentError(f"--profile {profile}", suggestion="give full or chatgpt")
+        raise InvalidArgumentError(f"--profile {profile}", suggestion="give default, full or chatgpt")
     typer.echo(json.dumps({"tools": listed_tools(profile)}, ensure_ascii=False, indent=2))

@@ -1,4 +1,4 @@
-"""Streamable HTTP: both profiles, health and metrics on one port, guarded against DNS rebinding and floods."""
+"""Streamable HTTP: all profiles, health and metrics on one port, guarded against DNS rebinding and floods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.plain_tools import add_plain_tools
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
-from codequarry.serving.server.mcp import PROFILES, build_server
+from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES
+from codequarry.serving.server.mcp import build_server
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from codequarry.serving.engine.engine import Engine
 
-PATHS: dict[str, str] = {"full": "/mcp", "chatgpt": "/chatgpt/mcp"}
+PATHS: dict[str, str] = {DEFAULT_PROFILE: "/mcp", "full": "/mcp/all", "chatgpt": "/chatgpt/mcp"}
 """Path of each profile."""
 _SWITCH_S = 0.0005
 """Seconds that a search may keep the interpreter from the event loop; BUSY and health wait for each running search."""
@@ -65,14 +66,16 @@ def http_app(service: Service) -> Starlette:
     """
     crowd = Crowd(service.engine.gate)
     apps = {profile: _profile_app(service, profile, crowd) for profile in PROFILES}
-    whole = apps.pop("full")
+    whole = apps.pop(DEFAULT_PROFILE)
     for app in apps.values():
         whole.router.routes.extend(app.routes)
     inner = [whole.router.lifespan_context, *(app.router.lifespan_context for app in apps.values())]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with inner[0](app), inner[1](app):
+        async with AsyncExitStack() as stack:
+            for each in inner:
+                await stack.enter_async_context(each(app))
             yield
 
     whole.router.lifespan_context = lifespan
@@ -155,7 +158,7 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     engine, settings = service.engine, service.engine.settings
     server = build_server(engine, version=service.version, profile=profile, auth=service.auth)
     service.prepared(server)
-    if profile == "full":
+    if profile == DEFAULT_PROFILE:
         _add_routes(server, service)
         add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
     telemetry = engine.telemetry

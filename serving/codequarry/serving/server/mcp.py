@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 # A server started inside a repository must not take FastMCP settings from a .env file in it.
@@ -34,8 +33,8 @@ from codequarry.serving.catalog import present
 from codequarry.serving.request.admission import Gate
 from codequarry.serving.request.call import Call, begin_call, current_call, token_client
 from codequarry.serving.request.trace import Trace, new_run_id
-from codequarry.serving.server.chatgpt import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
-from codequarry.serving.server.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
+from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
 from codequarry.serving.server.stdio import answering_stdio
 from codequarry.serving.text.arguments import parse_call
 from codequarry.serving.tools.fetch import error_body
@@ -49,15 +48,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-PROFILES: dict[str, tuple[str, tuple[ToolDescription, ...]]] = {
-    "full": (INSTRUCTIONS, TOOLS),
-    "chatgpt": (CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS),
-}
-"""Instructions and tools of each profile."""
-
-
 def build_server(
-    engine: Engine, *, version: str, profile: str = "full", auth: AuthProvider | None = None
+    engine: Engine, *, version: str, profile: str = DEFAULT_PROFILE, auth: AuthProvider | None = None
 ) -> ToolServer:
     """Build the server for an open engine; its tool list does not depend on the indexed corpus.
 
@@ -70,16 +62,21 @@ def build_server(
     Returns:
         The server.
     """
-    instructions, listed = PROFILES[profile]
+    chosen = PROFILES[profile]
     server = ToolServer(
-        SERVER_NAME, instructions, version=version, auth=auth, mask_error_details=True, strict_input_validation=True
+        SERVER_NAME,
+        chosen.instructions,
+        version=version,
+        auth=auth,
+        mask_error_details=True,
+        strict_input_validation=True,
     )
-    tools = [_described(tool) for tool in listed]
-    for described, tool in zip(listed, tools, strict=True):
+    tools = [_described(tool, brief=chosen.brief) for tool in chosen.tools]
+    for described, tool in zip(chosen.tools, tools, strict=True):
         # A busy server must still be able to say so.
         gate = None if described.from_memory else engine.gate
         tool.serve(described, gate, engine, by_token=auth is not None)
-        server.add_own(tool)
+        server.add_own(tool, listed=described in chosen.listed)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
     schemas = {tool.name: tool.parameters for tool in tools}
@@ -87,9 +84,10 @@ def build_server(
     return server
 
 
-def listed_tools(profile: str = "full") -> list[dict[str, Any]]:
+def listed_tools(profile: str = DEFAULT_PROFILE) -> list[dict[str, Any]]:
     """Return the tools as ``tools/list`` gives them; needs no bundle, since the list does not depend on one."""
-    tools = [_described(tool) for tool in PROFILES[profile][1]]
+    chosen = PROFILES[profile]
+    tools = [_described(tool, brief=chosen.brief) for tool in chosen.listed]
     return [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 
 
@@ -98,7 +96,7 @@ class EngineTool(Tool):
 
     request: SkipJsonSchema[type[BaseModel]]
     _answering: Answering = PrivateAttr()
-    _render: Callable[[Any], str] | None = PrivateAttr(default=None)
+    _described: ToolDescription = PrivateAttr()
     _gate: Gate | None = PrivateAttr()
     _engine: Engine = PrivateAttr()
     _by_token: bool = PrivateAttr(default=False)
@@ -112,7 +110,7 @@ class EngineTool(Tool):
             engine: Engine that answers.
             by_token: Tell clients apart by their bearer tokens: many may share an address, and one may have many.
         """
-        self._answering, self._render = described.answering(engine), described.render
+        self._answering, self._described = described.answering(engine), described
         self._gate, self._engine, self._by_token = gate, engine, by_token
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -161,7 +159,10 @@ class EngineTool(Tool):
 
     def _result_of(self, request: BaseModel, notes: list[str]) -> ToolResult:
         answer = _with_notes(self._answering(request), notes)
-        return _result(to_wire(answer), text=None if self._render is None else self._render(answer))
+        lean, render = self._described.lean, self._described.render
+        if lean is not None:
+            answer = lean(request, answer)
+        return _result(to_wire(answer), text=None if render is None else render(answer))
 
     def _failed(self, error: CodequarryError) -> ToolResult:
         telemetry: Telemetry | None = self._engine.telemetry
@@ -176,13 +177,13 @@ def _with_notes(answer: BaseModel, notes: list[str]) -> BaseModel:
     return answer.model_copy(update={"limits": [*notes, *limits]}) if notes and isinstance(limits, list) else answer
 
 
-def _described(described: ToolDescription) -> EngineTool:
+def _described(described: ToolDescription, *, brief: bool) -> EngineTool:
     return EngineTool(
         name=described.name,
         title=described.title,
         description=described.text,
-        parameters=wire_schema(described.request),
-        output_schema=wire_schema(described.answer),
+        parameters=argument_schema(described, brief=brief),
+        output_schema=answer_schema(described, brief=brief),
         annotations=mcp_types.ToolAnnotations(
             title=described.title,
             read_only_hint=True,
@@ -192,38 +193,6 @@ def _described(described: ToolDescription) -> EngineTool:
         ),
         request=described.request,
     )
-
-
-def wire_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments or structured content: a plain object without references and titles.
-
-    Fields with a default are optional both ways: answers leave out fields that were never set.
-    """
-    schema = model.model_json_schema(mode="validation")
-    definitions = schema.pop("$defs", {})
-    # Written for readers of the code; the tool has a description of its own.
-    schema.pop("description", None)
-    return _inlined(schema, definitions)
-
-
-def _inlined(node: Any, definitions: dict[str, Any]) -> Any:
-    """Replace references by their targets; some clients do not read ``$ref``."""
-    if isinstance(node, list):
-        return [_inlined(item, definitions) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
-        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
-    plain: dict[str, Any] = {}
-    for key, value in node.items():
-        if key == "properties":
-            plain[key] = {name: _inlined(property_, definitions) for name, property_ in value.items()}
-        elif key == "title" and isinstance(value, str):
-            continue
-        else:
-            plain[key] = _inlined(value, definitions)
-    return plain
 
 
 class ToolServer(FastMCP):
@@ -238,10 +207,16 @@ class ToolServer(FastMCP):
         self.own: dict[str, EngineTool] = {}
         """Its tools by name."""
 
-    def add_own(self, tool: EngineTool) -> None:
-        """Add a tool that is neither changed nor hidden later."""
+    def add_own(self, tool: EngineTool, *, listed: bool) -> None:
+        """Add a tool that does not change later.
+
+        Args:
+            tool: The tool.
+            listed: Whether ``tools/list`` names it; calls of it are answered in any case.
+        """
         self.own[tool.name] = tool
-        self.add_tool(tool)
+        if listed:
+            self.add_tool(tool)
 
     async def run_stdio_async(self, *_: Any, **__: Any) -> None:
         """Serve on stdin and stdout until stdin ends; FastMCP's own method does not answer unreadable lines."""

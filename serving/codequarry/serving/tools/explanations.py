@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.wire.search import (
+    MAX_SNIPPET_LINES,
     ChannelScore,
     Evidence,
     Explain,
@@ -23,12 +24,15 @@ from codequarry.schemas.wire.search import (
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.catalog.explanation_facts import MAX_SAID
+from codequarry.serving.catalog.handles import handle_of
+from codequarry.serving.catalog.headings import enclosing_heading
 from codequarry.serving.channels.bm25 import matched_terms
 from codequarry.serving.channels.splade import SpladeChannel
 from codequarry.serving.channels.warp.channel import WarpChannel
 from codequarry.serving.ranking import ranking
 from codequarry.serving.ranking.late import LATE
 from codequarry.serving.ranking.ranking import Scored
+from codequarry.serving.text.window import best_window
 from codequarry.serving.tools.channel_answers import Answers, SearchPlan
 from codequarry.serving.version.open import Bundle
 
@@ -92,11 +96,15 @@ def explain_result(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> S
         tokens=_tokens(plan, scored, row),
         terms=_terms(plan, scored, row),
     )
+    window = best_window(row.text, query.terms, MAX_SNIPPET_LINES)
     return SearchResult(
         id=str(row.chunk_id),
         title=present.title(row),
         url=present.url(row),
-        snippet=present.first_lines(row.text),
+        snippet=present.window_lines(row.text, window.first, window.last),
+        handle=handle_of(row.chunk_id, bundle.directory.chunk_ids),
+        heading=enclosing_heading(bundle.catalog.index, row, window.last),
+        snippet_line=row.start_line + window.first,
         score=scored.score,
         source=bundle.channels[scored.leader].source if scored.leader else "files",
         metadata=ResultMetadata(**present.location(row).model_dump(), explain=_within_bounds(explain)),

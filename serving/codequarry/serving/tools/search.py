@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from codequarry.schemas.errors import EndpointError
 from codequarry.schemas.wire.search import (
     MAX_QUERY_CHARS,
@@ -27,7 +29,7 @@ from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
 from codequarry.serving.request.trace import saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.text.arguments import checked_text, clamp_argument
 from codequarry.serving.text.query_classes import analyze_query
-from codequarry.serving.tools.budgets import briefer_result, fit_budget, shorter_result
+from codequarry.serving.tools.budgets import briefer_result, fit_budget, lean_search, shorter_result
 from codequarry.serving.tools.channel_answers import (
     Answers,
     SearchPlan,
@@ -57,7 +59,10 @@ def search(context: ToolContext, request: SearchRequest) -> SearchAnswer:
     if not context.settings.reranker_always:
         context = replace(context, reranker=None)
     answer = find_results(context, scoped(request))
-    results, notes = fit_budget(answer.results, request.max_tokens, shorter_result, briefer_result)
+    if request.max_tokens and not request.explain:
+        answer = lean_search(request, answer)
+    briefer = briefer_result if request.explain else None
+    results, notes = fit_budget(answer.results, request.max_tokens, shorter_result, briefer)
     return answer.model_copy(update={"results": results, "limits": [*answer.limits, *notes]})
 
 
@@ -91,6 +96,7 @@ def find_results(
         saw_degraded(name)
         limits.append(f"channel {name} is off: {problem}")
     results: list[SearchResult] = []
+    candidates = 0
     if text.strip():
         query, settings = analyze_query(text), context.settings
         multipliers = {**settings.weights_by_channel, **(weights or {})}
@@ -100,19 +106,24 @@ def find_results(
         effort = Effort(settings.nprobe, settings.ef_search)
         asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort)
         plan = SearchPlan(bundle, request, settings, asked, chosen, top_k, context.reranker)
-        results, more = _results(plan)
+        results, candidates, more = _results(plan)
         limits += [*notes, *more]
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
-        results=results, queryEcho=text, top_k=top_k, limits=list(dict.fromkeys(limits)), bundle=bundle.info
+        results=results,
+        queryEcho=text,
+        top_k=top_k,
+        limits=list(dict.fromkeys(limits)),
+        bundle=bundle.info,
+        candidates=candidates,
     )
 
 
-def _results(plan: SearchPlan) -> tuple[list[SearchResult], list[str]]:
-    """Return the results of a search, best first, and notes for the caller."""
+def _results(plan: SearchPlan) -> tuple[list[SearchResult], int, list[str]]:
+    """Return the results of a search, best first, the number of candidates, and notes for the caller."""
     answers, notes = ask_channels(plan)
     if not answers:
-        return [], notes
+        return [], 0, notes
     wanted = plan.top_k if plan.reranker is None else max(plan.top_k, plan.reranker.candidates)
     order, more = _order(plan, answers, wanted + SPARE)
     notes += more
@@ -127,7 +138,8 @@ def _results(plan: SearchPlan) -> tuple[list[SearchResult], list[str]]:
         notes += more
     ranking = ExplainedRanking(plan, order.answers, order.late)
     with stage("hydration"):
-        return [explain_result(ranking, one, row) for one, row in shown[: plan.top_k]], notes
+        results = [explain_result(ranking, one, row) for one, row in shown[: plan.top_k]]
+    return results, len(np.unique(np.concatenate([one.chunk_ids for one in order.answers.values()]))), notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,52 @@
+"""Answer of `search` as text."""
+
+from __future__ import annotations
+
+from codequarry.schemas.wire.search import SearchAnswer, SearchResult
+from codequarry.serving.render.lines import footer, numbered, place, shown_path
+
+_ELLIPSIS = "…"
+
+
+def search_text(answer: SearchAnswer) -> str:
+    """Return the answer as a model reads it.
+
+    Args:
+        answer: Answer in either form.
+
+    Returns:
+        Places with code, then places of one line each, then commits and limits.
+    """
+    lines: list[str] = []
+    for result in answer.results:
+        if result.snippet:
+            lines += [_heading(result, answer), *_code(result)]
+    rest = [_one_line(result, answer) for result in answer.results if not result.snippet]
+    if rest:
+        lines.append("more: " + " · ".join(rest))
+    count = len(answer.results)
+    many = f"{count} of {answer.candidates} found" if answer.candidates > count else ""
+    uris = [result.metadata.uri for result in answer.results]
+    if not answer.results:
+        lines.append("nothing found: use other words or fewer filters; overview tells what is indexed")
+    return "\n".join([*lines, *footer(answer.bundle, uris, [many], answer.limits)])
+
+
+def _heading(result: SearchResult, answer: SearchAnswer) -> str:
+    found = result.metadata
+    where = place(shown_path(found.uri, answer.bundle), found.start_line, found.end_line)
+    return "  ".join(part for part in (where, result.heading, result.handle and f"[{result.handle}]") if part)
+
+
+def _one_line(result: SearchResult, answer: SearchAnswer) -> str:
+    """Return the place of a result with the innermost definition, which the place gives to `fetch`."""
+    found = result.metadata
+    where = place(shown_path(found.uri, answer.bundle), found.start_line, found.end_line)
+    return f"{where} {result.heading.rpartition(' > ')[2]}".rstrip()
+
+
+def _code(result: SearchResult) -> list[str]:
+    """Return the numbered lines of a snippet, with a mark where the chunk goes on."""
+    lines = result.snippet.split("\n")
+    more = result.snippet_line + len(lines) <= result.metadata.end_line
+    return [*numbered(lines, result.snippet_line), *([f"  {_ELLIPSIS}"] if more else [])]
