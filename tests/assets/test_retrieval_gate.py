@@ -16,11 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 from codequarry.assets.bundle import _frontiers, _verdict
-from codequarry.assets.plots import SHOWN_CHARS
+from codequarry.assets.metadata import SHOWN_CHARS
 from codequarry.pipelines.cli.root import build_app
 from codequarry.pipelines.gates.answers.asked import ann_recall
-from codequarry.pipelines.gates.answers.comparison import _ask_questions, _ratio, delays, losses
-from codequarry.pipelines.gates.answers.shared_questions import gate_questions, question_checks, same_files
+from codequarry.pipelines.gates.answers.comparison import (
+    _ask_questions,
+    _ratio,
+    delays,
+    gate_questions,
+    losses,
+    question_checks,
+    same_files,
+)
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
