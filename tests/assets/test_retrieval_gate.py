@@ -41,7 +41,7 @@ from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.version.file_checks import Check
 from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
-from tests.pipelines.indexes.test_faiss_ladder import LISTS, functions, write_app
+from tests.pipelines.indexes.test_faiss import LISTS, functions, write_app
 from tests.pipelines.repositories import commit
 
 
