@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.report import machine
 from codequarry.pipelines.embed.encoders import SHIPPED
 from codequarry.pipelines.evaluation.tune_faiss import milliseconds
-from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
+from codequarry.pipelines.indexes.faiss import faiss_factory
 from codequarry.pipelines.indexes.faiss_stage import mapped, write_trained
 from codequarry.pipelines.indexes.faiss_sweep import tune
 from codequarry.schemas.bundle.faiss_tuning import to_bytes

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.ranking_parts import figures_of
 from benchmarks.repository_search import HOME, clone_of, questions_of
 from codequarry.pipelines.measure.asking import engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.ranking_profile import BUILT_IN

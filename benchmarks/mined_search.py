@@ -18,7 +18,7 @@ from benchmarks.misspelt import print_misspelt
 from benchmarks.ranking_parts import FIGURES, Corpus, print_worth
 from codequarry.pipelines.evaluation.mining import mine
 from codequarry.pipelines.measure.asking import Asker, engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.measure.results import scores_of
 from codequarry.schemas.settings.load import RepositorySettings, load_settings
 

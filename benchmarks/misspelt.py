@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.ranking_parts import Corpus, without_names_by_words, without_near_names
 from benchmarks.report import percentile
 from codequarry.pipelines.measure.asking import Asker, engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
 from codequarry.pipelines.measure.name_questions import IDENTIFIER
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.measure.results import scores_of
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine

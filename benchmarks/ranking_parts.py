@@ -13,8 +13,8 @@ import numpy as np
 
 from codequarry.pipelines.evaluation.tune_ranking import fit_profile
 from codequarry.pipelines.measure.asking import Asker, engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.measure.results import scores_of
 from codequarry.pipelines.store.workspace import silent
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile

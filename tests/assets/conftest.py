@@ -10,8 +10,7 @@ import pytest
 
 from codequarry.assets.automation import whole
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.partitions import sync_partitions
-from codequarry.assets.project import Project
+from codequarry.assets.project import Project, sync_partitions
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.serving.files.integrity import read_manifest

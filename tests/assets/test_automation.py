@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from codequarry.assets.automation import reindex_schedule
+from codequarry.assets.automation import reindex_schedule, repository_partitions
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.partitions import PARTITIONS, repository_partitions, sync_partitions
+from codequarry.assets.project import PARTITIONS, sync_partitions
 
 NIGHT = datetime(2031, 5, 6, 3, tzinfo=UTC)
 

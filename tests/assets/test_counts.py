@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from codequarry.assets.partitions import sync_partitions
+from codequarry.assets.project import sync_partitions
 from codequarry.schemas.catalog.views import set_bundle
 from tests.assets.test_reindex import materializations
 

@@ -5,9 +5,9 @@ import time
 import dagster as dg
 import pytest
 
-from codequarry.assets import sensors as module
+from codequarry.assets import automation as module
+from codequarry.assets.automation import dead_runs
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.sensors import dead_runs
 from codequarry.pipelines.store.workspace import working
 
 STARTED = dg.DagsterRunStatus.STARTED

@@ -6,8 +6,8 @@ import time
 import dagster as dg
 
 from codequarry.assets import checks as freshness
+from codequarry.assets.automation import failed_runs, notice_of
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.sensors import failed_runs, notice_of
 from tests.pipelines.mail_server import Hook, serving
 
 

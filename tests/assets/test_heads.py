@@ -7,10 +7,10 @@ import subprocess
 import dagster as dg
 import pytest
 
-from codequarry.assets import sensors as module
+from codequarry.assets import automation as module
+from codequarry.assets.automation import CHANGED_TAG, Watch, others_are_stale
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.partitions import sync_partitions
-from codequarry.assets.sensors import CHANGED_TAG, Watch, others_are_stale
+from codequarry.assets.project import sync_partitions
 from codequarry.pipelines.publish.rollback import roll_back
 from tests.assets.conftest import Workbench
 from tests.assets.test_reindex import materializations

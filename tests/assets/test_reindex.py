@@ -6,7 +6,7 @@ import pytest
 from codequarry.assets import project as project_module
 from codequarry.assets.automation import whole
 from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS
-from codequarry.assets.partitions import PARTITIONS, sync_partitions
+from codequarry.assets.project import PARTITIONS, sync_partitions
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.bundle.manifest import Manifest

@@ -16,11 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 from codequarry.assets.bundle import _frontiers, _verdict
-from codequarry.assets.plots import SHOWN_CHARS
+from codequarry.assets.metadata import SHOWN_CHARS
 from codequarry.pipelines.cli.root import build_app
 from codequarry.pipelines.gates.answers.asked import ann_recall
-from codequarry.pipelines.gates.answers.comparison import _ask_questions, _ratio, delays, losses
-from codequarry.pipelines.gates.answers.shared_questions import gate_questions, question_checks, same_files
+from codequarry.pipelines.gates.answers.comparison import (
+    _ask_questions,
+    _ratio,
+    delays,
+    gate_questions,
+    losses,
+    question_checks,
+    same_files,
+)
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
@@ -34,7 +41,7 @@ from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.version.file_checks import Check
 from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
-from tests.pipelines.indexes.test_faiss_ladder import LISTS, functions, write_app
+from tests.pipelines.indexes.test_faiss import LISTS, functions, write_app
 from tests.pipelines.repositories import commit
 
 

@@ -10,7 +10,7 @@ import pytest
 from codequarry.assets.automation import whole
 from codequarry.assets.bundle import ACCEPT_TAG
 from codequarry.assets.checks import CHECKED, check_name
-from codequarry.assets.partitions import sync_partitions
+from codequarry.assets.project import sync_partitions
 from codequarry.pipelines.gates.great_expectations import documents_folder
 from codequarry.pipelines.modules import stage as modules
 from codequarry.pipelines.store.workspace import repository_work

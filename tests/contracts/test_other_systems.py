@@ -39,7 +39,6 @@ AT_HOME = {
     "schemas/codequarry/schemas/trust/private_files.py",  # without F_FULLFSYNC: trust that is lost is asked for again
     "serving/codequarry/serving/text/lexical.py",  # a folder in memory, or one on disk
     "pipelines/codequarry/pipelines/sources/beneath.py",
-    "pipelines/codequarry/pipelines/store/child_processes.py",
     "pipelines/codequarry/pipelines/store/processes.py",
     "pipelines/codequarry/pipelines/store/durable.py",
 }

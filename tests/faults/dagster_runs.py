@@ -19,8 +19,7 @@ import dagster as dg
 
 from codequarry.assets.automation import whole
 from codequarry.assets.definitions import build_definitions
-from codequarry.assets.partitions import sync_partitions
-from codequarry.assets.project import SETTINGS_VARIABLE
+from codequarry.assets.project import SETTINGS_VARIABLE, sync_partitions
 from codequarry.assets.project import Project as DagsterProject
 from tests.faults.project import Project
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from codequarry.assets import sensors as dead_runs
+from codequarry.assets import automation as dead_runs
 from codequarry.assets.checks import CHECKED
 from codequarry.assets.definitions import build_definitions
 from tests.faults import dagster_runs as runs

@@ -1,14 +1,35 @@
-"""One job that indexes every repository and publishes, and the schedule that starts it."""
+"""The job that indexes every repository and publishes, the schedules, and the sensors.
 
+Sensors keep the partitions equal to the settings, watch heads of branches, and look for failed and dead runs.
+"""
+
+import json
+import time
+from collections.abc import Set
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.checks import current_is_fresh
-from codequarry.assets.partitions import sync_partitions
-from codequarry.assets.project import Project
-from codequarry.schemas.settings.automation import ScheduleSettings
+from codequarry.assets.bundle import retention
+from codequarry.assets.checks import current_is_fresh, freshness
+from codequarry.assets.notifications import Notice
+from codequarry.assets.project import PARTITIONS, Project, partition_change, repositories, sync_partitions
+from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.workspace import repository_work, working
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import BusyError, UnavailableError
+from codequarry.schemas.settings.automation import AutomationSettings, ScheduleSettings
+from codequarry.schemas.settings.load import Settings
+from codequarry.serving.files.integrity import current_manifest
 
+CHANGED_TAG = "codequarry/changed"
+"""Tag of a run: the repositories whose head changed."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 60.0, 3600.0
+QUIET_S = 300.0
+"""Longest time, in seconds, that a living run goes without a log entry outside of its steps, the wait for a retry
+included."""
 # The names are Dagster's; a run that carries both covers every partition between them.
 _FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
@@ -65,3 +86,252 @@ def schedule_of(job: Any, name: str, cron: str, zone: str, *, enabled: bool) -> 
         description="Cron and whether it starts by itself come from [automation] of the settings file, "
         "the time zone from [schedule].",
     )
+
+
+@dg.sensor(
+    description="Keeps the partitions equal to the repositories of the settings: adds new ones, deletes removed ones.",
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def repository_partitions(
+    context: dg.SensorEvaluationContext, project: dg.ResourceParam[Project]
+) -> dg.SensorResult | dg.SkipReason:
+    change = partition_change(context.instance.get_dynamic_partitions(PARTITIONS), project.settings())
+    requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if change.missing:
+        requests.append(repositories.build_add_request(list(change.missing)))
+    if change.obsolete:
+        requests.append(repositories.build_delete_request(list(change.obsolete)))
+    if not requests:
+        return dg.SkipReason("the partitions are the repositories of the settings")
+    return dg.SensorResult(dynamic_partitions_requests=requests)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Cursor of the sensor: what it remembers from tick to tick."""
+
+    requested: dict[str, str] = field(default_factory=dict)
+    """The last head of each repository for which a run was requested."""
+    failing: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Repositories that did not answer: the number of failures in a row, and the time of the next try."""
+
+    @classmethod
+    def parse(cls, cursor: str | None) -> "Watch":
+        """Read a cursor; an empty one when there is none."""
+        held: dict[str, Any] = json.loads(cursor) if cursor else {}
+        failing = {name: (count, until) for name, (count, until) in held.pop("failing", {}).items()}
+        return cls(**held, failing=failing)
+
+    def cursor(self) -> str:
+        """Return the text that Dagster keeps."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    def waiting(self, name: str, now: float) -> bool:
+        """Return whether it is too early to ask a repository again."""
+        return self.failing.get(name, (0, 0.0))[1] > now
+
+
+def heads_to_index(
+    settings: Settings, watch: Watch, now: float, folder: Path
+) -> tuple[dict[str, str], Watch, dict[str, str]]:
+    """Find the heads of branches that are to be indexed.
+
+    Args:
+        settings: Repositories to ask, and the bundle that CURRENT belongs to.
+        watch: Memory of the tick before.
+        now: Seconds since the epoch.
+        folder: Any folder that exists.
+
+    Returns:
+        Heads to index by repository, the memory for the next tick, and problems by repository.
+    """
+    from codequarry.pipelines.sources.sources import read_heads
+
+    known = repositories_by_name(settings.sources.repositories)
+    heads = read_heads([each for name, each in known.items() if not watch.waiting(name, now)], folder)
+    served = _served(settings)
+    changed = {
+        name: commit
+        for name, commit in heads.commits.items()
+        if commit and commit != served.get(name) and commit != watch.requested.get(name)
+    }
+    failing = {name: held for name, held in watch.failing.items() if watch.waiting(name, now) and name in known}
+    for name in heads.problems:
+        count = watch.failing.get(name, (0, 0.0))[0] + 1
+        failing[name] = (count, now + min(_FIRST_WAIT_S * 2 ** (count - 1), _LONGEST_WAIT_S))
+    requested = {name: head for name, head in watch.requested.items() if name in known} | changed
+    return changed, Watch(requested, failing), heads.problems
+
+
+def others_are_stale(settings: Settings) -> bool:
+    """Return whether the work folder's outputs for unchanged repositories cannot be staged: then all have to be read.
+
+    It compares the settings and tools with those that CURRENT names, and looks for removed outputs.
+    """
+    from codequarry.pipelines.bundle.manifest import tools_in_use
+
+    try:
+        manifest = current_manifest(BundleRoot(settings.bundle.root))
+    except UnavailableError:
+        return True
+    made = (settings.index_hash(), tools_in_use(settings))
+    works = (repository_work(settings.paths.work, name) for name in repositories_by_name(settings.sources.repositories))
+    return (
+        manifest is None
+        or (manifest.settings_sha256, manifest.tools) != made
+        or any(not work.snapshot.is_file() for work in works)
+    )
+
+
+def _served(settings: Settings) -> dict[str, str]:
+    """Return the commits of CURRENT by repository; none when nothing whole is published."""
+    try:
+        manifest = current_manifest(BundleRoot(settings.bundle.root))
+    except UnavailableError:
+        return {}
+    return {source.name: source.commit for source in manifest.sources} if manifest is not None else {}
+
+
+def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
+    """Return the sensor; the settings give its interval and whether it starts by itself."""
+
+    @dg.sensor(
+        name="git_heads",
+        job=reindex,
+        description="Asks git for the head of each repository, and starts one run for those whose head CURRENT does "
+        "not hold. A repository that does not answer is named, and asked again after 1, 2, 4, … 60 minutes. Folders "
+        "without git have no head: the schedule reads them.",
+        minimum_interval_seconds=automation.watch_interval_s,
+        default_status=dg.DefaultSensorStatus.RUNNING if automation.watch_heads else dg.DefaultSensorStatus.STOPPED,
+    )
+    def watch_heads(context: dg.SensorEvaluationContext, project: dg.ResourceParam[Project]) -> dg.SensorResult:
+        settings, now = project.settings(), time.time()
+        before = Watch.parse(context.cursor)
+        changed, after, problems = heads_to_index(settings, before, now, Path(project.settings_file).parent)
+        for name, problem in problems.items():
+            context.log.warning(f"{name}: {problem}")
+        if not changed:
+            return dg.SensorResult(skip_reason=_why_not(settings, after, problems, now), cursor=after.cursor())
+        keys = sync_partitions(context.instance, settings)
+        # Ranges are of neighbours: repositories between two changed ones are read too, and found unchanged.
+        places = range(len(keys)) if others_are_stale(settings) else sorted(keys.index(name) for name in changed)
+        tags = whole(keys[places[0] : places[-1] + 1]) | {CHANGED_TAG: ", ".join(sorted(changed))}
+        # Without a run key: for the same head there is a second run after a forced push there and back.
+        return dg.SensorResult(run_requests=[dg.RunRequest(tags=tags)], cursor=after.cursor())
+
+    return watch_heads
+
+
+def _why_not(settings: Settings, watch: Watch, problems: dict[str, str], now: float) -> str:
+    said = [f"{len(settings.sources.repositories) - len(watch.failing)} repositories, no new head"]
+    for name, (count, until) in sorted(watch.failing.items()):
+        why = f": {problems[name]}" if name in problems else ""
+        said.append(f"{name} did not answer {count} times, asked again in {max(until - now, 0) / 60:.0f} min{why}")
+    return "; ".join(said)
+
+
+_JOBS = frozenset({reindex.name, retention.name, freshness.name})
+
+
+def dead_runs(instance: dg.DagsterInstance, settings: Settings, assets: Set[dg.AssetKey]) -> list[dg.DagsterRun]:
+    """Return codequarry's runs that claim to be running, write no log and hold no work folder.
+
+    A living step of any length holds the work folder.
+    """
+    started = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
+    quiet = [run for run in started if _is_ours(run, assets) and _silence_s(instance, run) > QUIET_S]
+    if not quiet:
+        return []
+    try:
+        with working(settings):
+            return quiet
+    except BusyError:
+        return []
+
+
+def _is_ours(run: dg.DagsterRun, assets: Set[dg.AssetKey]) -> bool:
+    return run.job_name in _JOBS or bool(run.asset_selection and run.asset_selection <= assets)
+
+
+def _silence_s(instance: dg.DagsterInstance, run: dg.DagsterRun) -> float:
+    return time.time() - max((entry.timestamp for entry in instance.all_logs(run.run_id)), default=0.0)
+
+
+def dead_run_sensor(assets: Set[dg.AssetKey]) -> dg.SensorDefinition:
+    """Return the sensor that reports dead runs as failed.
+
+    Dagster's code server notices the death of runs that it started. A run that dies together with it, as when the
+    machine loses power, stays "started" and keeps its place in the pool, and no run would ever start again.
+    """
+
+    @dg.sensor(
+        name="dead_runs",
+        description="Reports runs whose process is gone as failed, so that they are retried and no run waits for them.",
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def report(context: dg.SensorEvaluationContext, project: dg.ResourceParam[Project]) -> dg.SkipReason:
+        found = dead_runs(context.instance, project.settings(), assets)
+        for run in found:
+            context.instance.report_run_failed(run, "The run's process is gone: it was killed, or the machine stopped.")
+        return dg.SkipReason(f"runs reported as failed: {len(found)}")
+
+    return report
+
+
+def notice_of(context: dg.RunFailureSensorContext, settings: Settings) -> Notice:
+    """Return the notice of a failed run."""
+    run = context.dagster_run
+    failed = list(context.get_step_failure_events())
+    step = failed[0].step_key or "" if failed else ""
+    reasons = [*_failed_checks(context), *map(_reason, failed)] or [
+        context.failure_event.message or "no reason was given"
+    ]
+    try:
+        current = BundleRoot(settings.bundle.root).read_current().version
+    except UnavailableError:
+        current = ""
+    url = settings.notify.dagster_url.rstrip("/")
+    page = f"{url}/runs/{run.run_id}" if url else ""
+    return Notice(run.job_name, run.run_id, step, "\n".join(reasons), current, page)
+
+
+def _failed_checks(context: dg.RunFailureSensorContext) -> list[str]:
+    """Return the descriptions of the failed checks of a run; the error of their step only counts them."""
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    entries = context.instance.all_logs(context.dagster_run.run_id, of_type=kind)
+    found = [entry.dagster_event.asset_check_evaluation_data for entry in entries if entry.dagster_event is not None]
+    return [
+        f"{each.asset_key.to_user_string()}: {each.check_name}: {each.description or 'failed'}"
+        for each in found
+        if not each.passed
+    ]
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    """Return the message of a step's error, and its remedy when it has one."""
+    data = event.step_failure_data
+    error = data.error
+    said = "" if error is None else (error.cause.message if error.cause is not None else error.message)
+    held = data.user_failure_data
+    if held is None:
+        return said.strip()
+    remedy = held.metadata.get("suggestion")
+    return "; ".join(part for part in (held.description or said.strip(), str(remedy.value) if remedy else "") if part)
+
+
+@dg.run_failure_sensor(
+    name="failed_runs",
+    description="Tells of failed runs by the webhook and the e-mail of [notify] of the settings; of none without them.",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def failed_runs(context: dg.RunFailureSensorContext, project: dg.ResourceParam[Project]) -> dg.SkipReason:
+    from codequarry.assets.notifications import deliver
+
+    settings = project.settings()
+    if not settings.notify.has_recipients:
+        return dg.SkipReason("[notify] of the settings names nobody to tell")
+    told = deliver(notice_of(context, settings), settings.notify)
+    return dg.SkipReason(f"told {' and '.join(told)}")

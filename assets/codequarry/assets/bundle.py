@@ -12,8 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import bundle_metadata, counts_table, markdown_table
-from codequarry.assets.plots import bar_plot, frontier_plot
+from codequarry.assets.metadata import bar_plot, bundle_metadata, counts_table, frontier_plot, markdown_table
 from codequarry.assets.pointers import read_pointer, remove_pointers, write_pointer
 from codequarry.assets.project import Project
 from codequarry.assets.stages import POOL, bundle_asset, logged, once

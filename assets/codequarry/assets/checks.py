@@ -182,7 +182,7 @@ def _holds_every_head(settings: Settings, manifest: Manifest, folder: Path) -> b
 
     It is False when a repository has no head or does not answer.
     """
-    from codequarry.pipelines.sources.heads import read_heads
+    from codequarry.pipelines.sources.sources import read_heads
 
     heads = read_heads(repositories_by_name(settings.sources.repositories).values(), folder)
     served = {source.name: source.commit for source in manifest.sources if not source.dirty}

@@ -2,10 +2,17 @@
 
 import dagster as dg
 
-from codequarry.assets.automation import reindex, reindex_schedule, schedule_of
+from codequarry.assets.automation import (
+    dead_run_sensor,
+    failed_runs,
+    head_sensor,
+    reindex,
+    reindex_schedule,
+    repository_partitions,
+    schedule_of,
+)
 from codequarry.assets.bundle import late_interaction_gain, published_bundle, retention, staged_bundle, verified_bundle
 from codequarry.assets.checks import current_is_fresh, freshness, suite_checks
-from codequarry.assets.partitions import repository_partitions
 from codequarry.assets.project import Project
 from codequarry.assets.repositories import (
     fitted_encoder,
@@ -15,7 +22,6 @@ from codequarry.assets.repositories import (
     repository_scip,
     repository_snapshot,
 )
-from codequarry.assets.sensors import dead_run_sensor, failed_runs, head_sensor
 
 REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
 BUNDLE_ASSETS = [fitted_encoder, staged_bundle, verified_bundle, published_bundle]

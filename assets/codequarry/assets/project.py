@@ -1,12 +1,14 @@
-"""The settings that a run works with, and the frame of every step around its call into the pipeline."""
+"""The settings that a run works with, one partition per repository, and the frame of every step around its call."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
+from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.workspace import working
 from codequarry.schemas.errors import CodequarryError, RemoteError
 from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings
@@ -81,3 +83,36 @@ class Project(dg.ConfigurableResource):
             if error.retryable:
                 raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=RETRY_AFTER_S) from error
             raise dg.Failure(error.message, {"code": error.code, "suggestion": error.suggestion}) from error
+
+
+PARTITIONS = "repos"
+repositories = dg.DynamicPartitionsDefinition(name=PARTITIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """Differences between the registered partition keys and the settings."""
+
+    missing: tuple[str, ...]
+    """Repositories without a key, in settings order."""
+    obsolete: tuple[str, ...]
+    """Keys that the settings no longer name."""
+
+
+def partition_change(registered: Sequence[str], settings: Settings) -> PartitionChange:
+    """Compare the registered keys with the repositories of the settings."""
+    wanted = repositories_by_name(settings.sources.repositories)
+    return PartitionChange(
+        missing=tuple(name for name in wanted if name not in registered),
+        obsolete=tuple(key for key in registered if key not in wanted),
+    )
+
+
+def sync_partitions(instance: dg.DagsterInstance, settings: Settings) -> tuple[str, ...]:
+    """Make the registered keys those of the settings, and return them in the order that ranges of keys follow."""
+    change = partition_change(instance.get_dynamic_partitions(PARTITIONS), settings)
+    if change.missing:
+        instance.add_dynamic_partitions(PARTITIONS, list(change.missing))
+    for key in change.obsolete:
+        instance.delete_dynamic_partition(PARTITIONS, key)
+    return tuple(instance.get_dynamic_partitions(PARTITIONS))

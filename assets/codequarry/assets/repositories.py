@@ -6,8 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import counts_table, markdown_table, table_metadata
-from codequarry.assets.plots import chunk_sizes_plot, shares_plot
+from codequarry.assets.metadata import chunk_sizes_plot, counts_table, markdown_table, shares_plot, table_metadata
 from codequarry.assets.project import Project
 from codequarry.assets.stages import (
     bundle_asset,

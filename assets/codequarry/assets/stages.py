@@ -11,8 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.partitions import repositories
-from codequarry.assets.project import Project
+from codequarry.assets.project import Project, repositories
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.errors import InvalidArgumentError

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
+from codequarry.pipelines.bundle.manifest import is_current
 from codequarry.pipelines.bundle.stage import stage_bundle
-from codequarry.pipelines.bundle.unchanged import is_current
 from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository

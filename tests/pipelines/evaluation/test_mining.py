@@ -10,8 +10,7 @@ import pytest
 
 from codequarry.pipelines.evaluation.commit_questions import subject_of
 from codequarry.pipelines.evaluation.mining import Prepared, mine
-from codequarry.pipelines.measure.questions import Question
-from codequarry.pipelines.measure.sampling import CandidateKey, spread
+from codequarry.pipelines.measure.questions import CandidateKey, Question, spread
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import InvalidArgumentError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.adapt.commits import commit_pairs
+from codequarry.pipelines.adapt.pairs import commit_pairs
 from codequarry.pipelines.git import history as git_history
 from codequarry.pipelines.git.history import Commit, file_versions, read_history
 from codequarry.pipelines.git.trees import BlobReader, resolve_ref

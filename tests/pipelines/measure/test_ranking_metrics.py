@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines.measure.bootstrap import intervals
 from codequarry.pipelines.measure.questions import Hit, Question, Target
-from codequarry.pipelines.measure.ranking_metrics import Scores, ndcg, recall, reciprocal_rank, score, target_ranks
+from codequarry.pipelines.measure.ranking_metrics import (
+    Scores,
+    intervals,
+    ndcg,
+    recall,
+    reciprocal_rank,
+    score,
+    target_ranks,
+)
 from codequarry.pipelines.measure.results import Run, difference
 
 

@@ -11,13 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from codequarry.pipelines.run import index_repositories
-from codequarry.pipelines.scip import cache as scip_cache
 from codequarry.pipelines.scip import runner as scip_runner
-from codequarry.pipelines.scip import tools as scip_tools
 from codequarry.pipelines.scip.index_file import decode_document, read_scip
-from codequarry.pipelines.scip.runner import run_indexer
+from codequarry.pipelines.scip.runner import PYTHON, TYPESCRIPT, Indexer, find_indexer, run_indexer
 from codequarry.pipelines.scip.stage import ScipReport, read_scip_entries, scip_repository
-from codequarry.pipelines.scip.tools import PYTHON, TYPESCRIPT, Indexer, find_indexer
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.workspace import repository_work
@@ -231,8 +228,8 @@ def test_of_the_indexes_of_a_repository_those_used_last_are_kept(project: Settin
         work.write_text(text, encoding="utf-8")
         snapshot_repository(repository, project)
         cached = scip_repository("demo", project).cached
-        assert cached == (text == first and len(list(folder.iterdir())) == scip_cache.KEPT)
-    assert len(list(folder.iterdir())) == scip_cache.KEPT
+        assert cached == (text == first and len(list(folder.iterdir())) == scip_runner.KEPT)
+    assert len(list(folder.iterdir())) == scip_runner.KEPT
     for text, expected in ((first, 1), ("a = 3\n", 1), ("a = 1\n", 0)):
         work.write_text(text, encoding="utf-8")
         snapshot_repository(repository, project)
@@ -315,7 +312,7 @@ def test_a_project_file_that_needs_an_absent_package_does_not_cost_the_index(rea
 def test_a_real_index_cut_at_every_thousandth_byte_holds_its_whole_documents(real: Settings) -> None:
     installed = find_indexer(PYTHON, real)
     assert installed is not None
-    folder = Path(scip_tools.__file__).parent
+    folder = Path(scip_runner.__file__).parent
     files = [(file.name, file.read_bytes()) for file in sorted(folder.glob("scip*.py"))]
     run = run_indexer(installed, "own", files, real.scip)
     assert run.problem == "", run.log

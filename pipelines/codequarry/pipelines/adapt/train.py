@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from codequarry.pipelines.adapt.commits import KIND, commit_pairs
 from codequarry.pipelines.adapt.contrastive import Bags, Recipe, bags, train
 from codequarry.pipelines.adapt.held_out import HeldOut, interval, questions, reciprocal_ranks, similarities
-from codequarry.pipelines.adapt.pairs import Row, pairs_of
+from codequarry.pipelines.adapt.pairs import COMMIT, Row, commit_pairs, pairs_of
 from codequarry.pipelines.embed.export.static import export_static
 from codequarry.pipelines.store.processes import limit_memory
 from codequarry.pipelines.store.workspace import Progress, silent
@@ -114,7 +113,7 @@ def adapt(
     verdict = Adaptation(
         base=spec.fingerprint,
         pairs=len(rows),
-        commit_pairs=sum(row.kind == KIND for row in rows),
+        commit_pairs=sum(row.kind == COMMIT for row in rows),
         queries=count,
         before=float(own_before[""].mean()),
         after=float(own_after[""].mean()),

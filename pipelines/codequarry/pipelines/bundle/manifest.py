@@ -1,4 +1,4 @@
-"""Entries of the manifest of a staged version."""
+"""The manifest of a staged version: its entries, and the decision that CURRENT holds already what a run would build."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
 
-from codequarry.pipelines.bundle.tools_in_use import tools_in_use
+from codequarry.pipelines.embed.encoders import encoder_libraries, same_encoders
+from codequarry.pipelines.embed.sparse_encoders import sparse_fingerprints
+from codequarry.pipelines.indexes.ranking_profile import profile_sha256
+from codequarry.pipelines.scip.given import given_files, given_identity
+from codequarry.pipelines.scip.runner import indexer_versions
 from codequarry.pipelines.scip.stage import read_scip_entries
-from codequarry.pipelines.sources.snapshot import read_snapshot
+from codequarry.pipelines.sources.snapshot import Snapshot, read_snapshot
+from codequarry.pipelines.store.library_versions import SCANNER, library_version, scanner_version, tool_versions
 from codequarry.pipelines.store.workspace import RepositoryWork
-from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import RANKING_FILE, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import (
     Counts,
     FileEntry,
@@ -156,3 +161,52 @@ def _file_entry(paths: BundlePaths, name: str, content_sha256: str | None) -> Fi
         rows=rows,
         schema_sha256=schema,
     )
+
+
+def tools_in_use(settings: Settings) -> dict[str, str]:
+    """Return ``tool_versions``, the encoders' libraries, the scanner, and the SCIP indexers that a run would start."""
+    of_encoders = {name: library_version(name) for name in encoder_libraries(settings)}
+    scanner = {SCANNER: scanner_version()} if settings.secrets.scan else {}
+    return {**tool_versions(), **of_encoders, **scanner, **indexer_versions(settings)}
+
+
+def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
+    """Return whether the same sources, read with the same settings and tools, made this version."""
+    held = {source.name: (_identity(source), _list_given_indexes(source)) for source in current.sources}
+    read = {
+        snapshot.name: (_identity(snapshot), given_identity(given_files(snapshot.name, settings)))
+        for snapshot in snapshots
+    }
+    made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
+    ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
+    return (
+        held == read
+        and made_alike
+        and ranked_alike
+        and same_encoders(current, settings)
+        and _same_sparse(current, settings)
+    )
+
+
+def _same_sparse(current: Manifest, settings: Settings) -> bool:
+    """Return whether the encoders of the settings made a version's learned sparse index."""
+    held = current.splade
+    made = None if held is None else (held.encoder.fingerprint, held.query_encoder)
+    return made == (sparse_fingerprints(settings) if settings.learned_sparse else None)
+
+
+def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:
+    return (
+        source.url,
+        source.ref,
+        source.commit,
+        source.dirty,
+        source.tree_sha256,
+        source.classes,
+        source.skipped,
+        source.secrets,
+    )
+
+
+def _list_given_indexes(source: SourceEntry) -> list[tuple[str, str]]:
+    return [(entry.given, entry.sha256) for entry in source.scip if entry.given]

@@ -11,9 +11,7 @@ from codequarry.pipelines.embed.stage import embedded_seal, embedding_key
 from codequarry.pipelines.indexes.bm25 import write_segments
 from codequarry.pipelines.indexes.faiss import arrays, write_faiss
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import CHUNKED, Part, sealed
-from codequarry.pipelines.store.shards import Shard
-from codequarry.pipelines.store.table_rows import row_groups, rows_among
+from codequarry.pipelines.store.parts import CHUNKED, Part, Shard, row_groups, rows_among, sealed
 from codequarry.schemas.bundle.layout import BundlePaths, embeddings_table
 from codequarry.schemas.bundle.manifest import FileEntry, LegEntry, Manifest, ShardEntry
 from codequarry.schemas.bundle.shards import OWN_TABLES

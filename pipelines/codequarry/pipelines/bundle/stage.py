@@ -23,18 +23,15 @@ from codequarry.pipelines.bundle.manifest import file_entries, source_entry, ver
 from codequarry.pipelines.bundle.shards import link_shard, write_shard
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
 from codequarry.pipelines.indexes.bm25 import write_meta
-from codequarry.pipelines.indexes.faiss import is_exact
-from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
+from codequarry.pipelines.indexes.faiss import faiss_factory, is_exact
 from codequarry.pipelines.indexes.faiss_stage import write_dense
 from codequarry.pipelines.indexes.file_index import write_file_index
 from codequarry.pipelines.indexes.ranking_profile import profile_bytes
 from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import Part, plan_parts
-from codequarry.pipelines.store.shards import Shard, plan_shards
+from codequarry.pipelines.store.parts import Part, Shard, plan_parts, plan_shards, row_groups
 from codequarry.pipelines.store.stage_clock import StageClock
-from codequarry.pipelines.store.table_rows import row_groups
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import (

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import RepositoriesArgument, SettingsOption, over, source_state
-from codequarry.pipelines.store.child_processes import ending_groups
+from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted

@@ -21,7 +21,7 @@ from codequarry.pipelines.cli.repositories import (
 from codequarry.pipelines.cli.store import store_app
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.sources.earlier import remember, selected
-from codequarry.pipelines.store.child_processes import ending_groups
+from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings

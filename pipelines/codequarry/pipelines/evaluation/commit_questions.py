@@ -16,8 +16,7 @@ from typing import NamedTuple
 from codequarry.pipelines.adapt.pairs import word_count
 from codequarry.pipelines.git.process import run_git
 from codequarry.pipelines.git.trees import BlobReader
-from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import CandidateKey, spread
+from codequarry.pipelines.measure.questions import CandidateKey, Question, Target, spread
 from codequarry.pipelines.measure.source_tables import Mined, Node
 from codequarry.pipelines.syntax.workers import chunk_files
 from codequarry.schemas.errors import SourceError, SourceLimitError

@@ -11,7 +11,7 @@ from codequarry.pipelines.evaluation.tune_ranking import ndcg_by
 from codequarry.pipelines.indexes.ranking_profile import late_file, profile_of
 from codequarry.pipelines.measure import doc_questions
 from codequarry.pipelines.measure.asking import Asker, engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.store.workspace import Progress, exclusive, silent, write_json
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.ranking_profile import LateVerdict, without_late

@@ -12,8 +12,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.faiss import arrays
-from codequarry.pipelines.indexes.faiss_ladder import faiss_factory
+from codequarry.pipelines.indexes.faiss import arrays, faiss_factory
 from codequarry.pipelines.indexes.faiss_stage import encoded, mapped, questions, write_trained
 from codequarry.pipelines.indexes.faiss_sweep import pool, set_parameters, tune
 from codequarry.pipelines.store.workspace import Progress, silent

@@ -14,8 +14,8 @@ import numpy as np
 from codequarry.pipelines.evaluation.mining import mine
 from codequarry.pipelines.indexes.ranking_profile import profile_of
 from codequarry.pipelines.measure.asking import Asker, engine_over
-from codequarry.pipelines.measure.bootstrap import intervals
 from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.measure.results import scores_of
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.errors import InvalidArgumentError

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.store.child_processes import start_group, stop_group
+from codequarry.pipelines.store.processes import start_group, stop_group
 from codequarry.schemas.errors import SourceError, SourceLimitError
 from codequarry.schemas.trust.programs import find_program, safe_path
 

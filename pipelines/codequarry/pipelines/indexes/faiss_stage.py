@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
-from codequarry.pipelines.indexes.faiss_ladder import faiss_parts
-from codequarry.pipelines.store.shards import Shard
+from codequarry.pipelines.indexes.faiss import arrays, faiss_parts, write_faiss, write_idmap
+from codequarry.pipelines.store.parts import Shard
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning, exact_tuning, to_bytes
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import LegEntry

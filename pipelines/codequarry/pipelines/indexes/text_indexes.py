@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import Part, put_seal, sealed
-from codequarry.pipelines.store.shards import Shard
+from codequarry.pipelines.store.parts import Part, Shard, put_seal, sealed
 from codequarry.pipelines.store.vectors import text_key
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER

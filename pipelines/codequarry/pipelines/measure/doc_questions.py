@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from codequarry.pipelines.adapt.pairs import NO_DOCUMENTATION, word_count
-from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import CandidateKey, spread
+from codequarry.pipelines.measure.questions import CandidateKey, Question, Target, spread
 from codequarry.pipelines.measure.source_tables import Mined, Node
 from codequarry.pipelines.sources.snapshot import read_contents
 from codequarry.pipelines.syntax.definitions.definitions import outline

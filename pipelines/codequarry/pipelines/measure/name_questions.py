@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from codequarry.pipelines.measure.questions import Question, Target
-from codequarry.pipelines.measure.sampling import CandidateKey, spread
+from codequarry.pipelines.measure.questions import CandidateKey, Question, Target, spread
 from codequarry.pipelines.measure.source_tables import Mined
 from codequarry.pipelines.sources.path_classes import SOURCE, path_class
 from codequarry.serving.text.analyzer import identifier_parts

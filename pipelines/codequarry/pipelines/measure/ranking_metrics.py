@@ -1,7 +1,8 @@
-"""Metrics of a ranked list of chunks for somebody who looks for known places.
+"""Metrics of a ranked list of chunks for somebody who looks for known places, and intervals of their means.
 
 A target counts once, at the rank of the first chunk that lies in its file and overlaps its lines. Further chunks of the
-same target only take up room. Relevance is binary.
+same target only take up room. Relevance is binary. Intervals are of a percentile bootstrap over questions (Efron,
+1979).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log2
 from typing import NamedTuple
+
+import numpy as np
 
 from codequarry.pipelines.measure.questions import Hit, Target
 from codequarry.schemas.wire.search import CHARS_PER_TOKEN
@@ -118,3 +121,30 @@ def _fitting(hits: Sequence[Hit], tokens: int) -> int:
         if total > tokens * CHARS_PER_TOKEN:
             return count
     return len(hits)
+
+
+RESAMPLES = 2_000
+LEVEL = 0.95
+
+
+def intervals(values: np.ndarray, *, level: float = LEVEL, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of the interval of each column's mean: two (m,) float64.
+
+    The same rows are drawn for all columns. For a paired comparison the rows are differences between two answers to the
+    same question.
+
+    Args:
+        values: (n, m) float64, a row for each question, n ≥ 1.
+        level: Confidence level of the interval.
+        seed: Seed of the drawing.
+
+    Returns:
+        Lower and upper bounds.
+    """
+    drawn = np.random.default_rng(seed)
+    n = len(values)
+    # How often each row is drawn, not which rows: a (resamples, n) product instead of a gather of n · m · resamples.
+    counts = drawn.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
+    tail = (1 - level) / 2
+    low, high = np.quantile(counts @ values / n, [tail, 1 - tail], axis=0)
+    return low, high

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from codequarry.pipelines.measure.bootstrap import LEVEL, intervals
 from codequarry.pipelines.measure.questions import Hit, Question
-from codequarry.pipelines.measure.ranking_metrics import METRICS, Scores, score, target_ranks
+from codequarry.pipelines.measure.ranking_metrics import LEVEL, METRICS, Scores, intervals, score, target_ranks
 from codequarry.schemas.bundle.tables import write_table
 
 OVERALL = "all"

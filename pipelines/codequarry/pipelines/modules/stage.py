@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from codequarry.pipelines.modules.resolve.ecmascript import EcmascriptModules
 from codequarry.pipelines.modules.resolve.families import Family, Repository
 from codequarry.pipelines.modules.resolve.go import GoModules
-from codequarry.pipelines.modules.resolve.named import NamedModules
-from codequarry.pipelines.modules.resolve.packages import PackageModules
+from codequarry.pipelines.modules.resolve.packages import NamedModules, PackageModules
 from codequarry.pipelines.modules.resolve.paths import (
     CModules,
     LuaModules,

@@ -1,11 +1,14 @@
-"""Running a SCIP indexer over a private copy of a repository, isolated as far as the system allows.
+"""SCIP indexers: the supported ones, their detection, isolated runs, and a cache of their indexes.
 
-Neither the indexed code nor its size is trusted: the run has no network, and no process outlives it (namespaces, where
-``unshare`` may make them). Memory, file size and time are limited, and the environment holds nothing of the user's.
+An indexer reads a private copy of a repository. Neither the indexed code nor its size is trusted: the run has no
+network, and no process outlives it (namespaces, where ``unshare`` may make them). Memory, file size and time are
+limited, and the environment holds nothing of the user's. An unchanged tree is not indexed again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,12 +18,83 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from codequarry.pipelines.scip.positions import as_utf8
-from codequarry.pipelines.scip.tools import PYTHON, Installed
-from codequarry.pipelines.store.child_processes import start_group, stop_group
-from codequarry.schemas.settings.load import ScipSettings
+from codequarry.pipelines.store.processes import start_group, stop_group
+from codequarry.pipelines.store.workspace import replacing
+from codequarry.schemas.errors import ScipIndexError
+from codequarry.schemas.settings.load import ScipSettings, Settings
 from codequarry.schemas.trust.programs import find_program
+from codequarry.serving.files.integrity import file_sha256
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.scip.index_file import ScipIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """A program that writes ``index.scip`` of the folder it is started in."""
+
+    name: str
+    """Name of the executable; the npm package is ``@sourcegraph/<name>``."""
+    languages: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An indexer on this machine."""
+
+    indexer: Indexer
+    executable: Path
+    version: str
+
+    @property
+    def label(self) -> str:
+        """Name and version, as the manifest shows them."""
+        return f"{self.indexer.name} {self.version}"
+
+
+PYTHON = Indexer("scip-python", frozenset({"python"}))
+TYPESCRIPT = Indexer("scip-typescript", frozenset({"typescript", "tsx", "javascript"}))
+INDEXERS = (PYTHON, TYPESCRIPT)
+
+
+def find_indexer(indexer: Indexer, settings: Settings) -> Installed | None:
+    """Return the indexer in the user's tools folder, else on PATH; never one from an indexed repository."""
+    program = find_program(indexer.name, indexed_folders(settings), tools=True)
+    if program is None:
+        return None
+    executable = Path(os.path.realpath(program))
+    return Installed(indexer, executable, _version(indexer, executable))
+
+
+def indexed_folders(settings: Settings) -> list[Path]:
+    """Return the folders of this machine that are indexed."""
+    return [each.path for each in settings.sources.repositories if each.path is not None]
+
+
+def indexer_versions(settings: Settings) -> dict[str, str]:
+    """Return the version of every indexer that a run would use; installing one makes a bundle out of date."""
+    if not settings.scip.enabled:
+        return {}
+    found = [find_indexer(indexer, settings) for indexer in INDEXERS]
+    return {each.indexer.name: each.version for each in found if each is not None}
+
+
+def _version(indexer: Indexer, executable: Path) -> str:
+    """Return the version in the npm package, without starting it; for another program a hash of its bytes."""
+    for folder in executable.parents[:4]:
+        try:
+            package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
+            if package["name"].endswith(f"/{indexer.name}"):
+                return str(package["version"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return f"sha256-{file_sha256(executable)[:12]}"
+
 
 _LARGEST_FILE_BYTES = 1 << 30
 _LOG_TAIL_BYTES = 4096
@@ -182,3 +256,46 @@ def _tail(log: Path) -> str:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
         return stream.read().decode("utf-8", "replace")
+
+
+KEPT = 3
+"""Number of last used indexes that are kept per repository and indexer."""
+
+
+def cache_file(store: Path, name: str, tree_sha256: str, installed: Installed) -> Path:
+    """Return the file of the index of this tree by this indexer; the repository's name is part of every symbol."""
+    key = hashlib.sha256(f"{tree_sha256}\0{installed.version}".encode()).hexdigest()[:32]
+    return store / "scip" / name / installed.indexer.name / f"{key}.scip.zst"
+
+
+def read_kept(kept: Path) -> ScipIndex | None:
+    """Return a cached index; None when it is missing or damaged."""
+    if not kept.is_file():
+        return None
+    from codequarry.pipelines.scip.index_file import read_scip
+
+    try:
+        with pa.input_stream(str(kept), compression="zstd") as stream:
+            index = read_scip(stream.read())
+        os.utime(kept)
+    except (OSError, ScipIndexError):  # the indexer runs again
+        return None
+    return index
+
+
+def keep(kept: Path, data: bytes) -> None:
+    """Cache an index, and remove those beside it that were not used last.
+
+    Args:
+        kept: File of the cache.
+        data: Bytes of the index.
+
+    Raises:
+        UnavailableError: The file cannot be written.
+    """
+    with replacing(kept) as temporary:
+        with pa.output_stream(str(temporary), compression="zstd") as stream:
+            stream.write(data)
+    others = sorted(kept.parent.glob("*.scip.zst"), key=lambda file: (file.stat().st_mtime_ns, file.name))
+    for old in [file for file in others if file != kept][: -(KEPT - 1)]:
+        old.unlink()

@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from codequarry.pipelines.scip.cache import cache_file, keep, read_kept
 from codequarry.pipelines.scip.given import given_files, read_given
-from codequarry.pipelines.scip.runner import run_indexer
-from codequarry.pipelines.scip.tools import INDEXERS, TYPESCRIPT, Indexer, find_indexer
+from codequarry.pipelines.scip.runner import (
+    INDEXERS,
+    TYPESCRIPT,
+    Indexer,
+    cache_file,
+    find_indexer,
+    keep,
+    read_kept,
+    run_indexer,
+)
 from codequarry.pipelines.secrets.redaction import Redactor, open_redactor
 from codequarry.pipelines.sources.snapshot import Contents, read_contents, read_snapshot
 from codequarry.pipelines.store.workspace import (

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codequarry.pipelines.ignore.rules import settings_patterns
-from codequarry.pipelines.secrets.keys import PUTTY
-from codequarry.pipelines.secrets.scanner import RULES, Span, find_secrets
+from codequarry.pipelines.secrets.scanner import PUTTY, RULES, Span, find_secrets
 from codequarry.pipelines.store.content import ContentStore, open_content_store
 from codequarry.pipelines.store.library_versions import SCANNER, scanner_version, tool_versions
 from codequarry.schemas.settings.load import Settings

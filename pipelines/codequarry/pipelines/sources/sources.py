@@ -1,19 +1,20 @@
-"""Listing the paths of a configured repository."""
+"""The configured repositories: the listing of their paths, and their current commits, asked without fetching."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines.git.listing import Listing
-from codequarry.pipelines.git.remote import fetch_commit
-from codequarry.pipelines.git.trees import LIMITS, HeadEntry, read_commit, read_work_tree, resolve_ref
+from codequarry.pipelines.git.remote import fetch_commit, remote_head
+from codequarry.pipelines.git.trees import LIMITS, HeadEntry, head_commit, read_commit, read_work_tree, resolve_ref
 from codequarry.pipelines.sources.beneath import Beneath
 from codequarry.schemas.bundle.layout import BundleRoot
-from codequarry.schemas.errors import InvalidArgumentError, SourceError
+from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, SourceError
 from codequarry.schemas.git_urls import parse_git_url
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.schemas.settings.sources import LimitsSettings
@@ -208,3 +209,59 @@ def _list_entries(tree: Beneath, folder: bytes, listing: Listing) -> Iterator[tu
             path = folder + b"/" + name if folder else name
             listing.add(path)
             yield path, is_folder
+
+
+ASK_TIMEOUT_S = 20.0
+"""Timeout of one remote."""
+_ALL_TIMEOUT_S = 45.0
+"""Timeout of all repositories: Dagster gives a sensor a minute."""
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Answers of repositories."""
+
+    commits: dict[str, str]
+    """Commit by name of the repository; "" for a folder without git."""
+    problems: dict[str, str]
+    """Error message of each repository without an answer, by name."""
+
+
+def read_heads(repositories: Iterable[RepositorySettings], folder: Path) -> Heads:
+    """Ask every repository for the commit a run would read now, several at once.
+
+    Args:
+        repositories: Repositories as `named` returns them.
+        folder: Any folder that exists, to start git in.
+
+    Returns:
+        Commits and problems by name.
+    """
+    commits: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        asked = {pool.submit(_head, each, folder): each.name for each in repositories}
+        done, late = wait(asked, timeout=_ALL_TIMEOUT_S)
+        for each in done:
+            error = each.exception()
+            if error is None:
+                commits[asked[each]] = each.result()
+            elif isinstance(error, CodequarryError):
+                problems[asked[each]] = error.message
+            else:
+                raise error
+        problems |= {asked[each]: f"there was no answer in {_ALL_TIMEOUT_S:g} s" for each in late}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return Heads(commits, problems)
+
+
+def _head(repository: RepositorySettings, folder: Path) -> str:
+    if repository.url:
+        return remote_head(repository.url, repository.ref, folder, ASK_TIMEOUT_S)
+    assert repository.path is not None
+    if not repository.path.is_dir():
+        raise SourceError(f"{repository.path} does not exist", suggestion="check the path")
+    return resolve_ref(repository.path, repository.ref) if repository.ref else head_commit(repository.path)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.syntax.definitions.definitions import Outline
-from codequarry.pipelines.syntax.query_matches import MENTION_LIMIT, query_captures
+from codequarry.pipelines.syntax.parsing import MENTION_LIMIT, query_captures
 from codequarry.pipelines.syntax.text import SourceText
 from codequarry.schemas.records import Reference
 

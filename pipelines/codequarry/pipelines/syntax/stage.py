@@ -23,10 +23,11 @@ from codequarry.pipelines.store.parts import (
     forget_parts,
     plan_parts,
     put_seal,
+    row_groups,
+    rows_among,
     sealed,
 )
 from codequarry.pipelines.store.syntax import open_syntax_store
-from codequarry.pipelines.store.table_rows import row_groups, rows_among
 from codequarry.pipelines.store.workspace import Progress, replacing, repository_work, silent
 from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.syntax.facts.table import FACTS, fact_rows

@@ -1,4 +1,4 @@
-"""``codequarry gates``: the expectation suites asked of a published version, and their pages."""
+"""``codequarry gates`` and ``codequarry verdict``: the gates of a version, asked again or as they judged it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.lists import print_table
@@ -28,6 +29,7 @@ gates_app = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.add_typer(gates_app, name="gates")
+    app.command("verdict")(verdict)
 
 
 @gates_app.command("check")
@@ -85,6 +87,29 @@ def docs(
 
     kept = documents_folder(load_settings(settings_file).paths.work)
     typer.echo(build_docs(kept, out if out is not None else kept / "site"))
+
+
+def verdict(
+    version: Annotated[
+        str, typer.Argument(help="A version, published or stopped.", show_default="the last one that was judged")
+    ] = "",
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Print what the retrieval gate found before a version was published, or was not.
+
+    Recall of the dense indexes against exact search, and how answers, search and opening
+    compare with the version that was current. The page with its plots lies in verdicts/ of the bundle root.
+
+    Example: codequarry verdict
+    """
+    try:
+        from codequarry.pipelines.gates.answers.verdict import PAGE, read_verdict
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry verdict", "build", missing=error.name) from None
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root).bundle.root)
+    typer.echo(read_verdict(bundle_root, version, "verdict.json" if as_json else PAGE).rstrip("\n"))
 
 
 def _check_version(settings: Settings, version: str) -> tuple[str, tuple[SuiteResult, ...]]:

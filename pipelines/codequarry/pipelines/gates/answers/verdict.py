@@ -15,9 +15,8 @@ from typing import Any
 
 from codequarry.pipelines.measure.questions import Question
 from codequarry.pipelines.measure.ranking_metrics import TITLES
-from codequarry.pipelines.measure.report import rounded
+from codequarry.pipelines.measure.report import Bar, bars, rounded
 from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run
-from codequarry.pipelines.measure.svg import Bar, bars
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning
 from codequarry.schemas.bundle.layout import BundleRoot, is_version_name
 from codequarry.schemas.errors import NotFoundError

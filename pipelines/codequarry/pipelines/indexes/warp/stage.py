@@ -16,8 +16,7 @@ from codequarry.pipelines.indexes.warp.token_codes import (
     open_token_store,
 )
 from codequarry.pipelines.store.library_versions import tool_versions
-from codequarry.pipelines.store.parts import Part, hashed, plan_parts
-from codequarry.pipelines.store.shards import Shard
+from codequarry.pipelines.store.parts import Part, Shard, hashed, plan_parts
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot

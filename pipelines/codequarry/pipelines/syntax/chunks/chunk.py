@@ -7,11 +7,13 @@ cut by whole lines.
 
 from __future__ import annotations
 
+import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from codequarry.pipelines.syntax.chunks.span_names import SpanNames
 from codequarry.pipelines.syntax.chunks.units import Unit, syntax_units
@@ -19,13 +21,15 @@ from codequarry.pipelines.syntax.definitions.definitions import outline
 from codequarry.pipelines.syntax.definitions.nodes import ast_nodes
 from codequarry.pipelines.syntax.facts.facts import module_facts
 from codequarry.pipelines.syntax.grammars import grammar
-from codequarry.pipelines.syntax.leaves import leaf_kinds
 from codequarry.pipelines.syntax.macros import parse_unwrapped
 from codequarry.pipelines.syntax.references import references
 from codequarry.pipelines.syntax.text import SourceText
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.languages import BY_NAME
 from codequarry.schemas.records import ChunkSpan, FileChunks
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _ANCHOR_SPACING = 3
 """Mean distance between two anchors, in multiples of ``merge_chars``."""
@@ -251,3 +255,28 @@ def _last_break(breaks: list[int], text: SourceText, start: int, near: int, leas
 def _first_break(breaks: list[int], near: int, far: int) -> int | None:
     at = bisect_right(breaks, near)
     return breaks[at] if at < len(breaks) and breaks[at] <= far else None
+
+
+# "(identifier)"; fields and anonymous tokens look different, and errors have no kind.
+_LEAF = re.compile(r"\((?!ERROR\))(\w+)\)")
+# Tokens that the parser inserted to continue: no bytes of the file.
+_MISSING = re.compile(r""" \(MISSING (?:"(?:[^"\\]|\\.)*"|\w+)\)""")
+
+
+def leaf_kinds(nodes: Iterable[tuple[int, Node]], starts: list[int]) -> list[tuple[tuple[str, int], ...]]:
+    """Return (kind, count) by kind, for each of the spans that start at ``starts``.
+
+    Args:
+        nodes: (start, node) of the units of the file; all named leaves of a node start in the same span.
+        starts: Starts of the spans, ascending.
+
+    Returns:
+        Kinds and counts of each span.
+    """
+    counted: list[Counter[str]] = [Counter() for _ in starts]
+    for start, node in nodes:
+        printed = str(node)
+        if node.has_error:
+            printed = _MISSING.sub("", printed)
+        counted[bisect_right(starts, start) - 1].update(_LEAF.findall(printed))
+    return [tuple(sorted(counts.items())) for counts in counted]

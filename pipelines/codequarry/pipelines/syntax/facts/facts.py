@@ -19,7 +19,7 @@ from codequarry.pipelines.syntax.facts.imports import (
     child_module,
     clause_names,
 )
-from codequarry.pipelines.syntax.query_matches import MENTION_LIMIT, query_matches
+from codequarry.pipelines.syntax.parsing import MENTION_LIMIT, query_matches
 from codequarry.pipelines.syntax.text import SourceText, blank, inked_lines
 from codequarry.schemas.records import AstNode, Import, Leading, ModuleFacts
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.pipelines.conftest import Run
-from tests.pipelines.indexes.test_faiss_ladder import write_app
+from tests.pipelines.indexes.test_faiss import write_app
 
 
 def test_the_published_index_and_others_are_measured_and_nothing_is_changed(tmp_path: Path, run: Run) -> None:
