@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from codequarry.schemas.bundle import tables
-from codequarry.schemas.bundle.registry import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS
-from codequarry.schemas.catalog.pools import POOLS
+from codequarry.schemas.catalog.session_tables import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS, POOLS
 
 _OWN: dict[str, dict[str, str]] = {
     "v_faiss_join": {

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from codequarry.schemas.catalog.columns import GROUPS
-from codequarry.schemas.catalog.views import views
+from codequarry.schemas.catalog.views import GROUPS, views
 from codequarry.serving import CatalogSession, open_catalog
 from tests.contracts.catalog_columns import column_descriptions
 from tests.serving.bundle_factory import write_bundle

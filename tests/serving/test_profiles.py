@@ -13,8 +13,8 @@ from fastmcp import Client, FastMCP
 from fastmcp.client.transports import StdioTransport
 
 from codequarry.schemas.bundle.manifest import SourceEntry
+from codequarry.serving.server.chatgpt import permalink
 from codequarry.serving.server.mcp import build_server, listed_tools
-from codequarry.serving.server.permalinks import permalink
 from tests.serving.corpus import INDEX_OPEN, SESSION
 from tests.serving.server.test_mcp import ERAS, failed, talk
 

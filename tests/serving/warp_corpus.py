@@ -8,8 +8,7 @@ import numpy as np
 
 from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
 from codequarry.schemas.bundle.warp import Profile
-from codequarry.serving.channels.warp.index import WarpIndex
-from codequarry.serving.channels.warp.mapped_files import unpack
+from codequarry.serving.channels.warp.index import WarpIndex, unpack
 from codequarry.serving.channels.warp.query import QueryVectors
 from codequarry.serving.channels.warp.search import _TARGET
 

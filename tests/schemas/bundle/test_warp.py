@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.bundle.warp import WarpSpec, cluster_dtype
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.channels.warp.mapped_files import map_arrays, pack, unpack
+from codequarry.serving.channels.warp.index import map_arrays, pack, unpack
 from tests.serving.warp_corpus import built, random_documents
 
 

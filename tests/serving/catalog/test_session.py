@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from codequarry.schemas.bundle.layout import BundleRoot, Current
-from codequarry.schemas.catalog.pools import PART_PREFIX, POOLS
+from codequarry.schemas.catalog.session_tables import PART_PREFIX, POOLS
 from codequarry.schemas.errors import CodequarryError, IntegrityError, NoBundleError, NotFoundError, UntrustedError
 from codequarry.schemas.trust.trusted_folders import add_trust
 from codequarry.serving import open_catalog

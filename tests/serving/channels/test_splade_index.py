@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.bundle.splade import MAX_IMPACT, MAX_TERMS, QUERY_STEPS, SpladeSpec
 from codequarry.schemas.errors import DeadlineError, IntegrityError, UnavailableError
-from codequarry.serving.channels.splade_files import map_arrays, strange_postings
-from codequarry.serving.channels.splade_index import SpladeIndex
+from codequarry.serving.channels.splade_index import SpladeIndex, map_arrays, strange_postings
 from codequarry.serving.encoders.sparse import SparseQuery
 from codequarry.serving.request.deadline import Deadline
 from tests.serving.sparse_corpus import Documents, built, impacts, naive, query, zipf_documents

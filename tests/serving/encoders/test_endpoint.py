@@ -15,7 +15,7 @@ from codequarry.pipelines.embed.export.endpoint import export_endpoint
 from codequarry.schemas.errors import EndpointError, IntegrityError, UnavailableError
 from codequarry.schemas.prefixes import CODE_QUERY, known_prefixes, prefixed
 from codequarry.schemas.settings.embedding import EmbeddingSettings
-from codequarry.schemas.settings.endpoints import EndpointOptions, checked_url
+from codequarry.schemas.settings.model_servers import EndpointOptions, checked_url
 from codequarry.serving.encoders import client as endpoints
 from codequarry.serving.encoders.endpoint import PROBE_TEXT, EndpointEncoder
 from codequarry.serving.encoders.spec import EncoderSpec, open_encoder

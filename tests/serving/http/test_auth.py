@@ -19,10 +19,10 @@ from joserfc.jwt import encode
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings.load import ServingSettings, load_settings
 from codequarry.schemas.settings.service import AuthSettings
+from codequarry.serving.cli.clients import new_token
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from codequarry.serving.http.auth import build_auth
-from codequarry.serving.http.bearer_tokens import new_token
 from codequarry.serving.http.door import Crowd
 from codequarry.serving.request.admission import Gate
 from tests.serving.live import raw, request, running, serving, tool_call

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from codequarry.schemas.errors import DeadlineError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, read_profile
 from codequarry.schemas.settings.load import ServingSettings
-from codequarry.schemas.settings.search_stages import StageSettings
+from codequarry.schemas.settings.service import StageSettings
 from codequarry.schemas.wire.search import SearchAnswer, SearchRequest, to_wire
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
 from codequarry.serving.ranking.late import decide, entropy, rescore_first

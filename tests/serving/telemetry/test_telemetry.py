@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from codequarry.schemas.catalog.pools import POOLS, pools_view
+from codequarry.schemas.catalog.session_tables import POOLS, pools_view
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.settings.service import TelemetrySettings
 from codequarry.serving.engine.engine import Engine

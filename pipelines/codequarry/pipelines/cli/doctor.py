@@ -10,9 +10,8 @@ import typer
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
-from codequarry.serving.cli.terminal import echo_json, for_terminal
+from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
 
 if TYPE_CHECKING:
     from codequarry.serving.engine.doctor import Diagnosis

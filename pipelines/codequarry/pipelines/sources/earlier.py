@@ -18,8 +18,7 @@ from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
-from codequarry.schemas.trust.private_files import read_private, write_private
-from codequarry.schemas.trust.user_folders import state_folder
+from codequarry.schemas.trust.user_folders import read_private, state_folder, write_private
 from codequarry.serving.files.integrity import current_manifest
 
 Repositories = dict[str, RepositorySettings]

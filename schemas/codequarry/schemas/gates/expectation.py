@@ -103,7 +103,7 @@ class Outcome:
         return f"{100 * self.broken / max(1, self.rows):.1f} % ({self.broken} of {self.rows})"
 
 
-def between(name: str, column: str, low: float | None, high: float | None = None, mostly: float = 1.0) -> Expectation:
+def between(name: str, column: str, low: float | None, high: float | None = None) -> Expectation:
     """Expect values of a column between two limits.
 
     Args:
@@ -111,13 +111,12 @@ def between(name: str, column: str, low: float | None, high: float | None = None
         column: Column of the frame.
         low: Least value; None for no lower limit.
         high: Largest value; None for no upper limit.
-        mostly: Share of the rows that have to follow it, in (0, 1].
 
     Returns:
         The expectation.
     """
     sides = {"min_value": low, "max_value": high}
-    return Expectation(name, BETWEEN, {"column": column, **{k: v for k, v in sides.items() if v is not None}}, mostly)
+    return Expectation(name, BETWEEN, {"column": column, **{k: v for k, v in sides.items() if v is not None}})
 
 
 def among(name: str, column: str, values: Iterable[str]) -> Expectation:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from codequarry.schemas.prefixes import Prefixes, known_prefixes
-from codequarry.schemas.settings.endpoints import ENV_NAME, EndpointOptions, checked_url
+from codequarry.schemas.settings.model_servers import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Harmless, Reach
 

@@ -28,8 +28,7 @@ from codequarry.schemas.settings.file import Look, find_settings, read_settings_
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
 from codequarry.schemas.settings.indexes import IndexesSettings, SpladeSettings, WarpSettings
 from codequarry.schemas.settings.model_servers import ModelServerSettings
-from codequarry.schemas.settings.search_stages import StageSettings
-from codequarry.schemas.settings.service import AuthSettings, ConnectionSettings, TelemetrySettings
+from codequarry.schemas.settings.service import AuthSettings, ConnectionSettings, StageSettings, TelemetrySettings
 from codequarry.schemas.settings.sources import (
     ChunkingSettings,
     LimitsSettings,

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.trust.private_files import read_private, write_private
-from codequarry.schemas.trust.user_folders import config_folder
+from codequarry.schemas.trust.user_folders import config_folder, read_private, write_private
 
 
 def trust_file() -> Path:

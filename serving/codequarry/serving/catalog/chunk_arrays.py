@@ -40,7 +40,6 @@ from codequarry.serving.text.typos import by_last_letters, near_numbers
 if TYPE_CHECKING:
     import duckdb
 
-FOLDER = "rows"
 TEXTS = ("repo", "path", "lang", "kind", "qualified_name", "module")
 """Fields of a chunk that are stored as numbers of strings."""
 _NUMBERS = {

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import EncoderEntry, Manifest
-from codequarry.schemas.bundle.registry import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS
+from codequarry.schemas.catalog.session_tables import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.times import build_time
 from codequarry.serving.files.integrity import read_manifest

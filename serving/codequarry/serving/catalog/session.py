@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.catalog.pools import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
+from codequarry.schemas.catalog.session_tables import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings

@@ -1,4 +1,4 @@
-"""Readers of the texts of chunks; newer formats keep them in memory-mapped files, addressed by position."""
+"""Texts of chunks in memory-mapped files, addressed by position."""
 
 from __future__ import annotations
 

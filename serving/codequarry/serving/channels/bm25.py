@@ -15,8 +15,8 @@ import numpy as np
 
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile
+from codequarry.serving.catalog.filters import members
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
-from codequarry.serving.channels.set_operations import members
 from codequarry.serving.text.analyzer import source_tokens
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query

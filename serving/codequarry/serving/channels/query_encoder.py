@@ -14,7 +14,7 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import EncoderEntry
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
-from codequarry.schemas.settings.endpoints import EndpointOptions
+from codequarry.schemas.settings.model_servers import EndpointOptions
 from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
 
 

@@ -13,12 +13,10 @@ import typer
 
 from codequarry.schemas.errors import InvalidArgumentError, SettingsError
 from codequarry.schemas.settings.load import ServingSettings, Settings, load_settings
-from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
-from codequarry.serving.cli.clients import stdio_command
+from codequarry.serving.cli.clients import CLIENTS, Server, snippet, stdio_command
 from codequarry.serving.cli.options import RootOption, SettingsOption
-from codequarry.serving.http.bearer_tokens import is_loopback
-from codequarry.serving.http.host_guard import open_patterns
-from codequarry.serving.server.logs import log_to_stderr, take_over_fastmcp
+from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
+from codequarry.serving.http.host_guard import is_loopback, open_patterns
 
 PROFILE_NAMES = ("default", "full", "chatgpt")
 

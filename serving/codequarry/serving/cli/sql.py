@@ -13,9 +13,8 @@ import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import load_settings
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
-from codequarry.serving.cli.terminal import echo_json, escaped, for_terminal
+from codequarry.serving.cli.terminal import echo_json, escaped, for_terminal, print_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -121,7 +120,7 @@ def _lock(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    from codequarry.schemas.catalog.columns import GROUPS
+    from codequarry.schemas.catalog.views import GROUPS
 
     found = connection.execute(
         "SELECT table_name, count(*) FROM information_schema.columns "

@@ -13,9 +13,8 @@ from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesE
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.times import age_s
 from codequarry.schemas.wording import counted
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
-from codequarry.serving.cli.terminal import echo_json, for_terminal
+from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
 from codequarry.serving.files.integrity import read_manifest, unique_bytes, verify
 from codequarry.serving.files.lease import is_held
 from codequarry.serving.files.version_order import ordered_versions

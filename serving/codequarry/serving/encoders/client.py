@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from codequarry.schemas.errors import EndpointError
-from codequarry.schemas.settings.endpoints import EndpointOptions
+from codequarry.schemas.settings.model_servers import EndpointOptions
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,13 +43,14 @@ class Endpoint:
         self.options = options
         self._client: httpx2.Client | None = None
 
-    def post(self, path: str, payload: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+    def post(self, path: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Send JSON and return the JSON object of the answer; one attempt.
+
+        An answer that drips in slowly ends within twice the time of the options.
 
         Args:
             path: Path behind the base address.
             payload: Body of the request.
-            timeout_s: Overrides that of the options; an answer that drips in slowly ends within twice that time.
 
         Returns:
             The JSON object.
@@ -59,7 +60,7 @@ class Endpoint:
         """
         import httpx2
 
-        timeout = timeout_s or self.options.timeout_s
+        timeout = self.options.timeout_s
         ends = time.monotonic() + timeout
         body = bytearray()
         try:

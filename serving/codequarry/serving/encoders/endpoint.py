@@ -23,7 +23,7 @@ import numpy as np
 
 from codequarry.schemas.errors import EndpointError, IntegrityError, UnavailableError
 from codequarry.schemas.prefixes import prefixed
-from codequarry.schemas.settings.endpoints import EndpointOptions
+from codequarry.schemas.settings.model_servers import EndpointOptions
 from codequarry.serving.encoders.client import Breaker, Endpoint, patiently
 from codequarry.serving.encoders.spec import FILES, REMEDY, EncoderSpec
 from codequarry.serving.files.arrays import read_array

@@ -25,7 +25,7 @@ from codequarry.serving.text.analyzer import analyze
 if TYPE_CHECKING:
     import tokenizers
 
-    from codequarry.schemas.settings.endpoints import EndpointOptions
+    from codequarry.schemas.settings.model_servers import EndpointOptions
 
 SPEC_FILE = "encoder.json"
 TOKENIZER_FILE = "tokenizer.json"

@@ -1,4 +1,4 @@
-"""Reader of arrays in ``.npy`` files; no other module reads them.
+"""Reader of arrays in ``.npy`` files and of indexes that consist of them; no other module reads them.
 
 NumPy reads a header as Python, by `ast.literal_eval`. Up to CPython 3.12 all threads share its count of nested nodes
 (gh-106905), so one thread may fail with SystemError while another one reads a header. NumPy also accepts any header.
@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
+from codequarry.schemas.bundle.index_spec import REMEDY, IndexSpec
 from codequarry.schemas.errors import IntegrityError
 
 _MAGIC = b"\x93NUMPY\x01\x00"
@@ -123,3 +124,37 @@ def _parsed(text: bytes, offset: int) -> ArrayHeader | None:
 
 def _damaged(path: Path, reason: str) -> IntegrityError:
     return IntegrityError(f"{path}: not an array file: {reason}", suggestion=_REMEDY)
+
+
+def map_files(folder: Path, spec: IndexSpec) -> dict[str, np.ndarray]:
+    """Map every file of an index, read-only; only headers are read.
+
+    Args:
+        folder: Folder of the index.
+        spec: Description of the index.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        IntegrityError: A file is missing or truncated, or its shape or type do not match the spec.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, (shape, dtype) in spec.arrays().items():
+        path = folder / f"{name}.npy"
+        try:
+            found = map_array(path)
+        except OSError as error:
+            raise IntegrityError(f"{path}: cannot be mapped ({error})", suggestion=REMEDY) from error
+        if found.shape != shape or found.dtype != dtype or not found.flags.c_contiguous:
+            raise IntegrityError(
+                f"{path}: {found.shape} {found.dtype}, expected {shape} {dtype} in C order", suggestion=REMEDY
+            )
+        arrays[name] = found
+    return arrays
+
+
+def check_offsets(path: Path, offsets: np.ndarray, total: int) -> None:
+    """Raise IntegrityError when offsets, (n + 1,), do not ascend from 0 to a total."""
+    if offsets[0] != 0 or offsets[-1] != total or (np.diff(offsets) < 0).any():
+        raise IntegrityError(f"{path}: not ascending from 0 to {total}", suggestion=REMEDY)

@@ -30,7 +30,6 @@ from codequarry.serving.files.arrays import map_array
 from codequarry.serving.text.analyzer import words
 from codequarry.serving.text.stems import stem
 
-FOLDER = "files"
 _WORDS = "names.txt"
 _ARRAYS = ("offsets", "postings", "facts")
 _POSTING = np.dtype([("file", np.int32), ("count", np.int32)])
@@ -42,6 +41,8 @@ _GENERIC = frozenset({"__init__", "index", "init", "mod", "lib", "main", "packag
 _PREFIX = 4
 """Letters from which one word may stand for another that it begins."""
 _CARD_CHARS = 2_000
+_NEIGHBOURS = 30
+"""File summaries from this rank on are no evidence."""
 
 
 class FileRow(NamedTuple):
@@ -188,17 +189,17 @@ class FileIndex:
             cover[posted["file"]] += posted["count"]
         return cover / np.maximum(self.facts["words"], 1).astype(np.float32)
 
-    def card_evidence(self, vector: np.ndarray, neighbours: int = 30) -> np.ndarray:
+    def card_evidence(self, vector: np.ndarray) -> np.ndarray:
         """Return the similarity of the file summaries to a query's vector, scaled so that the best is 1: (f,) float32.
 
-        It is 0 from rank ``neighbours`` on.
+        It is 0 from rank `_NEIGHBOURS` on.
         """
         similarity = np.empty(len(self.facts), np.float32)
         for number, files in self._files.items():
             similarity[files] = self.cards[number] @ vector
         if len(similarity) < 2:
             return np.ones(len(similarity), np.float32)
-        rank = min(neighbours, len(similarity) - 1)
+        rank = min(_NEIGHBOURS, len(similarity) - 1)
         floor = float(-np.partition(-similarity, rank)[rank])
         best = float(similarity.max())
         return np.clip((similarity - floor) / max(best - floor, 1e-6), 0, 1)

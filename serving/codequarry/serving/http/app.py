@@ -1,4 +1,9 @@
-"""Streamable HTTP: all profiles, health and metrics on one port, guarded against DNS rebinding and floods."""
+"""Streamable HTTP: all profiles, plain JSON, health and metrics on one port, guarded against rebinding and floods.
+
+Plain JSON is for scripts without MCP: ``POST <path>/tools/list`` and ``POST <path>/tools/<name>``. The body of a call
+is the tool's arguments, the answer its structured content. Errors have the same shape as over MCP, and a status that
+tells their kind.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +18,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from pydantic_core import from_json
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from codequarry.schemas.errors import UnavailableError
+from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.health import HealthRequest
 from codequarry.schemas.wire.search import to_wire
+from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
-from codequarry.serving.http.plain_tools import add_plain_tools
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
 from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES
-from codequarry.serving.server.mcp import build_server
+from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -41,6 +47,10 @@ _SWITCH_S = 0.0005
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
 MAX_BODY_BYTES = 1 << 20
+STATUSES = {
+    "INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "BUSY": 429, "INTERNAL": 500, "UNAVAILABLE": 503, "DEADLINE": 504,
+}  # fmt: skip
+"""Status of an answer by the code of its error."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +170,7 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     service.prepared(server)
     if profile == DEFAULT_PROFILE:
         _add_routes(server, service)
-        add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
+        _add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
     telemetry = engine.telemetry
     return server.http_app(
         path=PATHS[profile],
@@ -235,3 +245,46 @@ def listen(host: str, port: int) -> socket.socket:
             ) from error
         undo.pop_all()
     return listener
+
+
+def _add_plain_tools(server: FastMCP, path: str, tools: dict[str, EngineTool], *, authenticated: bool) -> None:
+    """Add the routes.
+
+    Args:
+        server: Server whose application gets them.
+        path: Path of the protocol.
+        tools: Tools by name.
+        authenticated: Callers need a token.
+    """
+    listed = listed_tools()
+
+    @server.custom_route(f"{path}/tools/{{name}}", methods=["POST"], include_in_schema=False)
+    async def call(request: Request) -> Response:
+        if authenticated and not request.user.is_authenticated:
+            return Response("Unauthorized", 401, headers={"WWW-Authenticate": "Bearer"})
+        name = request.path_params["name"]
+        if name == "list":
+            return JSONResponse({"tools": listed})
+        if name not in tools:
+            return _refusal(
+                NotFoundError("there is no such tool", suggestion=f"use one of {present.sentence_list(tools)}")
+            )
+        try:
+            arguments = from_json(await request.body() or b"{}", allow_inf_nan=False)
+        except ValueError:
+            return _refusal(InvalidArgumentError("the body is no JSON", suggestion="send an object of arguments"))
+        if not isinstance(arguments, dict):
+            return _refusal(InvalidArgumentError("the body is no object", suggestion="send an object of arguments"))
+        result = await tools[name].run(arguments)
+        return _response(result.structured_content or {})
+
+
+def _refusal(error: CodequarryError) -> Response:
+    return _response(failure(error).structured_content or {})
+
+
+def _response(answer: dict[str, Any]) -> Response:
+    error = answer.get("error")
+    return JSONResponse(
+        answer, 200 if error is None else STATUSES[error["code"]], headers={"Cache-Control": "no-store"}
+    )

@@ -1,16 +1,20 @@
-"""Authentication over HTTP: tokens that the settings list by hash, and tokens of an identity provider."""
+"""Authentication over HTTP: tokens that the settings list by hash, and JWTs of an identity provider."""
 
 from __future__ import annotations
 
 import hashlib
 
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
+from fastmcp.server.auth.providers.jwt import JWTVerifier
+from joserfc.errors import JoseError
+from joserfc.jwt import JWTClaimsRegistry
 
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings.service import AuthSettings
 from codequarry.serving.encoders.client import key_client
 
 _LONGEST_TOKEN = 4_096
+_CLOCKS_APART_S = 30
 
 
 class HashedTokens(TokenVerifier):
@@ -34,6 +38,24 @@ class HashedTokens(TokenVerifier):
             return None
         name = self._names.get(hashlib.sha256(token.encode("utf-8", "replace")).hexdigest())
         return None if name is None else AccessToken(token=token, client_id=name, scopes=[])
+
+
+class StrictJWTs(JWTVerifier):
+    """Verifier of JWTs that rejects tokens without an expiry and tokens that are not valid yet.
+
+    FastMCP's own verifier accepts both.
+    """
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        """Return the claims of a token; None when it is not valid now."""
+        access = await super().load_access_token(token)
+        if access is None:
+            return None
+        try:
+            JWTClaimsRegistry(leeway=_CLOCKS_APART_S, exp={"essential": True}).validate(access.claims)
+        except JoseError:
+            return None
+        return access
 
 
 def build_auth(settings: AuthSettings) -> AuthProvider | None:
@@ -63,8 +85,6 @@ def build_auth(settings: AuthSettings) -> AuthProvider | None:
 
 
 def _jwt(settings: AuthSettings) -> TokenVerifier:
-    from codequarry.serving.http.jwt import StrictJWTs
-
     key = None
     if settings.public_key is not None:
         try:

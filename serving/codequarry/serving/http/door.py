@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.wire.search import ErrorAnswer, to_wire
 from codequarry.serving.http.protocol import CALL_KEY
-from codequarry.serving.request.admission import Gate
-from codequarry.serving.request.call import Call, begin_call, token_client
+from codequarry.serving.request.admission import Call, Gate, begin_call, token_client
 from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import TOOLS
 from codequarry.serving.server.json_rpc import id_refusal

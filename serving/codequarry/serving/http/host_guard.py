@@ -1,7 +1,8 @@
-"""Check that the settings keep the guard against DNS rebinding."""
+"""Openness of the service, told from its settings alone: nothing here loads the server."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
@@ -9,6 +10,20 @@ from codequarry.schemas.settings.load import ServingSettings
 
 _NOBODYS = ("nobody", "nobodys.invalid", "name.nobodys.invalid")
 """Names that no settings mean: a pattern that fits one of them fits any."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address to bind can be reached only from this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("")
+    (True, True, True, False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def open_patterns(settings: ServingSettings) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from codequarry.schemas.settings.service import ConnectionSettings
-from codequarry.serving.request.call import Call
+from codequarry.serving.request.admission import Call
 
 MAX_HEADER_BYTES = 32_768
 MAX_AHEAD_BYTES = 32_768

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
-from codequarry.schemas.settings.search_stages import StageSettings
+from codequarry.schemas.settings.service import StageSettings
 from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
 from codequarry.serving.ranking.ranking import Scored
 from codequarry.serving.request.deadline import Deadline

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from codequarry.schemas.errors import EndpointError
-from codequarry.schemas.settings.endpoints import EndpointOptions
-from codequarry.schemas.settings.model_servers import ModelServerSettings
+from codequarry.schemas.settings.model_servers import EndpointOptions, ModelServerSettings
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.encoders.client import Breaker, Endpoint
 from codequarry.serving.ranking.listwise import Candidate, Chat, listwise_order

@@ -1,23 +1,77 @@
-"""Admission control: a limit on concurrent calls, a short fair queue, and a quick BUSY for all other calls.
+"""Calls and their admission: a limit on concurrent calls, a short fair queue, a quick BUSY, and lanes for computing.
 
 Fair means max-min: a free place goes to the waiting client that holds the fewest. A full queue makes room for a client
 with fewer calls in it: the latest call of the client with most is sent away. Clients that share a server leave at least
 a quarter of the places to others; otherwise slow calls of one would lock all others out.
+
+Calls that compute take turns in lanes, which finishes each sooner than all at once. More threads than cores answer no
+call sooner, and they take cores and the interpreter from the event loop, which must answer BUSY and health. A call that
+computes for long, or waits for a server, does not block others: after `PATIENCE_S` its lane counts as free, and it goes
+on beside them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from codequarry.schemas.errors import BusyError
+from codequarry.schemas.resources import available_cores
+
+if TYPE_CHECKING:
+    from codequarry.serving.request.trace import Trace
 
 WAIT_S = 0.01
+PATIENCE_S = 0.1
+_MOST = 4
+"""A search holds the interpreter for a quarter of its time, so more at once would wait for it."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """State of one call. Shared between the event loop and the worker thread that answers."""
+
+    client: str = ""
+    """Client, by bearer token or else by address; "" for a single caller, which shares the server with no other."""
+    place: Place | None = None
+    """Its place among the running calls, if the transport took one; the transport also gives it back."""
+    trace: Trace | None = None
+    """Measurements of the request, once a tool works on it."""
+    abandoned: bool = False
+    """The client has stopped waiting: work stops at its next deadline check."""
+
+    def is_abandoned(self) -> bool:
+        """Tell whether the client has stopped waiting."""
+        return self.abandoned
+
+
+_CALL: ContextVar[Call | None] = ContextVar("codequarry_call", default=None)
+
+
+def current_call() -> Call:
+    """Return the call of this context; outside of any transport, one that is never abandoned."""
+    return _CALL.get() or Call()
+
+
+def begin_call(call: Call) -> None:
+    """Make this the call of the context and of all tasks and threads started from it."""
+    _CALL.set(call)
+
+
+def token_client(client_id: str) -> str:
+    """Return the client of a bearer token.
+
+    Clients are told apart by tokens, because many may share an address, and one may have many.
+    """
+    return f"token {client_id}"
 
 
 class Place:
@@ -185,3 +239,38 @@ class Gate:
 def busy() -> BusyError:
     """Return the error of a call that finds no place."""
     return BusyError("every worker is taken", suggestion="wait a second and call again with the same arguments")
+
+
+class Lanes:
+    """Limit on computing calls, shared by all worker threads."""
+
+    def __init__(self, count: int | None = None) -> None:
+        """Set the limit.
+
+        Args:
+            count: Number of lanes. When None, the number of cores for this process, up to four.
+        """
+        self._count = count or min(_MOST, available_cores())
+        self._changed = threading.Condition()
+        self._since: dict[object, float] = {}
+
+    @contextmanager
+    def lane(self) -> Iterator[None]:
+        """Wait for a free lane, and hold it for the block."""
+        taken = object()
+        with self._changed:
+            while (wait := self._wait_s()) > 0:
+                self._changed.wait(wait)
+            self._since[taken] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._since[taken]
+                self._changed.notify()
+
+    def _wait_s(self) -> float:
+        """Return the longest time until a lane counts as free; 0 when one is free."""
+        now = time.monotonic()
+        left = sorted(since + PATIENCE_S - now for since in self._since.values() if now - since < PATIENCE_S)
+        return left[-self._count] if len(left) >= self._count else 0.0

@@ -1,7 +1,14 @@
-"""Profile for ChatGPT connectors: the same search and fetch, in exactly the shapes OpenAI documents."""
+"""Profile for ChatGPT connectors: the same search and fetch, in exactly the shapes OpenAI documents.
+
+Results link to web pages of the code: lines of a commit have an address when the host of the repository is known.
+"""
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote
+
+from codequarry.schemas.bundle.manifest import SourceEntry
 from codequarry.schemas.wire.chatgpt import (
     ConnectorFetchAnswer,
     ConnectorFetchRequest,
@@ -11,11 +18,20 @@ from codequarry.schemas.wire.chatgpt import (
 )
 from codequarry.schemas.wire.search import MAX_TOKENS_MAX, FetchRequest, SearchRequest
 from codequarry.serving.server.descriptions import ToolDescription
-from codequarry.serving.server.permalinks import permalink
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.fetch import fetch
 from codequarry.serving.tools.search import search
 from codequarry.serving.version.open import Bundle
+
+_HOSTS = {
+    "github.com": "https://github.com/{path}/blob/{commit}/{file}#L{first}-L{last}",
+    "gitlab.com": "https://gitlab.com/{path}/-/blob/{commit}/{file}#L{first}-{last}",
+    "codeberg.org": "https://codeberg.org/{path}/src/commit/{commit}/{file}#L{first}-L{last}",
+    "bitbucket.org": "https://bitbucket.org/{path}/src/{commit}/{file}#lines-{first}:{last}",
+}
+_REMOTE = re.compile(r"(?:(?:https|ssh|git)://(?:[^/@]*@)?|[\w.+-]+@)(?P<host>[a-z0-9.-]+)(?::[0-9]+)?[:/](?P<path>.+)")
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def connector_search(context: ToolContext, request: ConnectorSearchRequest) -> ConnectorSearchAnswer:
@@ -86,3 +102,21 @@ def _page(bundle: Bundle, uri: str, first: int, last: int) -> str:
     repo, _, path = uri.partition("/")
     source = next((one for one in bundle.manifest.sources if one.name == repo), None)
     return permalink(source, path, first + 1, last + 1)
+
+
+def permalink(source: SourceEntry | None, path: str, first: int, last: int) -> str:
+    """Return the address of lines ``first`` to ``last``, 1-based; "" without a known host or commit.
+
+    >>> permalink(None, "a.py", 1, 2)
+    ''
+    """
+    if source is None or source.dirty or not _COMMIT.fullmatch(source.commit):
+        return ""
+    match = _REMOTE.fullmatch(source.url)
+    pattern = _HOSTS.get(match["host"]) if match else None
+    if match is None or pattern is None:
+        return ""
+    remote = match["path"].strip("/").removesuffix(".git")
+    if not _PATH.fullmatch(remote):
+        return ""
+    return pattern.format(path=remote, commit=source.commit, file=quote(path, safe="/"), first=first, last=last)

@@ -30,8 +30,7 @@ from pydantic.json_schema import SkipJsonSchema
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
 from codequarry.schemas.wire.search import ErrorAnswer, to_wire
 from codequarry.serving.catalog import present
-from codequarry.serving.request.admission import Gate
-from codequarry.serving.request.call import Call, begin_call, current_call, token_client
+from codequarry.serving.request.admission import Call, Gate, begin_call, current_call, token_client
 from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
 from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema

@@ -94,7 +94,7 @@ class PoolLog:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from codequarry.schemas.catalog.pools import PART_PREFIX, POOLS
+        from codequarry.schemas.catalog.session_tables import PART_PREFIX, POOLS
 
         self._folder.mkdir(parents=True, exist_ok=True)
         self._written += 1

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings.service import TelemetrySettings
-from codequarry.serving.request.call import current_call
+from codequarry.serving.request.admission import current_call
 from codequarry.serving.request.trace import Trace
 from codequarry.serving.telemetry.metrics import Metrics
 from codequarry.serving.telemetry.pool_log import Lease, LoggedSearch, PoolLog

@@ -1,7 +1,7 @@
 """Text search: compile, ask the indexes which files may match, read those, find, show.
 
 Candidates are files and not chunks, so that a match may lie across a chunk boundary. An index only excludes files that
-cannot match; the text alone decides about matches.
+cannot match; the text alone decides about matches. Text from the index is untrusted.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Self
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from codequarry.schemas.wire.grep import (
     CodeSearchAnswer,
     CodeSearchRequest,
 )
+from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkText
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.filters import allowed_chunks
@@ -32,7 +35,6 @@ from codequarry.serving.text.arguments import checked_text, clamp_argument
 from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, Required, TextPattern
 from codequarry.serving.text.regex import Regex
 from codequarry.serving.tools.budgets import fit_budget, shorter_match
-from codequarry.serving.tools.code_match import FileText, build_match
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
 from codequarry.serving.version.open import Bundle
@@ -45,6 +47,8 @@ _SCAN_SHARE = 8
 """Reading a chunk costs about eight times as much as scanning it: where the index left over more, a scan pays."""
 _SCAN_ROWS = 32_768
 """Chunks scanned between two looks at the clock, about 30 ms."""
+_LEAD_CHARS = 80
+"""Characters of a long line that are shown before the match."""
 
 
 def search_code(context: ToolContext, request: CodeSearchRequest) -> CodeSearchAnswer:
@@ -255,3 +259,115 @@ class _Tally:
             limits=limits,
             bundle=bundle.info,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """Text of a file, assembled from its chunks."""
+
+    uri: str
+    lang: str
+    chunks: list[ChunkText]
+    """Chunks in the order of the file."""
+    starts: list[int]
+    """First character of each chunk."""
+    text: str
+
+    @classmethod
+    def of(cls, repo: str, path: str, lang: str, chunks: list[ChunkText]) -> Self:
+        """Assemble a file from its chunks, which cover it without gap or overlap."""
+        starts = list(accumulate((len(chunk.text) for chunk in chunks[:-1]), initial=0))
+        return cls(f"{repo}/{path}", lang, chunks, starts, "".join(chunk.text for chunk in chunks))
+
+    def position(self, at: int) -> tuple[int, int]:
+        """Return line and column of a character, 0-based, the column in bytes."""
+        line_start = self.text.rfind("\n", 0, at) + 1
+        return self.text.count("\n", 0, line_start), len(self.text[line_start:at].encode())
+
+
+def build_match(file: FileText, chunk: ChunkText, start: int, end: int, context: int) -> CodeMatch:
+    """Build a match for the answer.
+
+    Args:
+        file: File with the match.
+        chunk: Chunk in which the match starts.
+        start: First character of the match in the file.
+        end: Character behind the match.
+        context: Lines before and after.
+
+    Returns:
+        The match.
+    """
+    start_line, start_column = file.position(start)
+    end_line, end_column = file.position(end)
+    preview, highlight = _preview(file.text, start, end)
+    fields = {
+        "uri": file.uri,
+        "start_line": start_line,
+        "start_column": start_column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "preview": preview,
+        "highlight": highlight,
+        "chunk_id": str(chunk.chunk_id),
+        "lang": file.lang,
+        "qualified_name": chunk.qualified_name,
+        "kind": chunk.kind,
+        "title": present.line_title(file.uri, start_line),
+        "url": present.line_url(file.uri, start_line),
+    }
+    if context:
+        fields["before"] = _before(file.text, start, context)
+        fields["after"] = _after(file.text, end, context)
+    return CodeMatch.model_validate(fields)
+
+
+def _preview(text: str, start: int, end: int) -> tuple[str, list[int]]:
+    """Return at most `present.MAX_LINE_CHARS` of the line in which a match starts, and the match's place in it."""
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", start)
+    last = len(text) if last < 0 else last
+    end = min(end, last)
+    if last - first > present.MAX_LINE_CHARS:
+        left = max(first, min(start - _LEAD_CHARS, last - present.MAX_LINE_CHARS))
+        right = min(last, left + present.MAX_LINE_CHARS)
+    else:
+        left, right = first, last
+    end = max(start, min(end, right))
+    head = ("…" if left > first else "") + _visible(text[left:start])
+    match = _visible(text[start:end])
+    tail = _visible(text[end:right]) + ("…" if right < last else "")
+    return head + match + tail, [len(head), len(head) + len(match)]
+
+
+def _before(text: str, start: int, count: int) -> list[str]:
+    """Return at most ``count`` lines before the line of a character."""
+    lines: list[str] = []
+    end = text.rfind("\n", 0, start)
+    while end >= 0 and len(lines) < count:
+        first = text.rfind("\n", 0, end) + 1
+        lines.append(_line(text[first:end]))
+        end = first - 1
+    return lines[::-1]
+
+
+def _after(text: str, end: int, count: int) -> list[str]:
+    """Return at most ``count`` lines after the line of a match's last character."""
+    lines: list[str] = []
+    first = text.find("\n", end - 1) + 1
+    while 0 < first < len(text) and len(lines) < count:
+        last = text.find("\n", first)
+        last = len(text) if last < 0 else last
+        lines.append(_line(text[first:last]))
+        first = last + 1
+    return lines
+
+
+def _line(text: str) -> str:
+    cut = text[: present.MAX_LINE_CHARS]
+    return _visible(cut) + ("…" if len(cut) < len(text) else "")
+
+
+def _visible(text: str) -> str:
+    """Return printable text that keeps its tabs."""
+    return "\t".join(present.printable(part) for part in text.split("\t"))

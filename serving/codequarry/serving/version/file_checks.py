@@ -30,12 +30,11 @@ from codequarry.schemas.gates.expectation import EXAMPLES, Outcome, Suite, build
 from codequarry.schemas.gates.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.resources import raise_if_exhausted
-from codequarry.serving.channels import splade_files
-from codequarry.serving.channels.warp.mapped_files import map_arrays
+from codequarry.serving.channels import splade_index
+from codequarry.serving.channels.warp.index import map_arrays
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.files.file_index import FileIndex
 from codequarry.serving.text.lexical import indexed_ids
-from codequarry.serving.version.splade_checks import compare_splade
 
 if TYPE_CHECKING:
     import duckdb
@@ -167,7 +166,7 @@ def _check_tables(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     for leg in manifest.legs:
         checks += _leg_checks(paths.leg(leg.channel), leg, manifest, sidecar)
     checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
-    sparse = compare_splade(paths, manifest)
+    sparse = splade_index.compare_splade(paths, manifest)
     checks += _warp_checks(paths, manifest)
     return [*checks, *(Check(name, found == expected, found, expected) for name, found, expected in sparse)]
 
@@ -256,7 +255,7 @@ def _warp_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
 def _splade_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
     try:
         spec = None if manifest.splade is None else SpladeSpec.load(paths.splade)
-        return None if spec is None else splade_files.map_arrays(paths.splade, spec)["chunk_ids"]
+        return None if spec is None else splade_index.map_arrays(paths.splade, spec)["chunk_ids"]
     except CodequarryError as error:
         raise_if_exhausted(error, "a part of the version cannot be read now")
         return None

@@ -17,7 +17,7 @@ from codequarry.pipelines.indexes.warp.token_codes import TokenEncoding, encode_
 from codequarry.pipelines.store.vectors import text_key
 from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
-from codequarry.serving.channels.warp.mapped_files import map_arrays, unpack
+from codequarry.serving.channels.warp.index import map_arrays, unpack
 from codequarry.serving.encoders.spec import EncoderSpec
 from tests.serving.warp_corpus import DIM, SCALES, built, codes_of, random_documents
 

@@ -15,8 +15,8 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wire.search import MAX_QUERY_CHARS, TOP_K_DEFAULT, TOP_K_MAX, SearchRequest
 from codequarry.schemas.wording import counted
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.terminal import print_table
 from codequarry.serving.files.integrity import read_manifest, verify
 
 if TYPE_CHECKING:

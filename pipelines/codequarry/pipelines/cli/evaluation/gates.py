@@ -13,8 +13,8 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.terminal import print_table
 from codequarry.serving.files.integrity import read_manifest, verify
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import typer
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
-from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.terminal import print_table
 
 models_app = typer.Typer(help="Models of the settings: whether they are here, and what they were measured to be worth.")
 _EVALUATION = Path(".codequarry/evaluation")

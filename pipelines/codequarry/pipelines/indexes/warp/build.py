@@ -24,7 +24,7 @@ from codequarry.pipelines.indexes.warp.clusters import Clusters, cluster_count, 
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.warp import Profile, WarpSpec, cluster_dtype
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.serving.channels.warp.mapped_files import pack
+from codequarry.serving.channels.warp.index import pack
 from codequarry.serving.files.arrays import map_array
 
 _BLOCK = 1 << 15

@@ -22,8 +22,7 @@ from codequarry.schemas.wire.search import TokenPair
 from codequarry.serving.catalog.catalog import ChunkRow, DefinitionSpan
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
 from codequarry.serving.channels.warp.explain import token_pairs
-from codequarry.serving.channels.warp.index import WarpIndex
-from codequarry.serving.channels.warp.mapped_files import map_arrays
+from codequarry.serving.channels.warp.index import WarpIndex, map_arrays
 from codequarry.serving.channels.warp.query import QueryVectors
 from codequarry.serving.channels.warp.search import Searcher
 from codequarry.serving.encoders.tokens import QueryTokens, TokenEncoder

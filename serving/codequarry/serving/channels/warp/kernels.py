@@ -2,7 +2,7 @@
 
 Dot products are of integers: codes (|x| <= 127) or levels (< 16) with a query in `QUERY_MAX` steps, at most 128
 dimensions. They stay below 2^24, so that float32 holds them exactly too, and these loops agree with
-`codequarry.serving.channels.warp.numpy_kernels` bit for bit, on every CPU.
+`codequarry.serving.channels.warp.query.QueryVectors` bit for bit, on every CPU.
 
 `_products` is written in LLVM's own terms, because a compiler finds the one instruction for it
 (``vpdpwssd``, ``vpmaddwd``) only in this shape: for four tokens at once, pairs of neighbouring dimensions of a token
@@ -131,7 +131,7 @@ def products(codes, queries, out):  # pragma: no cover - compiled
     """Compute dot products of many vectors with the query's tokens.
 
     - ``codes``: (m, d) int8
-    - ``queries``: (d / 2, blocks, 32) int16, see `warp_query.lanes`
+    - ``queries``: (d / 2, blocks, 32) int16, see `query.lanes`
     - ``out``: (m, blocks * 16) int32, written
     """
     count, dim = codes.shape

@@ -1,4 +1,9 @@
-"""Integer form of a query for late interaction."""
+"""Integer form of a query for late interaction, and its similarities with tokens in NumPy.
+
+NumPy is for a reader without numba: its results are those of the compiled kernels bit for bit, about ten times slower.
+Products of codes and query steps are integers below 2^24, so a float32 matrix product is exact in whatever order it
+adds.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,14 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.warp import MAX_QUERY_TOKENS
 from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.serving.channels.warp.index import unpack
 
 QUERY_MAX = 1023
 """Steps of a query's components to either side: 127 * 1023 * 128 dimensions < 2^24, which float32 holds exactly."""
 LANES = 16
 """Query tokens are padded to one or two blocks of this many."""
+_BLOCK = 8192
+"""Tokens multiplied at once: 4 MB as float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,36 @@ class QueryVectors:
     @property
     def tokens(self) -> int:
         return len(self.bias)
+
+    def products(self, codes: NDArray[np.int8]) -> NDArray[np.float32]:
+        """Compute dot products of (m, d) codes with the query's tokens: (m, t) float32 integers."""
+        asked = self.codes.values.astype(np.float32).T
+        blocks = range(0, len(codes), _BLOCK)
+        return np.concatenate([codes[at : at + _BLOCK].astype(np.float32) @ asked for at in blocks])
+
+    def token_scores(self, codes: NDArray[np.int8]) -> NDArray[np.float32]:
+        """Compute similarities of (m, d) codes with the query's tokens: (m, t) float32."""
+        return self.products(codes) * self.codes.step
+
+    def packed_scores(
+        self, residuals: NDArray[np.uint8], clusters: NDArray[np.integer], base: NDArray[np.float32], bits: int
+    ) -> NDArray[np.float32]:
+        """Compute similarities like `token_scores`, from packed residuals.
+
+        Args:
+            residuals: (m, d * bits / 8) uint8.
+            clusters: (m,): cluster of each token.
+            base: (C, t) float32: scores of the clusters.
+            bits: Bits for each level.
+
+        Returns:
+            (m, t) float32.
+        """
+        asked = self.levels.values.astype(np.float32).T
+        sums = unpack(residuals, bits).astype(np.float32) @ asked
+        known = (clusters >= 0) & (clusters < len(base))
+        scores = (base[np.where(known, clusters, 0)] + self.bias) + self.levels.step * sums
+        return np.where(known[:, None], scores, np.float32(-np.inf))
 
 
 def prepare(vectors: NDArray[np.float32], scales: NDArray[np.float32], levels: NDArray[np.float32]) -> QueryVectors:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import install_hint
-from codequarry.serving.channels.warp import numpy_kernels as warp_numpy
 from codequarry.serving.channels.warp.index import WarpIndex
 from codequarry.serving.channels.warp.query import QueryVectors, padded, prepare
 
@@ -104,7 +103,7 @@ class Searcher:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def prepare(self, vectors: NDArray[np.float32]) -> QueryVectors:
-        """Prepare a query's vectors, (t, d) float32, for the other methods; raises as `warp_query.prepare`."""
+        """Prepare a query's vectors, (t, d) float32, for the other methods; raises as `query.prepare`."""
         return prepare(vectors, self.index.scales, self.index.levels)
 
     def rescore(
@@ -230,7 +229,7 @@ class Searcher:
         steps = query.codes
         out = np.zeros((len(self.index.centroids), steps.padded), np.int32)
         if self.kernels is None:
-            out[:, : query.tokens] = warp_numpy.products(self.index.centroids, query)
+            out[:, : query.tokens] = query.products(self.index.centroids)
         else:
             self.kernels.products(self.index.centroids, steps.lanes, out)
         return out.astype(np.float32) * padded(steps.step, steps)
@@ -311,13 +310,11 @@ class Searcher:
     ) -> NDArray[np.float32]:
         index = self.index
         if index.doc_codes is not None:
-            return warp_numpy.token_scores(index.doc_codes[tokens], query)
+            return query.token_scores(index.doc_codes[tokens])
         assert index.doc_residuals is not None and index.doc_centroids is not None
         scores = self._cluster_scores(query) if base is None else base
         clusters = index.doc_centroids[tokens].astype(np.int64)
-        return warp_numpy.packed_scores(
-            index.doc_residuals[tokens], clusters, scores[:, : query.tokens], query, index.spec.bits
-        )
+        return query.packed_scores(index.doc_residuals[tokens], clusters, scores[:, : query.tokens], index.spec.bits)
 
 
 def _best(documents: NDArray[np.int64], scores: NDArray[np.float32], limit: int) -> Hits:

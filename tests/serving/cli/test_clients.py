@@ -14,7 +14,7 @@ from fastmcp.mcp_config import MCPConfig
 
 from codequarry.schemas.settings.load import SETTINGS_FILE
 from codequarry.schemas.trust.trusted_folders import add_trust
-from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
+from codequarry.serving.cli.clients import CLIENTS, Server, snippet
 
 STARTED = Server(command=("/opt/code quarry/bin/codequarry", "serve", "--stdio", "--root", "/srv/b"))
 BY_URL = Server(url="http://127.0.0.1:8321")

@@ -1,23 +1,59 @@
-"""Command ``codequarry trust``: the user's permission for a folder's settings file."""
+"""Commands ``codequarry settings`` and ``codequarry trust``: the settings, and trust in a folder's settings file."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings.file import find_settings
-from codequarry.schemas.settings.load import SETTINGS_FILE, read_requests
+from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings, read_requests
 from codequarry.schemas.trust.trusted_folders import add_trust, is_trusted, remove_trust, trust_file, trusted_folders
-from codequarry.serving.cli.search import for_terminal
+from codequarry.serving.cli.options import JsonOption, SettingsOption
+from codequarry.serving.cli.terminal import for_terminal, print_table
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
+    app.command("settings")(settings)
     app.command("trust")(trust)
+
+
+def settings(as_json: JsonOption = False, settings_file: SettingsOption = None) -> None:
+    """List every setting: current value, default, meaning.
+
+    Example: codequarry settings --json
+    """
+    current = load_settings(settings_file)
+    rows = [row for section in Settings.model_fields for row in _section(section, getattr(current, section))]
+    if as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    print_table(
+        ("key", "value", "default", "description"),
+        ((row["key"], json.dumps(row["value"]), json.dumps(row["default"]), row["description"]) for row in rows),
+        whole=1,
+    )
+
+
+def _section(name: str, values: BaseModel) -> list[dict[str, Any]]:
+    dumped = values.model_dump(mode="json")
+    defaults = type(values).model_construct().model_dump(mode="json")
+    return [
+        {
+            "key": f"{name}.{key}",
+            "value": dumped[key],
+            "default": defaults[key],
+            "environment": f"CODEQUARRY__{name}__{key}".upper(),
+            "description": field.description or "",
+        }
+        for key, field in type(values).model_fields.items()
+    ]
 
 
 def trust(
