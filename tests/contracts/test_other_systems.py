@@ -18,6 +18,8 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from tests.machine import without_linux
 from tests.serving.server.test_stdio import COMMAND
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).resolve().parents[2]
 SEEN = """
 import os, resource

@@ -52,6 +52,7 @@ def stands_alone(part: str) -> bool:
     return len("".join(part.split())) > MERGE
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 14), min_size=2, max_size=25),

@@ -120,6 +120,7 @@ def test_random_letters_are_told_from_words() -> None:
     assert all(is_wordlike(word) for word in words.split(","))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

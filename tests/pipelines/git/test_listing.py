@@ -38,6 +38,7 @@ def bomb(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["url", "ref", "work tree"])
 def test_row_26_a_tree_of_trees_is_given_up_before_it_fills_the_memory(tmp_path: Path, bomb: Path, kind: str) -> None:
     place = {"url": f"file://{bomb}", "ref": f"{bomb}#HEAD", "work tree": str(bomb)}[kind]

@@ -221,6 +221,7 @@ def test_a_cut_index_holds_the_documents_before_the_cut() -> None:
         assert index.damaged == (cut not in (len(metadata()), *ends))
 
 
+@pytest.mark.slow
 def test_random_damage_is_a_typed_error_or_what_is_whole() -> None:
     generator = random.Random(7)
     data = metadata() + b"".join(document(f"f{n}.py", *[occurrence("local 1", [0, 0, 1])] * 9) for n in range(20))

@@ -134,6 +134,7 @@ def wait_for_end(descriptor: int) -> bytes:
     raise AssertionError("a process still holds the pipe")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["census", "index"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_git_ends_with_the_command_that_started_it(tmp_path: Path, verb: str, number: signal.Signals) -> None:

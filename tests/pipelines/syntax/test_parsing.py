@@ -10,6 +10,7 @@ from codequarry.pipelines.syntax.grammars import grammar
 from codequarry.pipelines.syntax.parsing import TOO_DEEP, TOO_MANY_READS, TOO_MANY_STEPS, parse_or_reason
 
 
+@pytest.mark.slow
 def test_a_scanner_that_reads_the_file_over_and_over_is_stopped() -> None:
     """Python's looks ahead to the end of the comments from each of their lines: 1 MB took minutes in few steps."""
     data = b"def f():\n" + b"    # comment\n" * 20_000 + b"    pass\n"

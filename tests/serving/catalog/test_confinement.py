@@ -195,6 +195,7 @@ def test_row_28_no_statement_of_the_command_writes_a_file(places):
         assert tree(places) == before, template
 
 
+@pytest.mark.slow
 def test_row_28_no_statement_of_a_session_writes_a_file(places):
     """One session for all, so that what a statement sets does not let a later one out either."""
     before = tree(places)

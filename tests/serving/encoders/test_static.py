@@ -57,6 +57,7 @@ def test_a_vector_does_not_depend_on_order_company_or_what_was_encoded_before() 
     np.testing.assert_array_equal(fresh.encode_documents([TEXTS[i] for i in order]), vectors[order])
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_the_vector_is_the_weighted_sum_of_rows_by_the_square_root_of_their_counts(text: str) -> None:
     """The same formula in another way: token by token, in float64, without any memory."""

@@ -105,6 +105,7 @@ def probe(port: int) -> dict:
     return json.loads(request(port, "GET", "/healthz")[1])
 
 
+@pytest.mark.slow
 def test_row_29_a_file_shortened_under_a_running_server_fails_requests_and_not_the_server(root, tmp_path) -> None:
     without(root, 0, 2)
     with serving(root, tmp_path) as (server, port, log):
@@ -122,6 +123,7 @@ def test_row_29_a_file_shortened_under_a_running_server_fails_requests_and_not_t
         assert str(root) not in str(probe(port))
 
 
+@pytest.mark.slow
 def test_the_version_before_a_damaged_one_is_served_in_its_place(root, tmp_path) -> None:
     with serving(root, tmp_path) as (server, port, _):
         os.truncate(folder(root, 1) / "texts.bin", 10)
@@ -134,6 +136,7 @@ def test_the_version_before_a_damaged_one_is_served_in_its_place(root, tmp_path)
         assert server.poll() is None
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_of_a_shortened_file_says_so(root, tmp_path) -> None:
     """What cannot be prevented: the file is shortened between the look and the access."""
     with serving(root, tmp_path, BLIND + SERVE) as (server, port, log):

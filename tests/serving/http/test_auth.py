@@ -122,6 +122,7 @@ def test_a_jwt_that_never_ends_or_has_not_begun_is_refused(port: int) -> None:
         assert search(port, signed(**times)) == 401, times
 
 
+@pytest.mark.slow
 def test_row_20_a_claim_forges_no_line_of_the_log(lexical_root: Path, tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(KEYS.public_key)
     auth = f'[auth]\npublic_key = "{tmp_path}/key.pem"\nissuer = "{ISSUER}"\naudience = "{AUDIENCE}"\n'

@@ -48,6 +48,7 @@ def permutation_or_refusal(said: str, count: int) -> list[int] | None:
         return None
 
 
+@pytest.mark.slow
 def test_ten_thousand_hostile_outputs_give_permutations_or_nothing() -> None:
     drawn = random.Random(1)
     given_orders = 0

@@ -37,6 +37,7 @@ def patterns(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "", "b|"])) + "".join(parts)
 
 
+@pytest.mark.slow
 @given(patterns(), TEXTS, st.booleans())
 @settings(max_examples=500, deadline=None)
 def test_line_by_line_as_python_does_it(pattern: str, text: str, case_sensitive: bool) -> None:

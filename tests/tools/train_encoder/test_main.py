@@ -97,6 +97,7 @@ def test_the_command_trains_the_same_encoder_twice_and_index_takes_it(tiny: Path
     assert manifest["encoder"]["fingerprint"] == made["fingerprint"]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_held_out_package_is_trained_on(tiny: Path, train: Train) -> None:
     done = train(
         "--out", tiny / "out", "--sources", tiny / "sources.toml",

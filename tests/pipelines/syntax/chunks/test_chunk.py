@@ -114,6 +114,7 @@ def test_random_bytes(data: bytes, language: str) -> None:
     check_chunks(data, language, 40, 15)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(
     language=st.sampled_from(sorted(BY_LANGUAGE)),
@@ -144,6 +145,7 @@ STYLES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     language=st.sampled_from([*sorted(BY_LANGUAGE), "ini"]),

@@ -365,6 +365,7 @@ def naive_line_counts(source: str) -> tuple[int, int]:
     return len(coded & inked), len((commented | documented) & inked - coded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["schemas", "pipelines", "serving", "assets"])
 def test_lines_of_this_projects_files_are_counted_as_ast_and_tokenize_do(folder: str) -> None:
     for path in sorted((PROJECT / folder).rglob("*.py")):
