@@ -276,7 +276,7 @@ class SearchResult(StrictModel):
     handle: SkipJsonSchema[str] = Field(default="", exclude=True)
     """Short form of the id, for texts."""
     heading: SkipJsonSchema[str] = Field(default="", exclude=True)
-    """The definitions around the snippet, outermost first: ``class Worker > method start``; for texts."""
+    """The definitions around the snippet, outermost first: ``Worker > method start``; for texts."""
     snippet_line: SkipJsonSchema[int] = Field(default=0, exclude=True)
     """First line of the snippet in its file, 0-based; for texts."""
 

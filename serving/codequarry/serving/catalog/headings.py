@@ -15,7 +15,7 @@ _NO_KINDS = ("block", "text", "")
 
 
 def enclosing_heading(index: RowIndex, row: ChunkRow, last: int) -> str:
-    """Return the definitions around some lines of a chunk, outermost first: ``class Worker > method start``.
+    """Return the definitions around some lines of a chunk, outermost first: ``Worker > method start``.
 
     Args:
         index: Chunks and definitions by number.
@@ -28,15 +28,12 @@ def enclosing_heading(index: RowIndex, row: ChunkRow, last: int) -> str:
     name = _nearest(row, last)
     if not name:
         return ""
-    parts = name.split(".")
-    firsts = range(max(0, len(parts) - _MOST), len(parts))
-    names = [".".join(parts[: place + 1]) for place in firsts]
-    kinds = [row.kind if one == row.qualified_name else "" for one in names]
-    kinds = [
-        kind if kind not in _NO_KINDS else _kind_of(index, row, one) for kind, one in zip(kinds, names, strict=True)
-    ]
-    shown = (f"{kind} {parts[place]}".strip() for kind, place in zip(kinds, firsts, strict=True))
-    return " > ".join(present.one_line(one, _MAX_NAME_CHARS) for one in shown)
+    parts = name.split(".")[-_MOST:]
+    kind = row.kind if name == row.qualified_name else ""
+    if kind in _NO_KINDS:
+        kind = _kinds(index, row).get(name, "")
+    parts[-1] = f"{kind} {parts[-1]}".strip()
+    return " > ".join(present.one_line(one, _MAX_NAME_CHARS) for one in parts)
 
 
 def _nearest(row: ChunkRow, last: int) -> str:
@@ -54,10 +51,8 @@ def _nearest(row: ChunkRow, last: int) -> str:
     return best
 
 
-def _kind_of(index: RowIndex, row: ChunkRow, name: str) -> str:
-    """Return the kind of the definition of a qualified name in the module of a chunk; "" when it has none."""
-    found = index.definitions_named([name.rsplit(".", 1)[-1].lower()])
-    qualified, module = index.texts.find(name), index.texts.find(row.module)
-    same = (index.column("qualified_name", found) == qualified) & (index.column("module", found) == module)
-    kinds = index.column("kind", found[same])
-    return index.texts[int(kinds[0])] if len(kinds) else ""
+def _kinds(index: RowIndex, row: ChunkRow) -> dict[str, str]:
+    """Return the kinds of the definitions that start in a chunk, by qualified name."""
+    started = index.definitions_of_row(int(index.rows_of([row.chunk_id])[0]))
+    names, kinds = (index.column(name, started).tolist() for name in ("qualified_name", "kind"))
+    return {index.texts[name]: index.texts[kind] for name, kind in zip(names, kinds, strict=True)}

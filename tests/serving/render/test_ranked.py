@@ -1,0 +1,46 @@
+"""Search as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from codequarry.schemas.wire.search import WITH_CODE, SearchFilters, SearchRequest
+from codequarry.serving.catalog.handles import ids_of_handle
+from codequarry.serving.render.ranked import search_text
+from codequarry.serving.tools.budgets import lean_search
+
+
+def said(engine, query: str, **arguments) -> list[str]:
+    request = SearchRequest(query=query, **arguments)
+    return search_text(lean_search(request, engine.search(request))).split("\n")
+
+
+def test_a_place_is_said_once_with_the_definition_around_it_and_numbered_lines(engine) -> None:
+    lines = said(engine, "Index.open", top_k=1, filters=SearchFilters(lang=["python"], exclude=["tests"]))
+    place, heading, handle = lines[0].split("  ")
+    assert (place, heading) == ("quarry/io/index.py:120-122", "Index > method open")
+    assert ids_of_handle(handle, engine.bundle.directory.chunk_ids) == [
+        int(engine.search(SearchRequest(query="Index.open", top_k=1)).results[0].id)
+    ]
+    assert [line.partition(" |")[0] for line in lines[1:4]] == ["120", "121", "122"]
+    assert lines[-1].startswith("quarry@aaaaaaa")
+
+
+def test_results_behind_those_with_code_are_one_line_together(engine) -> None:
+    lines = said(engine, "open", top_k=50)
+    more = [line for line in lines if line.startswith("more: ")]
+    assert len(more) == 1
+    count = len(engine.search(SearchRequest(query="open", top_k=50)).results)
+    assert more[0].count(" · ") == count - WITH_CODE - 1
+
+
+def test_what_was_clamped_is_a_note_and_nothing_found_says_how_to_go_on(engine) -> None:
+    lines = said(engine, "open", top_k=999)
+    assert lines[-1].startswith("note: top_k")
+    assert "overview" in said(engine, "")[0]
+
+
+@pytest.mark.parametrize("query", ["open", "where are expired sessions removed", "address already in use"])
+def test_the_text_is_a_fraction_of_the_whole_answer(engine, query) -> None:
+    whole = engine.search(SearchRequest(query=query, top_k=12)).model_dump_json()
+    assert len("\n".join(said(engine, query))) < len(whole) / 4
