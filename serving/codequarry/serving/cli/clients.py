@@ -1,4 +1,4 @@
-"""Commands ``codequarry install-client`` and ``codequarry token``: how clients and server get to know each other."""
+"""Command ``codequarry token``, and the command line by which a client starts the server."""
 
 from __future__ import annotations
 
@@ -10,51 +10,15 @@ import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.file import find_settings
-from codequarry.schemas.settings.load import SETTINGS_FILE, load_settings
+from codequarry.schemas.settings.load import SETTINGS_FILE
 from codequarry.schemas.settings.service import AuthSettings
 from codequarry.schemas.trust.trusted_folders import is_trusted
-from codequarry.serving.cli.client_configs import CLIENTS, Server, snippet
-from codequarry.serving.cli.options import RootOption, SettingsOption
 from codequarry.serving.http.bearer_tokens import new_token
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("install-client")(install_client)
+    """Add the command."""
     app.command("token")(token)
-
-
-def install_client(
-    client: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(CLIENTS)}.")],
-    url: Annotated[
-        str,
-        typer.Option(
-            help="Of a running service, e.g. http://127.0.0.1:8321; the client starts "
-            "`codequarry serve --stdio` itself when left out."
-        ),
-    ] = "",
-    only_print: Annotated[bool, typer.Option("--print", help="Print the configuration alone, for a file.")] = False,
-    root: RootOption = None,
-    settings_file: SettingsOption = None,
-) -> None:
-    """Print what to put into the configuration of an MCP client.
-
-    Nothing is written: the files belong to the clients.
-
-    Example: codequarry install-client cursor --print > .cursor/mcp.json
-    """  # fmt: skip
-    if client not in CLIENTS:
-        raise InvalidArgumentError(f"no client {client!r} is known", suggestion=f"give one of {', '.join(CLIENTS)}")
-    settings = load_settings(settings_file, bundle_root=root, look="up")
-    server = (
-        Server(url=url.rstrip("/").removesuffix("/mcp"), token=settings.auth.required)
-        if url
-        else Server(command=stdio_command(settings.bundle.root, settings_file))
-    )
-    found = snippet(client, server)
-    if not only_print:
-        typer.secho(f"{found.title}: {found.where}", bold=True, err=True)
-    typer.echo(found.text)
 
 
 def token(
