@@ -14,29 +14,31 @@ from hypothesis import strategies as st
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.cli.install.json_text import UnreadableConfigError
 from codequarry.serving.cli.install.record import apply_change, plan_install, plan_undo, written_names
-from codequarry.serving.cli.install.targets import BEGIN, END, Target, find_value
+from codequarry.serving.cli.install.targets import BEGIN, END, ConfigTarget, find_value
 from tests.serving.cli.install.config_texts import jsonc_texts, toml_texts
 
 ENTRY = {"command": "/opt/c q", "args": ["serve", "--stdio"]}
 OTHER = {"command": "/opt/other", "args": ["serve"]}
 
 
-def json_target(file: Path, value: Any = ENTRY, *keys: str) -> Target:
-    return Target(file, "json", value, keys or ("mcpServers", "codequarry"), "cursor codequarry", comments=True)
+def json_target(file: Path, value: Any = ENTRY, *keys: str) -> ConfigTarget:
+    return ConfigTarget(
+        file, "json", value, keys or ("mcpServers", "codequarry"), "cursor codequarry", comments=True, commas=True
+    )
 
 
-def install(target: Target, subject: str = "/srv/b") -> None:
+def install(target: ConfigTarget, subject: str = "/srv/b") -> None:
     apply_change(plan_install(target, subject))
 
 
-def undo(target: Target) -> bool:
+def undo(target: ConfigTarget) -> bool:
     change = plan_undo(target)
     if change is not None:
         apply_change(change)
     return change is not None
 
 
-def round_trip(target: Target, text: str | None) -> None:
+def round_trip(target: ConfigTarget, text: str | None) -> None:
     """Install twice and undo: the bytes are those of before."""
     if text is not None:
         target.file.write_bytes(text.encode())
@@ -69,14 +71,14 @@ def test_json_is_as_it_was_after_undo(text: str | None, key: str) -> None:
 def test_toml_is_as_it_was_after_undo(text: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         keys = ("mcp_servers", "codequarry")
-        round_trip(Target(Path(folder) / "config.toml", "toml", ENTRY, keys, "codex codequarry"), text)
+        round_trip(ConfigTarget(Path(folder) / "config.toml", "toml", ENTRY, keys, "codex codequarry"), text)
 
 
 @given(st.none() | st.text(st.characters(codec="utf-8", exclude_categories=["Cs"])))
 def test_a_guide_is_as_it_was_after_undo(text: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         block = f"{BEGIN}\nSearch.\n{END}\n"
-        target = Target(Path(folder) / "AGENTS.md", "block", block, name="block")
+        target = ConfigTarget(Path(folder) / "AGENTS.md", "block", block, name="block")
         if text is not None:
             target.file.write_bytes(text.encode())
         install(target)
@@ -166,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_left_alone(tmp_path: Path, text: str) -> 
 
 
 def test_toml_that_cannot_have_another_table_is_refused(tmp_path: Path) -> None:
-    target = Target(tmp_path / "c.toml", "toml", ENTRY, ("mcp_servers", "codequarry"), "codex codequarry")
+    target = ConfigTarget(tmp_path / "c.toml", "toml", ENTRY, ("mcp_servers", "codequarry"), "codex codequarry")
     target.file.write_text('mcp_servers = {a = {command = "b"}}\n')
     with pytest.raises(UnreadableConfigError):
         install(target)
@@ -174,7 +176,7 @@ def test_toml_that_cannot_have_another_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_block_is_replaced_in_place_and_broken_markers_are_refused(tmp_path: Path) -> None:
-    target = Target(tmp_path / "AGENTS.md", "block", f"{BEGIN}\nnew\n{END}\n", name="block")
+    target = ConfigTarget(tmp_path / "AGENTS.md", "block", f"{BEGIN}\nnew\n{END}\n", name="block")
     target.file.write_text(f"# A\n\n{BEGIN}\nold, and edited\n{END}\n\n# B\n")
     install(target)
     assert target.file.read_text() == f"# A\n\n{BEGIN}\nnew\n{END}\n\n# B\n"

@@ -58,7 +58,9 @@ class McpClient:
     project_file: str = ""
     """The file of a project, relative to its folder; empty for a client that has none."""
     comments: bool = False
-    """Whether the client reads comments and trailing commas in JSON."""
+    """Whether the client reads comments in JSON."""
+    commas: bool = False
+    """Whether it reads trailing commas in JSON."""
     language: Literal["json", "toml"] = "json"
 
     def text(self, name: str, server: Server) -> str:
@@ -154,7 +156,7 @@ def _home(*parts: str) -> Path:
     return Path.home().joinpath(*parts)
 
 
-def _named(variable: str, *parts: str) -> Path:
+def _base(variable: str, *parts: str) -> Path:
     """Return a folder that a variable names, or else one below the home folder."""
     given = os.environ.get(variable, "")
     return Path(given) if os.path.isabs(given) else _home(*parts)
@@ -165,21 +167,21 @@ def _application(*parts: str) -> Path:
     if sys.platform == "darwin":
         return _home("Library", "Application Support", *parts)
     if sys.platform == "win32":
-        return _named("APPDATA", "AppData", "Roaming").joinpath(*parts)
-    return _named("XDG_CONFIG_HOME", ".config").joinpath(*parts)
+        return _base("APPDATA", "AppData", "Roaming").joinpath(*parts)
+    return _base("XDG_CONFIG_HOME", ".config").joinpath(*parts)
 
 
 def _claude_json() -> Path:
-    return _named("CLAUDE_CONFIG_DIR").joinpath(".claude.json")
+    return _base("CLAUDE_CONFIG_DIR").joinpath(".claude.json")
 
 
 def _opencode_file() -> Path:
-    folder = _named("XDG_CONFIG_HOME", ".config") / "opencode"
+    folder = _base("XDG_CONFIG_HOME", ".config") / "opencode"
     return jsonc_beside(folder / "opencode.json")
 
 
 def _zed_folder() -> Path:
-    return _application("Zed") if sys.platform == "win32" else _named("XDG_CONFIG_HOME", ".config") / "zed"
+    return _application("Zed") if sys.platform == "win32" else _base("XDG_CONFIG_HOME", ".config") / "zed"
 
 
 def _cline_file() -> Path:
@@ -206,26 +208,26 @@ CLIENTS: dict[str, McpClient] = {
     client.key: client
     for client in (
         McpClient("claude-code", "Claude Code", _SERVERS, _claude_code, _claude_json,
-                  lambda: (_named("CLAUDE_CONFIG_DIR", ".claude"), _claude_json()), ".mcp.json"),
+                  lambda: (_base("CLAUDE_CONFIG_DIR", ".claude"), _claude_json()), ".mcp.json"),
         McpClient("claude-desktop", "Claude Desktop", _SERVERS, _claude_desktop,
                   lambda: _application("Claude", "claude_desktop_config.json"), lambda: (_application("Claude"),)),
         McpClient("cursor", "Cursor", _SERVERS, _cursor, lambda: _home(".cursor", "mcp.json"),
                   lambda: (_home(".cursor"),), ".cursor/mcp.json"),
         McpClient("vscode", "VS Code", ("servers",), _vscode, lambda: _application("Code", "User", "mcp.json"),
-                  lambda: (_application("Code", "User"),), ".vscode/mcp.json", comments=True),
-        McpClient("codex", "Codex", ("mcp_servers",), _codex, lambda: _named("CODEX_HOME", ".codex") / "config.toml",
-                  lambda: (_named("CODEX_HOME", ".codex"),), ".codex/config.toml", language="toml"),
+                  lambda: (_application("Code", "User"),), ".vscode/mcp.json", comments=True, commas=True),
+        McpClient("codex", "Codex", ("mcp_servers",), _codex, lambda: _base("CODEX_HOME", ".codex") / "config.toml",
+                  lambda: (_base("CODEX_HOME", ".codex"),), ".codex/config.toml", language="toml"),
         McpClient("gemini", "Gemini CLI", _SERVERS, _gemini, lambda: _home(".gemini", "settings.json"),
                   lambda: (_home(".gemini"),), ".gemini/settings.json", comments=True),
         McpClient("opencode", "opencode", ("mcp",), _opencode, _opencode_file, lambda: (_opencode_file().parent,),
-                  "opencode.json", comments=True),
+                  "opencode.json", comments=True, commas=True),
         McpClient("copilot", "GitHub Copilot CLI", _SERVERS, _copilot,
-                  lambda: _named("COPILOT_HOME", ".copilot") / "mcp-config.json",
-                  lambda: (_named("COPILOT_HOME", ".copilot"),), ".github/mcp.json"),
+                  lambda: _base("COPILOT_HOME", ".copilot") / "mcp-config.json",
+                  lambda: (_base("COPILOT_HOME", ".copilot"),), ".github/mcp.json"),
         McpClient("windsurf", "Windsurf", _SERVERS, _windsurf,
                   lambda: _home(".codeium", "windsurf", "mcp_config.json"), lambda: (_home(".codeium", "windsurf"),)),
         McpClient("zed", "Zed", ("context_servers",), _zed, lambda: _zed_folder() / "settings.json",
-                  lambda: (_zed_folder(),), comments=True),
+                  lambda: (_zed_folder(),), comments=True, commas=True),
         McpClient("cline", "Cline", _SERVERS, _cline, _cline_file,
                   lambda: (_cline_extension(), _home(".cline"))),
     )

@@ -26,8 +26,8 @@ from codequarry.serving.cli.install.clients import (
     snippet,
 )
 from codequarry.serving.cli.install.json_text import UnreadableConfigError
-from codequarry.serving.cli.install.record import Change, apply_change, plan_install, plan_undo, written_names
-from codequarry.serving.cli.install.targets import Target
+from codequarry.serving.cli.install.record import ConfigChange, apply_change, plan_install, plan_undo, written_names
+from codequarry.serving.cli.install.targets import ConfigTarget
 from codequarry.serving.cli.lists import print_table
 from codequarry.serving.cli.options import RootOption, SettingsOption
 from codequarry.serving.cli.terminal import for_terminal
@@ -99,7 +99,7 @@ def install(
         server = Server(command=stdio_command(settings.bundle.root, settings_file))
         subject, default = str(settings.bundle.root), server_name(settings.bundle.root)
     named, name = bool(name), _checked_name(name or default)
-    keys = _chosen(clients or [], all_found=all_found, project=project, written=name if undo else "")
+    keys = _chosen_clients(clients or [], all_found=all_found, project=project, written=name if undo else "")
     if only_print:
         _print(keys, name, server)
         return
@@ -139,7 +139,7 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _chosen(given: list[str], *, all_found: bool, project: bool, written: str) -> list[str]:
+def _chosen_clients(given: list[str], *, all_found: bool, project: bool, written: str) -> list[str]:
     """Return the clients that were named, or with ``all_found`` those that are there."""
     unknown = [key for key in given if key not in PRINTED]
     if unknown:
@@ -178,18 +178,24 @@ def _print(keys: list[str], name: str, server: Server) -> None:
         typer.echo(snippet(key, server).text if key == "chatgpt" else CLIENTS[key].text(name, server))
 
 
-def _client_target(client: McpClient, name: str, server: Server, *, project: bool) -> Target:
+def _client_target(client: McpClient, name: str, server: Server, *, project: bool) -> ConfigTarget:
     folder = Path.cwd() if project else None
     file = folder / client.project_file if folder else client.user_file()
-    if client.comments:
-        file = jsonc_beside(file) if client.key == "opencode" else file
-    keys = (*client.keys, name)
-    return Target(file, client.language, client.entry(server), keys, _entry_name(client, name), client.comments, folder)
+    return ConfigTarget(
+        jsonc_beside(file) if client.key == "opencode" else file,
+        client.language,
+        client.entry(server),
+        (*client.keys, name),
+        _entry_name(client, name),
+        client.comments,
+        client.commas,
+        folder,
+    )
 
 
 def _kit_targets(
     skill: bool, skills: Path | None, agents_md: bool, plugin: Path | None, extension: Path | None, *, project: bool
-) -> list[Target]:
+) -> list[ConfigTarget]:
     here = Path.cwd()
     files: dict[Path, str] = {}
     if skills is not None and not skill:
@@ -200,15 +206,15 @@ def _kit_targets(
     for given, texts in ((plugin, kit.plugin_files), (extension, kit.gemini_files)):
         if given is not None:
             files |= {given.expanduser().absolute() / path: text for path, text in texts().items()}
-    targets = [Target(file, "file", text, name=NAME) for file, text in files.items()]
+    targets = [ConfigTarget(file, "file", text, name=NAME) for file, text in files.items()]
     if agents_md:
         guide = next((here / one for one in _GUIDES if (here / one).exists()), here / _GUIDES[0])
-        targets.append(Target(guide, "block", kit.AGENTS_BLOCK, name=f"{NAME} block", project=here))
+        targets.append(ConfigTarget(guide, "block", kit.AGENTS_BLOCK, name=f"{NAME} block", project=here))
     return targets
 
 
-def _run(targets: list[Target], subject: str, *, undo: bool, dry_run: bool) -> None:
-    """Change the files one by one; one that cannot be changed keeps no other from it."""
+def _run(targets: list[ConfigTarget], subject: str, *, undo: bool, dry_run: bool) -> None:
+    """ConfigChange the files one by one; one that cannot be changed keeps no other from it."""
     failed: list[CodequarryError] = []
     # The folders that the first file needed go when the last one is gone.
     for target in reversed(targets) if undo else targets:
@@ -231,7 +237,7 @@ def _run(targets: list[Target], subject: str, *, undo: bool, dry_run: bool) -> N
         raise failed[-1]
 
 
-def _finish(target: Target, change: Change | None, *, dry_run: bool) -> None:
+def _finish(target: ConfigTarget, change: ConfigChange | None, *, dry_run: bool) -> None:
     shown = for_terminal(str(target.file))
     if change is None:
         typer.echo(f"{shown}: nothing of codequarry is there")

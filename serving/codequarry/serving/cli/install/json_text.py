@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from json.decoder import scanstring
 from typing import Any
 
 from codequarry.schemas.errors import InvalidArgumentError
@@ -55,14 +54,16 @@ class _Blanked:
     commas: frozenset[int]
     """Places of the trailing commas."""
     commented: bool
+    """Whether there are comments."""
 
 
-def read_value(text: str, *, comments: bool) -> dict[str, Any]:
+def read_value(text: str, *, comments: bool, commas: bool) -> dict[str, Any]:
     """Return the object that a configuration holds; an empty one for a text without any value.
 
     Args:
         text: The configuration.
-        comments: Whether the client reads comments and trailing commas.
+        comments: Whether the client reads comments.
+        commas: Whether it reads trailing commas.
 
     Returns:
         The object.
@@ -71,8 +72,8 @@ def read_value(text: str, *, comments: bool) -> dict[str, Any]:
         UnreadableConfigError: It is no JSON, holds no object, or says a key twice.
     """
     blanked = _blank(text)
-    if blanked.commented and not comments:
-        raise UnreadableConfigError("it has comments or trailing commas, which its client does not read")
+    if (blanked.commented and not comments) or (blanked.commas and not commas):
+        raise UnreadableConfigError("it has comments or trailing commas that its client does not read")
     if not blanked.plain.strip(" \t\r\n\ufeff"):
         return {}
     try:
@@ -116,7 +117,7 @@ def put_member(text: str, path: tuple[str, ...], value: Any) -> str:
         indent = _indent_of(text, present.start)
         dumped = _dump(value, unit, indent if indent is not None else unit * (depth + 1), newline)
         return text[: present.value_start] + dumped + text[present.end :]
-    return _inserted(text, blanked, held, depth, _nested(rest, value), unit, newline)
+    return _insert(text, blanked, held, depth, _nested(rest, value), unit, newline)
 
 
 def take_member(text: str, path: tuple[str, ...], *, empty_too: int = 0) -> str:
@@ -134,10 +135,10 @@ def take_member(text: str, path: tuple[str, ...], *, empty_too: int = 0) -> str:
     depth = len(path) - 1
     while depth > 0 and empty_too > 0 and len(found[depth].members) == 1:
         depth, empty_too = depth - 1, empty_too - 1
-    return _removed(text, _blank(text), found[depth], path[depth])
+    return _remove(text, _blank(text), found[depth], path[depth])
 
 
-def _inserted(
+def _insert(
     text: str, blanked: _Blanked, held: _Object, depth: int, member: dict[str, Any], unit: str, newline: str
 ) -> str:
     """Put a member at the end of an object."""
@@ -169,7 +170,7 @@ def _inserted(
     return f"{text[:last]},{between}{newline}{indent}{written}{behind}{text[held.end :]}"
 
 
-def _removed(text: str, blanked: _Blanked, held: _Object, key: str) -> str:
+def _remove(text: str, blanked: _Blanked, held: _Object, key: str) -> str:
     """Take a member out of an object, with its comma and its line."""
     place = next(index for index, member in enumerate(held.members) if member.key == key)
     member = held.members[place]
@@ -215,7 +216,7 @@ def _object_at(plain: str, start: int) -> _Object:
     members: list[_Member] = []
     at = _skip(plain, start + 1)
     while plain[at] != "}":
-        key, behind = scanstring(plain, at + 1, True)
+        key, behind = decoder.raw_decode(plain, at)
         value_start = _skip(plain, _skip(plain, behind) + 1)
         value, end = decoder.raw_decode(plain, value_start)
         members.append(_Member(key, at, value_start, end, value))
@@ -254,7 +255,6 @@ def _blank(text: str) -> _Blanked:
             if character in "]}" and comma >= 0:
                 commas.add(comma)
                 characters[comma] = " "
-                commented = True
             comma, last = -1, character
         at += 1
     return _Blanked("".join(characters), frozenset(commas), commented)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from codequarry.schemas.trust.user_folders import state_folder
 from codequarry.serving.cli.install.config_files import read_config, real_file, remove_config, write_config
 from codequarry.serving.cli.install.json_text import UnreadableConfigError
 from codequarry.serving.cli.install.targets import (
-    Target,
+    ConfigTarget,
     find_value,
     is_as_written,
     missing_levels,
@@ -51,10 +51,10 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """Planned change of one file."""
 
-    target: Target
+    target: ConfigTarget
     file: Path
     """The file without links."""
     before: str | None
@@ -74,7 +74,7 @@ class Change:
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def plan_install(target: Target, subject: str) -> Change:
+def plan_install(target: ConfigTarget, subject: str) -> ConfigChange:
     """Plan to write a target.
 
     Args:
@@ -93,9 +93,9 @@ def plan_install(target: Target, subject: str) -> Change:
     found = find_value(target, text)
     receipt = _receipts(file).get(target.name)
     if found is not None and found == target.value:
-        return Change(target, file, text, text, receipt)
+        return ConfigChange(target, file, text, text, receipt)
     if found is not None and receipt is not None and receipt.subject != subject:
-        raise _taken(target, f"is for {receipt.subject}")
+        raise _refusal(target, f"is for {receipt.subject}")
     original = receipt.restored(text) if receipt is not None and text is not None else None
     if receipt is not None and original is not None:
         # What was there before codequarry: changed once, it can be restored byte by byte.
@@ -104,14 +104,14 @@ def plan_install(target: Target, subject: str) -> Change:
     if found is None:
         return _change(target, file, text, text, put_value(target, text, None), subject, [], text is None)
     if not target.ours and (receipt is None or not is_as_written(receipt.value, found)):
-        raise _taken(target, "was not written by codequarry, or was changed since")
+        raise _refusal(target, "was not written by codequarry, or was changed since")
     levels = receipt.levels if receipt is not None else 0
     # Others changed the file since: it can no longer be restored byte by byte, hence no digest.
     replaced = Receipt(subject, target.value, levels, "", 0, "", "", False, [])
-    return Change(target, file, text, put_value(target, text, found), replaced)
+    return ConfigChange(target, file, text, put_value(target, text, found), replaced)
 
 
-def plan_undo(target: Target, subject: str = "") -> Change | None:
+def plan_undo(target: ConfigTarget, subject: str = "") -> ConfigChange | None:
     """Plan to take away what was written.
 
     Args:
@@ -129,20 +129,20 @@ def plan_undo(target: Target, subject: str = "") -> Change | None:
     text = read_config(file)
     receipt = _receipts(file).get(target.name)
     if text is None or (found := find_value(target, text)) is None:
-        return None if receipt is None else Change(target, file, text, text, None)
+        return None if receipt is None else ConfigChange(target, file, text, text, None)
     if receipt is not None and subject not in ("", receipt.subject):
-        raise _taken(target, f"is for {receipt.subject}", "give its --name")
+        raise _refusal(target, f"is for {receipt.subject}", "give its --name")
     if receipt is not None and (original := receipt.restored(text)) is not None:
-        return Change(target, file, text, None if receipt.made_file else original, None)
+        return ConfigChange(target, file, text, None if receipt.made_file else original, None)
     written = target.value if receipt is None else receipt.value
     if not target.ours and not is_as_written(written, found):
-        raise _taken(target, "was not written by codequarry, or was changed since", "take it out by hand")
-    found_target = Target(target.file, target.language, found, target.keys, target.name, target.comments)
-    after = take_value(found_target, text, receipt.levels if receipt is not None else 0)
-    return Change(target, file, text, None if target.language == "file" else after, None)
+        raise _refusal(target, "was not written by codequarry, or was changed since", "take it out by hand")
+    there = replace(target, value=found)
+    after = take_value(there, text, receipt.levels if receipt is not None else 0)
+    return ConfigChange(target, file, text, None if target.language == "file" else after, None)
 
 
-def apply_change(change: Change) -> None:
+def apply_change(change: ConfigChange) -> None:
     """Write a change, and note it in the list.
 
     Args:
@@ -158,7 +158,7 @@ def apply_change(change: Change) -> None:
     elif change.after is not None and change.after != change.before:
         made = write_config(change.file, change.before, change.after, private=change.target.project is None)
         if receipt is not None and made:
-            receipt = Receipt(**{**asdict(receipt), "folders": made})
+            receipt = replace(receipt, folders=made)
     receipts.pop(change.target.name, None)
     if receipt is not None:
         receipts[change.target.name] = receipt
@@ -175,14 +175,14 @@ def written_names(file: Path) -> list[str]:
 
 
 def _change(
-    target: Target, file: Path, text: str | None, base: str | None, after: str, subject: str, folders: list[str],
+    target: ConfigTarget, file: Path, text: str | None, base: str | None, after: str, subject: str, folders: list[str],
     new: bool,
-) -> Change:  # fmt: skip
+) -> ConfigChange:  # fmt: skip
     offset, removed, inserted = _splice(base or "", after)
     receipt = Receipt(
         subject, target.value, missing_levels(target, base), _digest(after), offset, removed, inserted, new, folders
     )
-    return Change(target, file, text, after, receipt)
+    return ConfigChange(target, file, text, after, receipt)
 
 
 def _splice(before: str, after: str) -> tuple[int, str, str]:
@@ -209,6 +209,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _taken(target: Target, reason: str, remedy: str = "give --name, or take it out by hand") -> InvalidArgumentError:
+def _refusal(
+    target: ConfigTarget, reason: str, remedy: str = "give --name, or take it out by hand"
+) -> InvalidArgumentError:
     subject = f"{'.'.join(target.keys)} of {target.file}" if target.keys else str(target.file)
     return InvalidArgumentError(f"{subject} {reason}", suggestion=remedy)

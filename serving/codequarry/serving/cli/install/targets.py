@@ -1,4 +1,4 @@
-"""What is written where: one entry, block or file that is put into a text, found in it and taken out again."""
+"""One entry, block or file that is put into a text, found in it and taken out again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END = "<!-- codequarry:end -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ConfigTarget:
     """One thing that is written."""
 
     file: Path
@@ -30,7 +30,9 @@ class Target:
     name: str = ""
     """What it is called in the list of what was written."""
     comments: bool = False
-    """Whether comments and trailing commas in JSON are read."""
+    """Whether comments in JSON are read."""
+    commas: bool = False
+    """Whether trailing commas in JSON are read."""
     project: Path | None = None
     """Folder that the file may not be led out of by links; None for a file of the user's own."""
 
@@ -40,7 +42,7 @@ class Target:
         return self.language == "block"
 
 
-def find_value(target: Target, text: str | None) -> Any:
+def find_value(target: ConfigTarget, text: str | None) -> Any:
     """Return the value that a text has in the target's place; None when it has none.
 
     Args:
@@ -70,7 +72,7 @@ def find_value(target: Target, text: str | None) -> Any:
     return value
 
 
-def missing_levels(target: Target, text: str | None) -> int:
+def missing_levels(target: ConfigTarget, text: str | None) -> int:
     """Count the objects around the entry that a text lacks, the outermost apart.
 
     Args:
@@ -90,7 +92,7 @@ def missing_levels(target: Target, text: str | None) -> int:
     return 0
 
 
-def put_value(target: Target, text: str | None, before: Any) -> str:
+def put_value(target: ConfigTarget, text: str | None, before: Any) -> str:
     """Return the text with the target's value, and everything else as it was.
 
     Args:
@@ -117,7 +119,7 @@ def put_value(target: Target, text: str | None, before: Any) -> str:
     return new
 
 
-def take_value(target: Target, text: str, levels: int) -> str:
+def take_value(target: ConfigTarget, text: str, levels: int) -> str:
     """Return the text without the target's value, and everything else as it was.
 
     Args:
@@ -162,13 +164,13 @@ def is_as_written(written: Any, found: Any) -> bool:
     return type(written) is type(found) and written == found
 
 
-def _read(target: Target, text: str) -> dict[str, Any]:
+def _read(target: ConfigTarget, text: str) -> dict[str, Any]:
     if target.language == "toml":
         return toml_text.read_value(text)
-    return json_text.read_value(text, comments=target.comments)
+    return json_text.read_value(text, comments=target.comments, commas=target.commas)
 
 
-def _compare(target: Target, without: str, having: str, value: Any) -> None:
+def _compare(target: ConfigTarget, without: str, having: str, value: Any) -> None:
     """Refuse a change whose two texts differ in anything but the entry."""
     expected = copy.deepcopy(_read(target, without))
     level = expected
@@ -179,7 +181,7 @@ def _compare(target: Target, without: str, having: str, value: Any) -> None:
         raise UnreadableConfigError("it is written in a way that cannot be changed safely")
 
 
-def _pruned(target: Target, value: dict[str, Any]) -> dict[str, Any]:
+def _pruned(target: ConfigTarget, value: dict[str, Any]) -> dict[str, Any]:
     """Leave out TOML's parent table when nothing is in it: a header of its own makes none."""
     first = target.keys[0]
     return {key: held for key, held in value.items() if key != first or held != {} or target.language != "toml"}
