@@ -60,8 +60,18 @@ $(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
 
 mcp-tools: $(MCP_TOOLS)/.ready  ## Install the MCP suites of others (needs npm's registry)
 
-test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite and the Inspector against the service (needs npm's registry)
-	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites
+CLIENT_TOOLS := $(CURDIR)/$(HOME_DIR)/client-tools
+
+$(CLIENT_TOOLS)/.ready: Makefile | $(DEV_READY)
+	@echo "== installing clients that read their own configurations into $(CLIENT_TOOLS) (once; 850 MB)"
+	@mkdir -p $(CLIENT_TOOLS)
+	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(CLIENT_TOOLS) \
+		--no-audit --no-fund --ignore-scripts --silent --fetch-retries=1 --fetch-timeout=60000 \
+		@openai/codex@0.169.0 @google/gemini-cli@0.61.0 opencode-ai@1.18.33 jsonc-parser@3.3.1
+	@touch $@
+
+test-mcp: $(MCP_TOOLS)/.ready $(CLIENT_TOOLS)/.ready  ## Run the MCP suites of others, and clients on their files (needs npm's registry)
+	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) CODEQUARRY_CLIENT_TOOLS=$(CLIENT_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites
 
 # Environments of their own: torch is large, and infinity-emb wants older libraries than sentence-transformers does.
 MODELS := $(CURDIR)/$(HOME_DIR)/models-env

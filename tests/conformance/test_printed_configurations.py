@@ -1,4 +1,4 @@
-"""What `codequarry serve` and `codequarry install-client` print, read and used by clients that are not ours.
+"""What `codequarry serve` and `codequarry install --print` print, read and used by clients that are not ours.
 
 The MCP Inspector reads files of servers as Claude Desktop does, and takes the same words as `claude mcp add`; FastMCP's
 client reads a server's URL as Cursor does, which names no type beside it. Texts are used as they were printed; only VS
@@ -120,7 +120,7 @@ def test_the_url_that_serve_prints_for_chatgpt_works(printed, tmp_path: Path, er
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("client", ["cursor", "claude-desktop", "vscode"])
-def test_what_install_client_prints_is_a_file_that_works(root: Path, tmp_path: Path, client: str, era: str) -> None:
-    command = [*CODEQUARRY, "install-client", client, "--print", "--root", str(root)]
+def test_what_install_prints_is_a_file_that_works(root: Path, tmp_path: Path, client: str, era: str) -> None:
+    command = [*CODEQUARRY, "install", client, "--print", "--root", str(root)]
     text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     use(text if client != "vscode" else json.dumps({"mcpServers": json.loads(text)["servers"]}), tmp_path, era)

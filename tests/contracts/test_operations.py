@@ -52,7 +52,9 @@ def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS, re.DOTALL)
     lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
     verbs = {line.split()[0] for line in lines}
-    assert verbs == {"index", "versions", "verify", "doctor", "gates", "rollback", "prune", "store", "export", "import"}
+    assert verbs == {
+        "index", "versions", "verify", "doctor", "gates", "rollback", "prune", "store", "export", "import", "usage",
+    }  # fmt: skip
     app = tmp_path / "app"
     app.mkdir()
     (app / "main.py").write_text("def main():\n    '''Start.'''\n    return 0\n")

@@ -39,6 +39,7 @@ LINUX_ONLY = re.compile(
 AT_HOME = {
     "schemas/codequarry/schemas/resources.py",
     "schemas/codequarry/schemas/trust/user_folders.py",  # without F_FULLFSYNC: trust that is lost is asked for again
+    "serving/codequarry/serving/cli/install/config_files.py",  # likewise: an entry that is lost is installed again
     "serving/codequarry/serving/text/lexical.py",  # a folder in memory, or one on disk
     "pipelines/codequarry/pipelines/sources/beneath.py",
     "pipelines/codequarry/pipelines/store/processes.py",

@@ -43,7 +43,7 @@ def _values(parameter: Any) -> list[str]:
 def test_the_commands_that_read_settings_are_known() -> None:
     names = {" ".join(path) for path in LEAVES}
     assert {"index", "search", "serve", "prune", "rollback", "doctor", "store gc", "export", "import"} <= names
-    assert {"evaluate", "census", "sql", "versions", "verify", "settings", "install-client"} <= names
+    assert {"evaluate", "census", "sql", "versions", "verify", "settings", "install"} <= names
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)

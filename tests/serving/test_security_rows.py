@@ -244,5 +244,5 @@ def test_row_20_a_query_forges_no_line_of_the_log(lexical_root: Path, tmp_path: 
         server.stdin.close()
         logged = server.stderr.read().splitlines()
     events = [json.loads(line) for line in logged]
-    assert [one["event"] for one in events] == ["start", "finish"]
+    assert [one["event"] for one in events] == ["start", "finish", "answer"]
     assert not any("\x1b" in line for line in logged)

@@ -100,15 +100,16 @@ def test_the_timeline_has_a_start_and_a_finish_of_each_request(lexical_engine, t
     telemetry.close()
     events = lines(tmp_path / "t")
     assert [(one["event"], one["tool"]) for one in events] == [
-        ("start", "search"), ("finish", "search"), ("start", "fetch"), ("finish", "fetch"),
+        ("start", "search"), ("finish", "search"), ("answer", "search"),
+        ("start", "fetch"), ("finish", "fetch"), ("answer", "fetch"),
     ]  # fmt: skip
     start, finish = events[:2]
-    assert start["run_id"] == finish["run_id"] != events[2]["run_id"]
+    assert start["run_id"] == finish["run_id"] == events[2]["run_id"] != events[3]["run_id"]
     assert start["filters"] == {"lang": 1, "include": 1}
     assert set(finish["stages"]) >= {"bm25"}
     assert finish["fan_out"] == {"bm25": 0}
     assert finish["version"] == own.bundle.manifest.version
-    assert (finish["outcome"], events[3]["outcome"]) == ("ok", "NOT_FOUND")
+    assert (finish["outcome"], events[4]["outcome"]) == ("ok", "NOT_FOUND")
     assert "canary" not in (tmp_path / "t" / module.TIMELINE).read_text()
 
 
@@ -117,7 +118,7 @@ def test_meta_of_an_answer_has_the_run_of_the_timeline(lexical_engine, tmp_path:
     meta = ask(own, query="open", channel="bm25", rerank=False).meta
     refused = ask(own, "fetch", id="1").meta
     telemetry.close()
-    start, finish, _, failed = lines(tmp_path)
+    start, finish, _, _, failed, _ = lines(tmp_path)
     assert (start["run_id"], finish["run_id"], failed["run_id"]) == (meta["run_id"], meta["run_id"], refused["run_id"])
     assert (start["channel"], start["rerank"], start["client"]) == ("bm25", False, "")
     assert meta["stages_ms"] == pytest.approx(
@@ -145,9 +146,45 @@ def test_queries_are_written_only_when_the_settings_say_so_and_forge_no_lines(le
     ask(own, query=INJECTION)
     telemetry.close()
     events = lines(tmp_path)
-    assert [one["event"] for one in events] == ["start", "finish"]
+    assert [one["event"] for one in events] == ["start", "finish", "answer"]
     assert events[0]["query"] == INJECTION
     assert (tmp_path / module.TIMELINE).read_bytes().isascii()
+
+
+def test_the_timeline_has_the_size_of_each_answer_and_only_digests_of_what_it_is_about(
+    lexical_engine, tmp_path: Path
+) -> None:
+    own, telemetry = listening(lexical_engine, timeline="file", folder=tmp_path)
+    found = ask(own, query="open the canary file")
+    ask(own, query="open the canary file")
+    read = ask(own, "fetch", id=found.structured_content["results"][0]["id"])
+    refused = ask(own, query="\0")
+    health = ask(own, "healthz")
+    telemetry.close()
+    answers = [one for one in lines(tmp_path) if one["event"] == "answer"]
+    assert [one["tool"] for one in answers] == ["search", "search", "fetch", "search", "healthz"]
+    for answer, result in zip(answers[:1] + answers[2:], (found, read, refused, health), strict=True):
+        assert answer["text_chars"] == sum(len(item.text) for item in result.content)
+        assert answer["structured_chars"] == len(
+            json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))
+        )
+        assert answer["ok"] == (not result.is_error)
+    assert answers[0]["asked"] == answers[1]["asked"] != answers[3]["asked"]
+    assert answers[2]["places"][0] in answers[0]["places"]
+    text = (tmp_path / module.TIMELINE).read_text()
+    assert "canary" not in text
+    assert found.structured_content["results"][0]["id"] not in text
+
+
+def test_digests_of_two_servers_have_nothing_in_common(lexical_engine, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        own, telemetry = listening(lexical_engine, timeline="file", folder=tmp_path / name)
+        ask(own, query="open")
+        telemetry.close()
+    first, second = (lines(tmp_path / name)[2] for name in ("a", "b"))
+    assert first["text_chars"] == second["text_chars"]
+    assert first["asked"] != second["asked"]
+    assert first["places"] != second["places"]
 
 
 def test_the_timeline_may_go_to_stderr(lexical_engine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +193,7 @@ def test_the_timeline_may_go_to_stderr(lexical_engine, capsys: pytest.CaptureFix
     telemetry.close()
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert [json.loads(line)["event"] for line in captured.err.splitlines()] == ["start", "finish"]
+    assert [json.loads(line)["event"] for line in captured.err.splitlines()] == ["start", "finish", "answer"]
 
 
 def test_the_timeline_starts_over_when_it_is_full(lexical_engine, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import typer
 
 from codequarry.schemas.errors import InvalidArgumentError, SettingsError
 from codequarry.schemas.settings.load import ServingSettings, Settings, load_settings
-from codequarry.serving.cli.clients import CLIENTS, Server, snippet, stdio_command
+from codequarry.serving.cli.clients import stdio_command
+from codequarry.serving.cli.install.clients import ANNOUNCED, Server, snippet
 from codequarry.serving.cli.options import RootOption, SettingsOption
 from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
@@ -134,10 +135,11 @@ def _announced(version: str, url: str, settings: Settings, settings_file: Path |
     by_url = Server(url=url, token=settings.auth.required)
     started = Server(stdio_command(settings.bundle.root, settings_file))
     lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
-    for client in CLIENTS:
+    for client in ANNOUNCED:
         # A client on this machine that can start the server needs no bridge to a URL.
         found = snippet(client, started if client == "claude-desktop" else by_url)
         lines += [f"{found.title}, {found.where}:", *(f"  {line}" for line in found.text.splitlines()), ""]
+    lines += [f"`codequarry install --url {url}` knows more clients, and writes their files.", ""]
     return "\n".join(lines)
 
 

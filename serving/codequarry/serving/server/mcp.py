@@ -128,6 +128,9 @@ class EngineTool(Tool):
             result = self._failed(_INTERNAL)
         trace = call.trace or Trace(new_run_id(), self.name)
         result.meta = trace.summary()
+        telemetry: Telemetry | None = self._engine.telemetry
+        if telemetry is not None:
+            telemetry.answered(trace, self.name, arguments, result)
         return result
 
     async def _answered(self, call: Call, request: BaseModel, notes: list[str]) -> ToolResult:

@@ -6,8 +6,10 @@ disk is full, events are dropped and counted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 import random
 import sys
 import threading
@@ -17,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, Full, Queue
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import BaseModel
 
@@ -27,12 +29,17 @@ from codequarry.serving.request.admission import current_call
 from codequarry.serving.request.trace import Trace
 from codequarry.serving.telemetry.metrics import Metrics
 from codequarry.serving.telemetry.pool_log import Lease, LoggedSearch, PoolLog
+from codequarry.serving.telemetry.usage import TIMELINE
+
+if TYPE_CHECKING:
+    from fastmcp.tools.base import ToolResult
 
 logger = logging.getLogger(__name__)
 
-TIMELINE = "timeline.jsonl"
 _OPTIONS = ("channel", "rerank", "use_reranker")
 """Arguments whose values the timeline tells; they say nothing of what a user works on."""
+_MOST_PLACES = 64
+"""Results of one answer whose digests the timeline holds."""
 _QUEUED = 4_096
 _FLUSH_S = 30.0
 _STOP_S = 2.0
@@ -57,6 +64,8 @@ class Telemetry:
         """
         self.metrics = Metrics()
         self._settings = settings
+        self._key = os.urandom(16)
+        """Key of digests in the timeline. Nobody keeps it, so that nobody can try out what was asked."""
         self._queue: Queue[dict[str, Any] | LoggedSearch | _Idle | None] = Queue(_QUEUED)
         self._timeline: _Timeline | None = None
         self._pools: PoolLog | None = None
@@ -96,6 +105,18 @@ class Telemetry:
         self.metrics.rejected(tool, code)
         if code == "BUSY":
             self.metrics.admission("busy")
+
+    def answered(self, trace: Trace, tool: str, arguments: dict[str, Any], result: ToolResult) -> None:
+        """Note how large an answer is, and by digests what was asked for and which places were given.
+
+        Args:
+            trace: Measurements of the call.
+            tool: Name of the tool.
+            arguments: Arguments as they came.
+            result: The answer.
+        """
+        if self._timeline is not None:
+            self._careful(partial(self._answered, trace, tool, arguments, result))
 
     def close(self) -> None:
         """Write the remaining events, waiting a few seconds at most."""
@@ -141,6 +162,26 @@ class Telemetry:
         sampled = self._pools is not None and trace.pools and random.random() < self._settings.pool_sample
         if sampled:
             self._put(LoggedSearch(time.time(), trace))
+
+    def _answered(self, trace: Trace, tool: str, arguments: dict[str, Any], result: ToolResult) -> None:
+        payload = result.structured_content or {}
+        text = sum(len(getattr(item, "text", "")) for item in result.content)
+        event = {
+            "ts": _now(),
+            "event": "answer",
+            "run_id": trace.run_id,
+            "tool": tool,
+            "client": current_call().client,
+            "ok": not result.is_error,
+            "asked": self._digest(json.dumps(arguments, sort_keys=True, default=str)),
+            "text_chars": text,
+            "structured_chars": len(json.dumps(payload, ensure_ascii=False, separators=(",", ":"))),
+            "places": [[self._digest(place), self._digest(file)] for place, file in _places(payload)],
+        }
+        self._put(event)
+
+    def _digest(self, text: str) -> str:
+        return hashlib.blake2b(text.encode(), key=self._key, digest_size=8).hexdigest() if text else ""
 
     def _put(self, item: dict[str, Any] | LoggedSearch) -> None:
         try:
@@ -213,6 +254,13 @@ class _Timeline:
         """Close the file."""
         if self._open is not None:
             self._open.close()
+
+
+def _places(payload: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (id, URL of the file) of what an answer gives."""
+    items = [payload, *(payload.get("results") or ()), *(payload.get("objects") or ())]
+    given = [one for one in items if isinstance(one, dict) and one.get("id") and "error" not in one]
+    return [(str(one["id"]), str(one.get("url", "")).partition("#")[0]) for one in given[:_MOST_PLACES]]
 
 
 def _now() -> float:

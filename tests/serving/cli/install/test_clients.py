@@ -1,10 +1,11 @@
-"""What `codequarry serve` and `codequarry install-client` tell people to write into their clients."""
+"""What `codequarry serve` and `codequarry install --print` tell people to write into their clients."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,35 +15,47 @@ from fastmcp.mcp_config import MCPConfig
 
 from codequarry.schemas.settings.load import SETTINGS_FILE
 from codequarry.schemas.trust.trusted_folders import add_trust
-from codequarry.serving.cli.clients import CLIENTS, Server, snippet
+from codequarry.serving.cli.install.clients import ANNOUNCED, CLIENTS, PRINTED, TOKEN, TOKEN_VARIABLE, Server, snippet
+from tests.serving.cli.install.adoption_schemas import check_format
 
 STARTED = Server(command=("/opt/code quarry/bin/codequarry", "serve", "--stdio", "--root", "/srv/b"))
 BY_URL = Server(url="http://127.0.0.1:8321")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("server", [STARTED, BY_URL, Server(url="https://c.example.org", token=True)])
-def test_every_client_has_a_place_and_a_text(client: str, server: Server) -> None:
+WITH_TOKEN = Server(url="https://c.example.org", token=True)
+
+
+@pytest.mark.parametrize("client", ANNOUNCED)
+@pytest.mark.parametrize("server", [STARTED, BY_URL, WITH_TOKEN])
+def test_every_announced_client_has_a_place_and_a_text(client: str, server: Server) -> None:
     found = snippet(client, server)
     assert found.where
     assert found.title
     assert found.text
-    assert ("YOUR-TOKEN" in found.text) == server.token
-    if found.text.startswith("{"):
-        assert "codequarry" in json.dumps(json.loads(found.text))
+    assert (TOKEN in found.text or TOKEN_VARIABLE in found.text) == server.token
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("server", [STARTED, BY_URL, WITH_TOKEN])
+def test_every_configuration_has_the_fields_that_its_client_requires(client: str, server: Server) -> None:
+    text = CLIENTS[client].text("codequarry-app", server)
+    value = tomllib.loads(text) if CLIENTS[client].language == "toml" else json.loads(text)
+    check_format(client, value)
+    assert (TOKEN in text or TOKEN_VARIABLE in text) == server.token
+
+
+@pytest.mark.parametrize(
+    "client", [key for key in CLIENTS if key not in ("vscode", "opencode", "zed", "codex", "copilot")]
+)
+def test_a_started_server_is_described_as_clients_read_it(client: str) -> None:
+    entry = MCPConfig.from_dict(json.loads(CLIENTS[client].text("codequarry", STARTED))).mcpServers["codequarry"]
+    assert (entry.command, *entry.args) == STARTED.command
 
 
 def test_claude_code_gets_one_command_line() -> None:
     words = shlex.split(snippet("claude-code", STARTED).text)
     assert words == ["claude", "mcp", "add", "codequarry", "--", *STARTED.command]
     assert snippet("claude-code", BY_URL).text == "claude mcp add --transport http codequarry http://127.0.0.1:8321/mcp"
-
-
-@pytest.mark.parametrize("client", ["claude-desktop", "cursor"])
-def test_a_started_server_is_described_as_clients_read_it(client: str) -> None:
-    config = MCPConfig.from_dict(json.loads(snippet(client, STARTED).text))
-    entry = config.mcpServers["codequarry"]
-    assert (entry.command, *entry.args) == STARTED.command
 
 
 def test_vscode_has_its_own_key() -> None:
@@ -52,7 +65,7 @@ def test_vscode_has_its_own_key() -> None:
 
 def test_the_printed_configuration_starts_a_server_that_answers(run, lexical_root: Path, tmp_path: Path) -> None:
     """As a client does: it reads the text, starts the program, lists the tools."""
-    code, out, err = run("install-client", "cursor", "--print", "--root", lexical_root)
+    code, out, err = run("install", "cursor", "--print", "--root", lexical_root)
     assert (code, err) == (0, "")
 
     entry = MCPConfig.from_dict(json.loads(out)).mcpServers["codequarry"]
@@ -69,7 +82,7 @@ def test_the_printed_configuration_starts_a_server_that_answers(run, lexical_roo
 
 def test_the_settings_of_the_operator_go_along(run, lexical_root: Path, tmp_path: Path, monkeypatch) -> None:
     def printed(*given: object) -> list[str]:
-        out = run("install-client", "cursor", "--print", "--root", lexical_root, *given)[1]
+        out = run("install", "cursor", "--print", "--root", lexical_root, *given)[1]
         return json.loads(out)["mcpServers"]["codequarry"]["args"]
 
     monkeypatch.chdir(tmp_path)
@@ -83,25 +96,18 @@ def test_the_settings_of_the_operator_go_along(run, lexical_root: Path, tmp_path
     assert printed("--settings", "others.toml")[-2:] == ["--settings", str(others)]
 
 
-def test_without_print_it_says_where_the_text_belongs(run, lexical_root: Path) -> None:
-    code, out, err = run("install-client", "vscode", "--root", lexical_root)
-    assert code == 0
-    assert ".vscode/mcp.json" in err
-    assert json.loads(out)
-
-
 def test_a_running_service_is_named_by_its_url(run) -> None:
-    out = run("install-client", "chatgpt", "--url", "https://c.example.org/mcp")[1]
+    out = run("install", "chatgpt", "--print", "--url", "https://c.example.org/mcp")[1]
     assert out.strip() == "MCP server URL: https://c.example.org/chatgpt/mcp"
 
 
 def test_an_unknown_client_is_refused_with_those_there_are(run) -> None:
-    code, _, err = run("install-client", "emacs")
+    code, _, err = run("install", "emacs")
     assert code == 2
-    assert all(client in err for client in CLIENTS)
+    assert all(client in err for client in PRINTED)
 
 
-def test_serve_prints_a_snippet_for_every_client(run, lexical_root: Path, monkeypatch) -> None:
+def test_serve_prints_a_snippet_for_usual_clients(run, lexical_root: Path, monkeypatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(
         "codequarry.serving.http.app.serve_http", lambda _, __, announce: said.append(announce("http://127.0.0.1:1"))
@@ -110,4 +116,4 @@ def test_serve_prints_a_snippet_for_every_client(run, lexical_root: Path, monkey
     assert (code, out) == (0, "")
     assert "at http://127.0.0.1:1/mcp" in err.splitlines()[0]
     assert "http://127.0.0.1:1/chatgpt/mcp" in err
-    assert all(snippet(client, BY_URL).title in err for client in CLIENTS)
+    assert all(snippet(client, BY_URL).title in err for client in ANNOUNCED)
