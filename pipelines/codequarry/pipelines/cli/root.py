@@ -12,12 +12,12 @@ from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models, verdict
 from codequarry.schemas.errors import CodequarryError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
-from codequarry.serving.cli import clients, grep, lists, search, serve, sql, symbols, trust, versions
+from codequarry.serving.cli import browse, clients, grep, lists, search, serve, sql, symbols, trust, versions
 from codequarry.serving.cli.terminal import for_terminal
 
 _COMMANDS = (
     diff, evaluate, gates, index, models, verdict,
-    search, grep, sql, symbols, serve, clients, versions, doctor, lists, trust,
+    search, grep, browse, sql, symbols, serve, clients, versions, doctor, lists, trust,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 

@@ -36,11 +36,13 @@ from codequarry.serving.request.call import Call, begin_call, current_call, toke
 from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.chatgpt import CONNECTOR_INSTRUCTIONS, CONNECTOR_TOOLS
 from codequarry.serving.server.descriptions import INSTRUCTIONS, SERVER_NAME, TOOLS, Answering, ToolDescription
+from codequarry.serving.server.resource import READ, file_template, resource_result
 from codequarry.serving.server.stdio import answering_stdio
 from codequarry.serving.text.arguments import parse_call
 from codequarry.serving.tools.fetch import error_body
 
 if TYPE_CHECKING:
+    from fastmcp.resources.base import ResourceResult
     from fastmcp.server.auth import AuthProvider
 
     from codequarry.serving.engine.engine import Engine
@@ -80,6 +82,10 @@ def build_server(
         gate = None if described.from_memory else engine.gate
         tool.serve(described, gate, engine, by_token=auth is not None)
         server.add_own(tool)
+    if profile != "chatgpt":
+        reader = _described(READ)
+        reader.serve(READ, engine.gate, engine, by_token=auth is not None)
+        server.add_reader(reader)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
     schemas = {tool.name: tool.parameters for tool in tools}
@@ -237,11 +243,17 @@ class ToolServer(FastMCP):
         super().__init__(*arguments, **options)
         self.own: dict[str, EngineTool] = {}
         """Its tools by name."""
+        self._reader: EngineTool | None = None
 
     def add_own(self, tool: EngineTool) -> None:
         """Add a tool that is neither changed nor hidden later."""
         self.own[tool.name] = tool
         self.add_tool(tool)
+
+    def add_reader(self, reader: EngineTool) -> None:
+        """Offer indexed files as resources, which this reads."""
+        self._reader = reader
+        self.add_template(file_template())
 
     async def run_stdio_async(self, *_: Any, **__: Any) -> None:
         """Serve on stdin and stdout until stdin ends; FastMCP's own method does not answer unreadable lines."""
@@ -262,6 +274,12 @@ class ToolServer(FastMCP):
         except UnknownToolError:
             names = present.sentence_list(tuple(self.own))
             return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
+
+    async def read_resource(self, uri: str, **options: Any) -> ResourceResult:
+        """Read a resource, by the protocol or in process; FastMCP's own errors would repeat the URL."""
+        if self._reader is None:
+            return await super().read_resource(uri, **options)
+        return resource_result(await self._reader.run({"uri": uri}))
 
 
 _INTERNAL = CodequarryError(
