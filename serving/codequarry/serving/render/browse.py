@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from codequarry.schemas.wire.list_files import ListedFile, ListFilesAnswer
+from codequarry.schemas.wire.list_files import ListFilesAnswer
 from codequarry.schemas.wire.outline import FileOutline, OutlineAnswer, OutlineDefinition
 from codequarry.schemas.wire.overview import OverviewAnswer, RepositoryOverview
 from codequarry.schemas.wire.search import BundleInfo
@@ -41,14 +41,13 @@ def files_text(answer: ListFilesAnswer) -> str:
     Returns:
         Its text.
     """
-    rows = [(_folder(shown_path(file.uri, answer.bundle)), file) for file in answer.files]
-    lines = {
-        f"{folder}/" if folder else "": " · ".join(_name(file) for _, file in own)
-        for folder, own in groupby(rows, key=lambda row: row[0])
-    }
+    lines: dict[str, list[str]] = {}
+    for file in answer.files:
+        folder, slash, name = shown_path(file.uri, answer.bundle).rpartition("/")
+        lines.setdefault(folder + slash, []).append(name)
     for folder in answer.folders:
-        lines[f"{shown_path(folder.uri, answer.bundle)}/"] = f"({counted(folder.files, 'file')})"
-    shown = [f"{folder}  {names}".strip() for folder, names in sorted(lines.items())]
+        lines[f"{shown_path(folder.uri, answer.bundle)}/"] = [f"({counted(folder.files, 'file')})"]
+    shown = [f"{folder}  {' · '.join(names)}".strip() for folder, names in sorted(lines.items())]
     facts = [
         f"{counted(len(answer.files), 'file')} of {answer.total:,}",
         f"open a folder: list_files pattern={answer.folders[0].uri!r}" if answer.folders and not _odd(answer) else "",
@@ -84,7 +83,10 @@ def _tree(file: FileOutline, bundle: BundleInfo) -> list[str]:
 
 
 def _flat(file: FileOutline, bundle: BundleInfo) -> list[str]:
-    named = (f"{one.kind} {present.one_line(one.name, 80)}:{_span(one)}" for one in file.definitions)
+    named = (
+        f"{kind} {', '.join(f'{present.one_line(one.name, 80)}:{_span(one)}' for one in own)}"
+        for kind, own in groupby(file.definitions, key=lambda one: one.kind)
+    )
     return [f"{shown_path(file.uri, bundle)}  {' · '.join(named)}".rstrip()]
 
 
@@ -93,18 +95,11 @@ def _span(one: OutlineDefinition) -> str:
 
 
 def _described(one: OutlineDefinition) -> str:
-    """Return kind and signature; the name where the signature lacks it, the kind where it begins with it."""
+    """Return the signature where it begins with a word of the language, else the kind before it."""
     name, signature = present.one_line(one.name, 80), present.one_line(one.signature, _SIGNATURE_CHARS)
-    text = signature if name and name in signature else f"{name} {signature}".strip()
-    return text if text.startswith(f"{one.kind} ") else f"{one.kind} {text}"
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def _name(file: ListedFile) -> str:
-    return present.printable(file.uri.rpartition("/")[2])
+    if name not in signature:
+        return f"{one.kind} {name} {signature}".rstrip()
+    return f"{one.kind} {signature}" if signature.startswith(name) else signature
 
 
 def _odd(answer: ListFilesAnswer) -> bool:

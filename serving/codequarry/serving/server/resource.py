@@ -17,7 +17,7 @@ from codequarry.serving.tools.browse.resource import read_resource
 MIME_TYPE = "text/plain"
 
 READ = ToolDescription(
-    "resources/read",
+    "read_resource",
     "Read a file",
     "Read an indexed file, or lines of it.",
     ResourceRequest,

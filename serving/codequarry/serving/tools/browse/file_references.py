@@ -75,7 +75,7 @@ def readings(text: str) -> Iterator[FileReference]:
         yield FileReference(unquote(place), *(_numbers(lines) if lines else (0, 0, 0)))
         return
     if (frame := _PYTHON_FRAME.search(text)) is not None:
-        line = int(frame["first"])
+        line = int(frame["first"]) or -1
         yield FileReference(frame["path"], line, line, function=frame["function"] or "")
         return
     if (frame := _FRAME.search(text)) is not None and (place := _PLACE.fullmatch(frame["place"])) is not None:
@@ -109,9 +109,7 @@ def find_place(directory: ChunkDirectory, text: str) -> FilePlace:
         raise _unknown(directory, tried[-1].path)
     first, last = place.reference.first, place.reference.last
     if last and not 0 < first <= last:
-        raise InvalidArgumentError(
-            f"lines {first}-{last}: expected first-last, counted from 1", suggestion="write path:10-20"
-        )
+        raise InvalidArgumentError("lines: expected first-last, counted from 1", suggestion="write path:10-20")
     return place
 
 
@@ -164,8 +162,8 @@ def looks_like_path(text: str) -> bool:
 
 
 def _numbers(match: re.Match[str]) -> tuple[int, int, int]:
-    """Return first and last line and the column of a match."""
-    first = int(match["first"])
+    """Return first and last line and the column of a match; -1 for a line 0, which no file has."""
+    first = int(match["first"]) or -1
     return first, int(match["last"] or first), int(match["column"] or 0)
 
 

@@ -62,12 +62,8 @@ def read_lines(bundle: Bundle, file: int, first: int = 0, last: int | None = Non
     Raises:
         NotFoundError: The file is not indexed, or has no such line.
     """
+    require_indexed(bundle, file)
     rows = _rows(bundle, file)
-    if not rows:
-        raise NotFoundError(
-            f"the file is not indexed: {_skip_reason(bundle, file)}",
-            suggestion="describe_index counts what is left out",
-        )
     chunks = bundle.catalog.index.chunks[rows.start : rows.stop]
     lowest, total = int(chunks["start_line"][0]), int(chunks["end_line"].max()) + 1
     last = total - 1 if last is None else min(last, total - 1)
@@ -86,6 +82,16 @@ def read_lines(bundle: Bundle, file: int, first: int = 0, last: int | None = Non
     start_byte, end_byte = (_byte_at(pieces, own["start_byte"].tolist(), at) for at in (start, end))
     module = bundle.catalog.index.texts[int(own["module"][0])]
     return FileLines(first, last, start_byte, end_byte, whole[start:end], total, module)
+
+
+def require_indexed(bundle: Bundle, file: int) -> None:
+    """Raise NotFoundError, with the reason, when a file of the census was left out of the index."""
+    if _rows(bundle, file):
+        return
+    with bundle.catalog.reading() as cursor:
+        found = cursor.execute("SELECT skip_reason FROM files_mat WHERE file = ?", [file]).fetchone()
+    reason = str(found[0]) if found and found[0] else "it holds no text"
+    raise NotFoundError(f"the file is not indexed: {reason}", suggestion="describe_index counts what is left out")
 
 
 def definitions_in(bundle: Bundle, files: Iterable[int]) -> dict[int, list[NestedDefinition]]:
@@ -145,12 +151,6 @@ def beside(
 
 def _rows(bundle: Bundle, file: int) -> range:
     return range(*bundle.directory.row_starts[file : file + 2].tolist())
-
-
-def _skip_reason(bundle: Bundle, file: int) -> str:
-    with bundle.catalog.reading() as cursor:
-        found = cursor.execute("SELECT skip_reason FROM files_mat WHERE file = ?", [file]).fetchone()
-    return str(found[0]) if found and found[0] else "it holds no text"
 
 
 def _line_start(text: str, line: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 import numpy as np
 
@@ -56,14 +57,15 @@ def list_files(context: ToolContext, request: ListFilesRequest) -> ListFilesAnsw
     matching = directory.files_matching(pattern) if is_glob else _folder(directory, pattern)
     context.deadline.check()
     files = np.flatnonzero(allowed & matching).tolist()
-    base = "" if is_glob else _base(directory, pattern, files)
+    base = "" if is_glob else _base(directory, files)
+    levels = depth if base else depth + 1  # the folder of a repository is none of its own
     folded: dict[str, int] = {}
     listed: list[int] = []
     for file in files:
         uri = f"{directory.repos[file]}/{directory.paths[file]}"
         folders = [] if is_glob else uri[len(base) :].split("/")[:-1]
-        if len(folders) > depth:
-            folder = base + "/".join(folders[:depth])
+        if len(folders) > levels:
+            folder = base + "/".join(folders[: levels + 1])
             folded[folder] = folded.get(folder, 0) + 1
         else:
             listed.append(file)
@@ -116,12 +118,8 @@ def _folder(directory: ChunkDirectory, pattern: str) -> np.ndarray:
     )
 
 
-def _base(directory: ChunkDirectory, pattern: str, files: list[int]) -> str:
-    """Return the beginning of the uris that is above the tree: up to the folder, or the one repository."""
-    path = pattern.strip("/").removeprefix("./")
-    if not files or path in ("", "."):
-        return f"{directory.repo_names[0]}/" if len(directory.repo_names) == 1 else ""
-    uri = f"{directory.repos[files[0]]}/{directory.paths[files[0]]}"
-    if uri.startswith(f"{path}/"):
-        return f"{path}/"
-    return f"{directory.repos[files[0]]}/{path}/" if len({directory.repos[file] for file in files}) == 1 else ""
+def _base(directory: ChunkDirectory, files: list[int]) -> str:
+    """Return the folder that holds all files, which the tree begins at; "" for several repositories."""
+    folders = [f"{directory.repos[file]}/{directory.paths[file]}".split("/")[:-1] for file in files]
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    return "".join(f"{level[0]}/" for level in levels)

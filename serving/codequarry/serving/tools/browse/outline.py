@@ -18,7 +18,7 @@ from codequarry.serving.catalog import present
 from codequarry.serving.catalog.filters import allowed_files
 from codequarry.serving.text.arguments import checked_text, clamp_argument
 from codequarry.serving.tools.browse.file_references import files_below, find_place
-from codequarry.serving.tools.browse.file_text import NestedDefinition, definitions_in
+from codequarry.serving.tools.browse.file_text import NestedDefinition, definitions_in, require_indexed
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
 from codequarry.serving.version.open import Bundle
@@ -84,7 +84,9 @@ def _files(bundle: Bundle, path: str) -> tuple[list[int], bool]:
     directory = bundle.directory
     below = files_below(directory, path)
     if below is None:
-        return [find_place(directory, path).file], False
+        file = find_place(directory, path).file
+        require_indexed(bundle, file)
+        return [file], False
     indexed = below & (np.diff(directory.row_starts) > 0)
     files = directory.reading_order[indexed[directory.reading_order]].tolist()
     if not files:
