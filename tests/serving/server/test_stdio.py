@@ -19,6 +19,7 @@ from fastmcp.client.transports import StdioTransport
 
 from codequarry.serving.server.mcp import listed_tools
 from tests.serving.corpus import INDEX_OPEN, SESSION
+from tests.serving.server.test_mcp import RENDERED
 
 SEARCH = '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search","arguments":{"query":%s}}}'
 INITIALIZE = (
@@ -50,7 +51,10 @@ def test_a_stdio_client_searches_and_fetches(bundle_root: Path, tmp_path: Path, 
             for name, result in (("search", found), ("fetch", read), ("search_code", said)):
                 schema = next(tool["outputSchema"] for tool in listed_tools() if tool["name"] == name)
                 jsonschema.validate(result.structured_content, schema)
-                assert json.loads(result.content[0].text) == result.structured_content
+                if name not in RENDERED:
+                    assert json.loads(result.content[0].text) == result.structured_content
+            url = read.structured_content["objects"][0]["url"]
+            assert (await client.read_resource(url))[0].text == INDEX_OPEN.text
 
     asyncio.run(talk())
 

@@ -36,7 +36,7 @@ class ListFilesRequest(StrictModel):
     scope_id: ScopeId = ""
 
 
-class ListedFile(StrictModel):
+class FileItem(StrictModel):
     """One indexed file."""
 
     uri: str = Field(description="repository/path.")
@@ -54,7 +54,7 @@ class FoldedFolder(StrictModel):
 class ListFilesAnswer(StrictModel):
     """Files, and the folders that were not opened."""
 
-    files: list[ListedFile] = Field(description="By repository and path.")
+    files: list[FileItem] = Field(description="By repository and path.")
     folders: list[FoldedFolder] = Field(description="By repository and path; empty for a glob.")
     total: int = Field(description="How many files match, those of folded folders included.")
     limits: list[str] = Field(description="What was clamped or left out; empty when nothing was.")

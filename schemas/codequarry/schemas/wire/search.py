@@ -343,7 +343,7 @@ class LineSpan(StrictModel):
     last: int
 
 
-class Surroundings(StrictModel):
+class CodeNeighbours(StrictModel):
     """Context of fetched code, for its text; it is never sent as fields."""
 
     enclosing: tuple[str, ...] = ()
@@ -371,7 +371,7 @@ class FetchObject(StrictModel):
     error: ErrorBody | SkipJsonSchema[None] = Field(
         default=None, description="Why this gave nothing; absent on success.", json_schema_extra=_without_default
     )
-    surroundings: SkipJsonSchema[Surroundings] = Field(default=Surroundings(), exclude=True)
+    surroundings: SkipJsonSchema[CodeNeighbours] = Field(default=CodeNeighbours(), exclude=True)
 
 
 class FetchAnswer(StrictModel):

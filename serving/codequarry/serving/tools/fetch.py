@@ -18,7 +18,7 @@ from codequarry.schemas.wire.search import (
     FetchRequest,
     LineSpan,
     ObjectMetadata,
-    Surroundings,
+    CodeNeighbours,
 )
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
@@ -242,7 +242,7 @@ def _object(raw: str, piece: _Piece, nested: Sequence[NestedDefinition], resolve
         url=url,
         content=content,
         metadata=ObjectMetadata(**metadata, truncated=truncated),
-        surroundings=Surroundings(
+        surroundings=CodeNeighbours(
             enclosing=tuple(f"{one.row.kind} {one.row.name}" for one in enclosing),
             before=_span(before),
             after=_span(after),

@@ -189,7 +189,7 @@ def _exact(directory: ChunkDirectory, reference: FileReference) -> FilePlace | N
     if len(files) > 1:
         raise InvalidArgumentError(
             f"{len(files)} repositories have a file of this path",
-            suggestion=f"write repository/path: {_quoted(directory, files)}",
+            suggestion=f"write repository/path: {_quote_files(directory, files)}",
         )
     return FilePlace(files[0], reference) if files else None
 
@@ -224,7 +224,7 @@ def _loose(directory: ChunkDirectory, reference: FileReference) -> FilePlace | N
     ]
     if len(files) > 1:
         raise InvalidArgumentError(
-            f"{len(files)} files end with this path", suggestion=f"write one of {_quoted(directory, files)}"
+            f"{len(files)} files end with this path", suggestion=f"write one of {_quote_files(directory, files)}"
         )
     return FilePlace(files[0], reference, guessed=True) if files else None
 
@@ -238,11 +238,13 @@ def _unknown(directory: ChunkDirectory, path: str) -> NotFoundError:
     near = [file for file, own in enumerate(directory.paths) if name != "/" and f"/{own}".endswith(name)]
     return NotFoundError(
         "no such file in this version of the index",
-        suggestion=f"there is {_quoted(directory, near)}" if near else "write repository/path, as in results of search",
+        suggestion=f"there is {_quote_files(directory, near)}"
+        if near
+        else "write repository/path, as in results of search",
     )
 
 
-def _quoted(directory: ChunkDirectory, files: list[int]) -> str:
+def _quote_files(directory: ChunkDirectory, files: list[int]) -> str:
     """Return the first of these files by name."""
     uris = (f"{directory.repos[file]}/{directory.paths[file]}" for file in files[:MOST_NAMED])
     return ", ".join(repr(present.printable(uri)[:200]) for uri in uris)

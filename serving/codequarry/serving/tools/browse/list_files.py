@@ -13,7 +13,7 @@ from codequarry.schemas.wire.list_files import (
     FILES_MAX,
     TREE_DEPTH_MAX,
     FoldedFolder,
-    ListedFile,
+    FileItem,
     ListFilesAnswer,
     ListFilesRequest,
 )
@@ -79,7 +79,7 @@ def list_files(context: ToolContext, request: ListFilesRequest) -> ListFilesAnsw
         limits.append("no indexed file matches; describe_index tells what is indexed")
     return ListFilesAnswer(
         files=[
-            ListedFile(
+            FileItem(
                 uri=f"{directory.repos[file]}/{directory.paths[file]}",
                 lang=directory.langs[file],
                 path_class=PATH_CLASSES[int(directory.class_rank[file]) - 1],
