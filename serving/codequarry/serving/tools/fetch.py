@@ -12,13 +12,13 @@ from codequarry.schemas.wire.search import (
     CHARS_PER_TOKEN,
     MAX_TOKENS_MAX,
     MAX_TOKENS_MIN,
+    CodeNeighbours,
     ErrorBody,
     FetchAnswer,
     FetchObject,
     FetchRequest,
     LineSpan,
     ObjectMetadata,
-    CodeNeighbours,
 )
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
@@ -174,7 +174,7 @@ def _piece(context: ToolContext, raw: str, row: ChunkRow | None) -> _Piece:
         )
     if handle:
         return _chunk(bundle, bundle.catalog.rows(handle)[handle[0]])
-    raise _missing(raw, bundle, context.version_before(parse_wire_id(raw) or 0))
+    raise no_chunk(raw, bundle, context.version_before(parse_wire_id(raw) or 0))
 
 
 def _chunk(bundle: Bundle, row: ChunkRow) -> _Piece:
@@ -211,7 +211,17 @@ def _check_ref(bundle: Bundle, repo: str, ref: str) -> None:
         )
 
 
-def _missing(raw: str, bundle: Bundle, before: str) -> NotFoundError:
+def no_chunk(raw: str, bundle: Bundle, before: str = "") -> NotFoundError:
+    """Return the error for a reference that means no chunk.
+
+    Args:
+        raw: Reference as the caller sent it.
+        bundle: The version.
+        before: Earlier version that had the chunk; "" when none is known.
+
+    Returns:
+        The error.
+    """
     name, now = present.safe_echo(raw), bundle.manifest.version
     if before:
         return NotFoundError(

@@ -12,8 +12,8 @@ from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.wire.list_files import (
     FILES_MAX,
     TREE_DEPTH_MAX,
-    FoldedFolder,
     FileItem,
+    FoldedFolder,
     ListFilesAnswer,
     ListFilesRequest,
 )
