@@ -34,7 +34,7 @@ def handle_of(chunk_id: int, chunk_ids: np.ndarray) -> str:
     length = _SHORTEST
     while 1 << (_STEP * length) < _SPARE * len(chunk_ids):
         length += 1
-    written = _written(chunk_id)
+    written = _letters_of(chunk_id)
     while length < _LONGEST and len(_beginning_with(written[:length], chunk_ids)) > 1:
         length += 1
     return written[:length]
@@ -54,7 +54,7 @@ def ids_of_handle(text: str, chunk_ids: np.ndarray) -> list[int]:
     return _beginning_with(match[1], chunk_ids).tolist() if match else []
 
 
-def _written(chunk_id: int) -> str:
+def _letters_of(chunk_id: int) -> str:
     padded = chunk_id << (_STEP * _LONGEST - _BITS)
     return "".join(_ALPHABET[padded >> (_STEP * place) & 31] for place in reversed(range(_LONGEST)))
 
