@@ -18,8 +18,11 @@ Generated from the models that make the schemas (`python -m tests.contracts.tool
 
 Every tool is read-only and idempotent. A call that fails has `isError: true` and one object `error` with `code`,
 `message`, `suggestion` and `retryable`; codes are `INVALID_ARGUMENT`, `NOT_FOUND`, `BUSY`, `DEADLINE`, `UNAVAILABLE`
-and `INTERNAL`. Answers are one text item whose JSON equals `structuredContent`; fields that were never set stay away.
-Lines in structured fields are 0-based, in titles and URLs 1-based.
+and `INTERNAL`. Answers are `structuredContent` and one text item: its JSON, or a text for models to read (`fetch`,
+`outline`, `list_files`, `overview`). Fields that were never set stay away. Lines in structured fields are 0-based, in
+texts, titles, URLs and references 1-based.
+
+Files are resources, too: `resources/read` takes the `repo://` URLs of answers, with `#L10-L20` for lines.
 """
 TITLES = {
     "full": "Full profile: `{path}`, `codequarry serve --stdio`",

@@ -17,7 +17,7 @@ from codequarry.serving.channels import query_encoder
 from codequarry.serving.cli.search import for_terminal
 from codequarry.serving.server.mcp import listed_tools
 from tests.serving.bundle_factory import VERSION, write_bundle
-from tests.serving.corpus import HOSTILE, INDEX_OPEN, PIECES, SESSION
+from tests.serving.corpus import HOSTILE, INDEX_OPEN, LONG, PIECES, SESSION
 
 
 def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
@@ -112,6 +112,15 @@ def test_fetch_fails_when_an_id_is_not_there_but_prints_the_others(run, lexical_
     code, out, _ = run("fetch", 12345, "--json", "--root", lexical_root)
     assert code == 1
     assert json.loads(out)["objects"][0]["error"]["code"] == "NOT_FOUND"
+
+
+def test_fetch_reads_paths_and_ranges(run, lexical_root) -> None:
+    code, out, _ = run("fetch", "io/long.py:2-3", "--root", lexical_root)
+    assert code == 0
+    assert out.split("\n")[1:3] == LONG.text.split("\n")[1:3]
+    code, out, err = run("fetch", "io/long.py", "--ref", "c" * 7, "--root", lexical_root)
+    assert code == 1
+    assert "a" * 40 in err
 
 
 def test_indexed_code_cannot_drive_the_terminal(run, lexical_root) -> None:
@@ -218,7 +227,7 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
 
 @pytest.mark.parametrize(
     "command",
-    "index search grep fetch definition references serve tools versions verify doctor".split()
+    "index search grep fetch outline files overview definition references serve tools versions verify doctor".split()
     + "rollback prune export import settings".split(),
 )
 def test_help_teaches_by_example(run, command) -> None:

@@ -62,6 +62,7 @@ def test_search_and_fetch_have_openais_shapes(server, era) -> None:
 def test_errors_are_the_same_as_everywhere(server, era) -> None:
     failed(call(server, era, "fetch", id="1"), "NOT_FOUND")
     failed(call(server, era, "fetch", id=""), "NOT_FOUND")
+    failed(call(server, era, "fetch", id=SESSION.path), "NOT_FOUND")
     failed(call(server, era, "fetch", objectIds=["1"]), "INVALID_ARGUMENT")
     failed(call(server, era, "search", top_k=3), "INVALID_ARGUMENT")
     error = failed(call(server, era, "search_code", pattern="x"), "INVALID_ARGUMENT")

@@ -27,8 +27,8 @@ from codequarry.serving.version.open import Bundle
 from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
 TOOLS = [
-    "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "set_scope",
-    "get_scope", "describe_index", "healthz",
+    "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "outline",
+    "list_files", "overview", "set_scope", "get_scope", "describe_index", "healthz",
 ]  # fmt: skip
 RENDERED = {tool.name for tool in DESCRIBED if tool.render is not None}
 """Tools whose text is not the JSON of the structured content."""
@@ -175,6 +175,7 @@ def test_types_that_fastmcps_client_makes_of_the_schemas_hold_every_answer(
             "search_code": [{"pattern": "open"}, {"pattern": "o.*n", "mode": "regex"}, {"pattern": "zzz"}],
             "go_to_definition": [{"symbol": "open"}, {"symbol": "zzz"}],
             "find_references": [{"symbol": "open"}],
+            "outline": [{"path": "io/index.py"}, {"path": "io"}],
             "set_scope": [{"languages": ["python"]}],
         }
         if profile == "full":
@@ -295,7 +296,7 @@ def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -
         ("search", {"query": "x", "filters": {"lang": ["canary"]}}, "INVALID_ARGUMENT", "filters.lang"),
         ("go_to_definition", {}, "INVALID_ARGUMENT", "symbol and uri: neither is given"),
         ("go_to_definition", {"symbol": "canary\0"}, "INVALID_ARGUMENT", "symbol: holds a control character"),
-        ("go_to_definition", {"uri": "canary.py", "line": 1}, "NOT_FOUND", "uri: no such file"),
+        ("go_to_definition", {"uri": "canary.py", "line": 1}, "NOT_FOUND", "no such file"),
         ("go_to_definition", {"uri": "canary.py"}, "INVALID_ARGUMENT", "line and column: expected"),
         ("find_references", {"symbol": "canary" * 1000}, "INVALID_ARGUMENT", "symbol: 6000 characters"),
         ("find_references", {"symbol": "x", "role": "canary"}, "INVALID_ARGUMENT", "role: must be one of"),

@@ -51,6 +51,8 @@ def test_a_stdio_client_searches_and_fetches(bundle_root: Path, tmp_path: Path, 
                 schema = next(tool["outputSchema"] for tool in listed_tools("full") if tool["name"] == name)
                 jsonschema.validate(result.structured_content, schema)
                 assert result.content[0].text
+            url = read.structured_content["objects"][0]["url"]
+            assert (await client.read_resource(url))[0].text == INDEX_OPEN.text
 
     asyncio.run(talk())
 

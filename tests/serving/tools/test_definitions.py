@@ -222,3 +222,30 @@ def test_filters_that_let_no_file_through_find_nothing(symbol_engine) -> None:
     assert (answer.results, answer.total) == ([], 0)
     assert answer.limits == ["no definition of this name is of this kind and within the filters"]
     assert found(ask(symbol_engine, **at(STORE, "open", 3), filters=FileFilters(lang=["rust"]))) == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"symbol": "io/store.py:7:16"},
+        {"uri": "io/store.py:7:16"},
+        {"uri": "repo://quarry/io/store.py#L7", "column": 15},
+        {"symbol": "    at x (/srv/app/io/store.py:7:16)"},
+    ],
+)
+def test_a_pasted_place_means_what_stands_there(symbol_engine, place) -> None:
+    answer = ask(symbol_engine, **place)
+    assert [one.qualified_name for one in answer.results] == ["Index"]
+    assert answer.limits[0] == "read as quarry/io/store.py:7"
+
+
+@pytest.mark.parametrize("frame", ['File "/srv/io/store.py", line 7, in open', "at Store.open (/srv/io/store.py:7:16)"])
+def test_a_frame_of_a_stack_trace_means_its_function(symbol_engine, frame: str) -> None:
+    answer = ask(symbol_engine, symbol=frame)
+    assert [(one.uri, one.qualified_name) for one in answer.results] == [("quarry/io/store.py", "Store.open")]
+    assert answer.limits == ["read as open at quarry/io/store.py:7"]
+
+
+@pytest.mark.parametrize("name", ["(*Store).open", "(Store).open", "example.org/x/io.(*Store[...]).open(0x1, 0x2)"])
+def test_methods_in_the_notation_of_go(symbol_engine, name: str) -> None:
+    assert [one.qualified_name for one in ask(symbol_engine, symbol=name).results] == ["Store.open"]

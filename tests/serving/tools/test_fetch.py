@@ -9,12 +9,14 @@ from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, NotFo
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import FetchRequest, SearchFilters, SearchRequest, to_wire
 from codequarry.schemas.wire.symbols import DefinitionRequest
+from codequarry.serving.catalog.handles import handle_of
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.fetch import fetch
 from tests.serving.bundle_factory import definition_row, write_bundle
 from tests.serving.contexts import context_of
 from tests.serving.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, PIECES, SESSION, UNICODE
+from tests.serving.symbol_corpus import INDEX
 
 
 def get(engine, *ids, **arguments):
@@ -184,3 +186,100 @@ def test_names_begin_with_the_module_of_the_file(tmp_path: Path) -> None:
             assert engine.search(SearchRequest(query="file", filters=SearchFilters(symbols=[name]))).results == []
     finally:
         engine.close()
+
+
+def test_handles_with_and_without_brackets(lexical_engine) -> None:
+    handle = handle_of(SESSION.id, lexical_engine.bundle.directory.chunk_ids)
+    answer = get(lexical_engine, handle, f"[{handle}]")
+    assert [one.id for one in answer.objects] == [handle, f"[{handle}]"]
+    assert {one.content for one in answer.objects} == {SESSION.text}
+
+
+def test_a_handle_that_means_several_chunks_is_an_error_of_its_own(lexical_engine, monkeypatch) -> None:
+    monkeypatch.setattr("codequarry.serving.tools.fetch.ids_of_handle", lambda *_: [SESSION.id, CONFIG.id])
+    (found,) = get(lexical_engine, "abcd").objects
+    assert found.error.code == "INVALID_ARGUMENT"
+
+
+def test_a_place_in_a_file_carries_the_whole_contract(symbol_engine) -> None:
+    wire = to_wire(get(symbol_engine, "io/index.py:7-8"))
+    before = INDEX.text[: INDEX.text.index("    def open")].encode()
+    text = "    def open(self, path):\n        größe = LIMIT; opened = path\n"
+    assert wire["objects"] == [
+        {
+            "id": "io/index.py:7-8",
+            "title": "quarry/io/index.py: lines 7-8",
+            "url": "repo://quarry/io/index.py#L7-L8",
+            "content": text,
+            "metadata": {
+                "uri": "quarry/io/index.py",
+                "start_line": 6,
+                "end_line": 7,
+                "start_byte": len(before),
+                "end_byte": len(before) + len(text.encode()),
+                "lang": "python",
+                "symbols": ["Index.open", "Index"],
+                "repo": "quarry",
+                "kind": "lines",
+                "module": "",
+                "qualified_name": "Index.open",
+                "truncated": False,
+                "total_lines": 13,
+            },
+        }
+    ]
+
+
+def test_one_path_gives_the_flat_shape(symbol_engine) -> None:
+    wire = to_wire(symbol_engine.fetch(FetchRequest(id="io/index.py")))
+    assert set(wire) == {"id", "title", "text", "url", "metadata", "objects", "limits", "bundle"}
+    assert wire["text"] == INDEX.text
+    assert wire["metadata"]["kind"] == "file"
+
+
+def test_a_range_past_the_end_is_clamped_and_says_so(symbol_engine) -> None:
+    answer = get(symbol_engine, "io/index.py:12-99", "io/index.py:99", "io/index.py:5-2")
+    good, past, backwards = answer.objects
+    assert (good.metadata.start_line, good.metadata.end_line) == (11, 12)
+    assert answer.limits == ["io/index.py:12-99: the file ends at line 13"]
+    assert (past.error.code, backwards.error.code) == ("NOT_FOUND", "INVALID_ARGUMENT")
+    assert "13 lines" in past.error.message
+
+
+def test_places_share_one_budget_with_ids(lexical_engine) -> None:
+    answer = get(lexical_engine, LONG.path, SESSION.id, f"{LONG.path}:1-30", max_tokens=1000)
+    assert sum(len(one.content) for one in answer.objects) <= 4000
+    assert [one.metadata.truncated for one in answer.objects][-1]
+
+
+def test_a_path_that_another_machine_wrote_is_said(symbol_engine) -> None:
+    answer = get(symbol_engine, "/home/me/app/io/index.py:1")
+    assert answer.objects[0].content == "LIMIT = 3\n"
+    assert answer.limits == ["/home/me/app/io/index.py:1: read as quarry/io/index.py"]
+
+
+@pytest.mark.parametrize("ref", ["a" * 40, "a" * 7, "A" * 12])
+def test_ref_of_the_indexed_commit(lexical_engine, ref: str) -> None:
+    answer = get(lexical_engine, SESSION.id, SESSION.path, ref=ref)
+    assert all(one.error is None for one in answer.objects)
+    assert answer.limits == []
+
+
+def test_ref_of_another_commit_names_the_indexed_one(lexical_engine) -> None:
+    (found,) = get(lexical_engine, SESSION.path, ref="c" * 40).objects
+    assert found.error.code == "NOT_FOUND"
+    assert "a" * 40 in found.error.message
+    with pytest.raises(NotFoundError):
+        lexical_engine.fetch(FetchRequest(id=SESSION.path, ref="c" * 40))
+
+
+def test_ref_of_a_changed_working_copy_is_said(lexical_engine) -> None:
+    answer = get(lexical_engine, GO_SERVER.id, ref="b" * 40)
+    assert answer.objects[0].content == GO_SERVER.text
+    assert "differed from that commit" in answer.limits[0]
+
+
+@pytest.mark.parametrize("ref", ["main", "abc", "z" * 40, "a" * 65])
+def test_ref_is_a_commit(lexical_engine, ref: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="ref"):
+        get(lexical_engine, SESSION.id, ref=ref)

@@ -12,13 +12,13 @@ from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.schemas.errors import CodequarryError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
-from codequarry.serving.cli import clients, grep, search, serve, settings, sql, symbols, usage, versions
+from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.terminal import for_terminal
 
 _COMMANDS = (
     diff, evaluate, index, models, gates,
-    search, grep, sql, symbols, serve, install, clients, versions, doctor, settings, usage,
+    search, grep, browse, sql, symbols, serve, install, clients, versions, doctor, settings, usage,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 

@@ -319,11 +319,15 @@ class ErrorAnswer(StrictModel):
 class FetchRequest(StrictModel):
     """A fetch as the engine takes it: ``id`` or ``objectIds``, never both."""
 
-    id: str = Field(default="", description="One id from search: the answer holds its code in `text`.")
+    id: str = Field(
+        default="",
+        description="One reference: an id or handle of an answer, a path, path:first-last or path:line (1-based), a "
+        "repo:// url. Its code is in `text`.",
+    )
     objectIds: Names = Field(
         default=[],
         max_length=MAX_OBJECT_IDS,
-        description="Several ids from search: the answer holds them in `objects`.",
+        description="Several such references. Their code is in `objects`.",
     )
     max_tokens: int = Field(
         default=MAX_TOKENS_DEFAULT,
@@ -332,23 +336,52 @@ class FetchRequest(StrictModel):
     resolve: Resolve = Field(
         default="full", description="'full' code, 'summary' (first lines), or 'metadata_only' (no code)."
     )
+    ref: str = Field(
+        default="",
+        description="Read only if this commit, or its first 7 or more characters, is the indexed one.",
+    )
 
 
 class ObjectMetadata(Location):
-    """Location of a fetched chunk, and what was left out."""
+    """Location of fetched code, and what was left out."""
 
     repo: str = Field(description="Name of the repository.")
-    kind: str = Field(description="function, class, method, …; block for several, text without a syntax tree.")
+    kind: str = Field(
+        description="function, class, method, …; block for several, text without a syntax tree; file or lines for a "
+        "path."
+    )
     module: str = Field(description="Dotted name that the language, or else the path, gives the file; may be empty.")
     qualified_name: str = Field(description="Definition inside the file that the chunk is or lies in; may be empty.")
     truncated: bool = Field(description="True when the content was cut at a line end to fit the budget.")
-    total_lines: int = Field(description="Lines of the whole chunk.")
+    total_lines: int = Field(description="Lines of the whole chunk; of the whole file for a path.")
+
+
+class LineSpan(StrictModel):
+    """A definition and its lines, 0-based and inclusive."""
+
+    label: str
+    """Kind and name."""
+    first: int
+    last: int
+
+
+class CodeNeighbours(StrictModel):
+    """Context of fetched code, for its text; it is never sent as fields."""
+
+    enclosing: tuple[str, ...] = ()
+    """Kinds and names of the definitions around the code, from outside to inside."""
+    before: LineSpan | None = None
+    """Definition before it."""
+    after: LineSpan | None = None
+    """Definition behind it."""
+    first_shown: int = 0
+    """First line of the content, 0-based."""
 
 
 class FetchObject(StrictModel):
-    """One fetched chunk, or the reason why there is none."""
+    """One piece of fetched code, or the reason why there is none."""
 
-    id: str = Field(description="The id asked for.")
+    id: str = Field(description="The reference asked for.")
     title: str = Field(default="", description="path: lines a-b (1-based).")
     url: str = Field(default="", description="repo://repository/path#La-Lb")
     content: str = Field(
@@ -358,21 +391,24 @@ class FetchObject(StrictModel):
         default=None, description="Absent when `error` is given.", json_schema_extra=_without_default
     )
     error: ErrorBody | SkipJsonSchema[None] = Field(
-        default=None, description="Why this id gave nothing; absent on success.", json_schema_extra=_without_default
+        default=None, description="Why this gave nothing; absent on success.", json_schema_extra=_without_default
     )
+    surroundings: SkipJsonSchema[CodeNeighbours] = Field(default=CodeNeighbours(), exclude=True)
 
 
 class FetchAnswer(StrictModel):
     """``{id}`` gives id, title, text, url and metadata; ``{objectIds}`` gives objects in the order asked."""
 
-    id: str = Field(default="", description="The id asked for by `id`.")
+    id: str = Field(default="", description="The reference asked for by `id`.")
     title: str = Field(default="", description="path: lines a-b (1-based).")
-    text: str = Field(default="", description="The code of the one chunk asked for by `id`.")
+    text: str = Field(default="", description="The code asked for by `id`.")
     url: str = Field(default="", description="repo://repository/path#La-Lb")
-    metadata: dict[str, str] = Field(default={}, description="Location of the one chunk, every value as text.")
-    objects: list[FetchObject] = Field(description="One entry for each id of `objectIds`, in the order asked.")
+    metadata: dict[str, str] = Field(default={}, description="Location of that code, every value as text.")
+    objects: list[FetchObject] = Field(description="One entry for each of `objectIds`, in the order asked.")
     limits: list[str] = Field(description="What was clamped or cut; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version the answer speaks for.")
+    one: SkipJsonSchema[FetchObject | None] = Field(default=None, exclude=True)
+    """The object asked for by `id`, for the text of the answer."""
 
 
 def to_wire(model: BaseModel) -> dict[str, object]:

@@ -34,10 +34,10 @@ def handle_of(chunk_id: int, chunk_ids: np.ndarray) -> str:
     length = _SHORTEST
     while 1 << (_STEP * length) < _SPARE * len(chunk_ids):
         length += 1
-    spelt = _spell(chunk_id)
-    while length < _LONGEST and len(_beginning_with(spelt[:length], chunk_ids)) > 1:
+    letters = _letters_of(chunk_id)
+    while length < _LONGEST and len(_beginning_with(letters[:length], chunk_ids)) > 1:
         length += 1
-    return spelt[:length]
+    return letters[:length]
 
 
 def ids_of_handle(text: str, chunk_ids: np.ndarray) -> list[int]:
@@ -54,13 +54,13 @@ def ids_of_handle(text: str, chunk_ids: np.ndarray) -> list[int]:
     return _beginning_with(match[1], chunk_ids).tolist() if match else []
 
 
-def _spell(chunk_id: int) -> str:
+def _letters_of(chunk_id: int) -> str:
     padded = chunk_id << (_STEP * _LONGEST - _BITS)
     return "".join(_ALPHABET[padded >> (_STEP * place) & 31] for place in reversed(range(_LONGEST)))
 
 
 def _beginning_with(start: str, chunk_ids: np.ndarray) -> np.ndarray:
-    """Return the ids whose written form begins so."""
+    """Return the ids whose letters form begins so."""
     first = 0
     for character in start:
         first = first << _STEP | _ALPHABET.index(character)

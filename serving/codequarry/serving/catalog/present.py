@@ -39,10 +39,32 @@ def safe_echo(raw: str) -> str:
     return shown + ("…" if len(raw) > MAX_ECHO_CHARS else "")
 
 
+def code_line(line: str) -> str:
+    """Return a line of code without invisible characters; tabs stay.
+
+    >>> code_line("\\tdef f():\\x1b[2J\\r")
+    '\\tdef f():[2J'
+    """
+    return line if line.isprintable() else "\t".join(printable(part) for part in line.split("\t"))
+
+
 def title(row: ChunkRow) -> str:
     """Return ``repository/path: lines a-b``, 1-based."""
-    first, last = row.start_line + 1, row.end_line + 1
-    return f"{printable(row.uri)}: " + (f"line {first}" if first == last else f"lines {first}-{last}")
+    return range_title(row.uri, row.start_line, row.end_line)
+
+
+def range_title(uri: str, first: int, last: int) -> str:
+    """Return ``repository/path: lines a-b``, 1-based.
+
+    Args:
+        uri: ``repository/path``.
+        first: First line, 0-based.
+        last: Last line, 0-based, inclusive.
+
+    Returns:
+        The title.
+    """
+    return f"{printable(uri)}: " + (f"line {first + 1}" if first == last else f"lines {first + 1}-{last + 1}")
 
 
 def url(row: ChunkRow) -> str:

@@ -177,6 +177,22 @@ class SymbolTables:
         """Find definitions with these ``name_id``."""
         return self._found_in("name_id", names, kinds, files)
 
+    def starting_in(self, rows: Iterable[int]) -> list[SymbolRow]:
+        """Return the definitions that start in chunks.
+
+        Args:
+            rows: Rows of ``chunks_mat``.
+
+        Returns:
+            Definitions, in no order.
+        """
+        numbers = [number for row in rows for number in self._catalog.index.definitions_of_row(row).tolist()]
+        if not numbers:
+            return []
+        columns = ", ".join(SymbolRow._fields)
+        sql = f"SELECT {columns} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
+        return [SymbolRow(*row) for row in self._fetch(sql, {"numbers": numbers})]
+
     def _found_in(
         self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
     ) -> DefinitionMatches:

@@ -146,18 +146,20 @@ def _reranking(settings: Settings, model: str) -> Settings:
 
 
 def fetch(
-    ids: Annotated[list[str], typer.Argument(help="Ids from search.")],
+    ids: Annotated[list[str], typer.Argument(help="Ids from search, paths, or ranges like src/x.py:10-20.")],
     max_tokens: Annotated[int, typer.Option(help="Budget of the whole answer, 256 to 16000.")] = MAX_TOKENS_DEFAULT,
     resolve: Annotated[str, typer.Option(help="full, summary or metadata_only.")] = "full",
+    ref: Annotated[str, typer.Option(help="Fail unless this commit is the indexed one.")] = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Print the code of chunks by their ids.
+    """Print code by ids, paths and ranges of lines.
 
-    Example: codequarry fetch 4611686018427387904 --max-tokens 2000
+    Example: codequarry fetch src/store.py:10-60 README.md --max-tokens 2000
     """
-    request = parse(FetchRequest, {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve})
+    arguments = {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve, "ref": ref}
+    request = parse(FetchRequest, arguments)
     with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
         answer = engine.fetch(request)
     failed = [one for one in answer.objects if one.error is not None]

@@ -78,6 +78,12 @@ class RankedFiles:
         at = np.searchsorted(self._directory.chunk_ids, chunk_ids)
         return np.searchsorted(self._rows, self._directory.file_of[at])
 
+    def importing_files(self) -> np.ndarray:
+        """Return how many files import each file of the directory: (files,) int64."""
+        counts = np.zeros(len(self._directory.paths), np.int64)
+        counts[self._rows] = self._index.facts["fan_in"]
+        return counts
+
     def first_chunks(self, files: np.ndarray) -> np.ndarray:
         """Return the ids of the first chunks of files.
 

@@ -9,6 +9,7 @@ import re
 from urllib.parse import quote
 
 from codequarry.schemas.bundle.manifest import SourceEntry
+from codequarry.schemas.ids import parse_wire_id
 from codequarry.schemas.wire.chatgpt import (
     ConnectorFetchAnswer,
     ConnectorFetchRequest,
@@ -19,7 +20,7 @@ from codequarry.schemas.wire.chatgpt import (
 from codequarry.schemas.wire.search import MAX_TOKENS_MAX, FetchRequest, SearchRequest
 from codequarry.serving.server.descriptions import ToolDescription
 from codequarry.serving.tools.context import ToolContext
-from codequarry.serving.tools.fetch import fetch
+from codequarry.serving.tools.fetch import fetch, no_chunk
 from codequarry.serving.tools.search import search
 from codequarry.serving.version.open import Bundle
 
@@ -50,8 +51,10 @@ def connector_search(context: ToolContext, request: ConnectorSearchRequest) -> C
 
 
 def connector_fetch(context: ToolContext, request: ConnectorFetchRequest) -> ConnectorFetchAnswer:
-    """Answer ``fetch`` in OpenAI's shape; raises as `fetch`."""
-    answer = fetch(context, FetchRequest(id=request.id or " ", max_tokens=MAX_TOKENS_MAX))
+    """Answer ``fetch`` in OpenAI's shape; raises as `fetch`. Its references are ids alone."""
+    if parse_wire_id(request.id) is None:
+        raise no_chunk(request.id, context.bundle)
+    answer = fetch(context, FetchRequest(id=request.id, max_tokens=MAX_TOKENS_MAX))
     metadata = answer.metadata
     lines = int(metadata["start_line"]), int(metadata["end_line"])
     return ConnectorFetchAnswer(

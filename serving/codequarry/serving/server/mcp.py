@@ -34,11 +34,13 @@ from codequarry.serving.request.admission import Call, Gate, begin_call, current
 from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
 from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
+from codequarry.serving.server.resource import READ, file_template, resource_result
 from codequarry.serving.server.stdio import answering_stdio
 from codequarry.serving.text.arguments import parse_call
 from codequarry.serving.tools.fetch import error_body
 
 if TYPE_CHECKING:
+    from fastmcp.resources.base import ResourceResult
     from fastmcp.server.auth import AuthProvider
 
     from codequarry.serving.engine.engine import Engine
@@ -76,6 +78,10 @@ def build_server(
         gate = None if described.from_memory else engine.gate
         tool.serve(described, gate, engine, by_token=auth is not None)
         server.add_own(tool, listed=described in chosen.listed)
+    if profile != "chatgpt":
+        reader = _described(READ, brief=False)
+        reader.serve(READ, engine.gate, engine, by_token=auth is not None)
+        server.add_reader(reader)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
     schemas = {tool.name: tool.parameters for tool in tools}
@@ -208,6 +214,7 @@ class ToolServer(FastMCP):
         super().__init__(*arguments, **options)
         self.own: dict[str, EngineTool] = {}
         """Its tools by name."""
+        self._reader: EngineTool | None = None
 
     def add_own(self, tool: EngineTool, *, listed: bool) -> None:
         """Add a tool that does not change later.
@@ -219,6 +226,11 @@ class ToolServer(FastMCP):
         self.own[tool.name] = tool
         if listed:
             self.add_tool(tool)
+
+    def add_reader(self, reader: EngineTool) -> None:
+        """Offer indexed files as resources, which this reads."""
+        self._reader = reader
+        self.add_template(file_template())
 
     async def run_stdio_async(self, *_: Any, **__: Any) -> None:
         """Serve on stdin and stdout until stdin ends; FastMCP's own method does not answer unreadable lines."""
@@ -239,6 +251,12 @@ class ToolServer(FastMCP):
         except UnknownToolError:
             names = present.sentence_list(tuple(self.own))
             return failure(InvalidArgumentError("there is no such tool", suggestion=f"use one of {names}"))
+
+    async def read_resource(self, uri: str, **options: Any) -> ResourceResult:
+        """Read a resource, by the protocol or in process; FastMCP's own errors would repeat the URL."""
+        if self._reader is None:
+            return await super().read_resource(uri, **options)
+        return resource_result(await self._reader.run({"uri": uri}))
 
 
 _INTERNAL = CodequarryError(

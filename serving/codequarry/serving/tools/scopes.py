@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from codequarry.schemas.wire.grep import CodeSearchRequest
+from codequarry.schemas.wire.outline import OutlineRequest
 from codequarry.schemas.wire.pro import ProRequest
 from codequarry.schemas.wire.scope import GetScopeRequest, Scope, ScopeAnswer, SetScopeRequest, parse_scope_id
 from codequarry.schemas.wire.search import SearchRequest
@@ -15,7 +16,9 @@ from codequarry.serving.catalog.filters import scope_files
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.version.open import Bundle
 
-ScopedT = TypeVar("ScopedT", SearchRequest, CodeSearchRequest, DefinitionRequest, ReferencesRequest, ProRequest)
+ScopedT = TypeVar(
+    "ScopedT", SearchRequest, CodeSearchRequest, DefinitionRequest, ReferencesRequest, ProRequest, OutlineRequest
+)
 
 
 def set_scope(context: ToolContext, request: SetScopeRequest) -> ScopeAnswer:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import DEFINITION
-from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
+from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.wire.symbols import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
 from codequarry.serving.catalog import present
-from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.symbols import DefinitionMatches, Named
+from codequarry.serving.catalog.symbols import DefinitionMatches, Named, SymbolRow
+from codequarry.serving.tools.browse.file_references import FilePlace, find_place, named_place, readings
+from codequarry.serving.tools.browse.file_text import around, definitions_in
 from codequarry.serving.version.open import Bundle
 
 _WORD = re.compile(rb"[\w$\x80-\xff]+")
+_GO_METHOD = re.compile(r"[^()\n]*\(\*?(\w+)(?:\[[^]()]*\])?\)\.(\w+)(?:\([^()]*\))?")
+"""Method in Go's notation, as stack traces have it: net/http.(*Server).Close(0x1)."""
 
 
 class ResolvedTarget(NamedTuple):
@@ -62,15 +64,29 @@ def resolve(
         ("symbol", asked.symbol, MAX_SYMBOL_CHARS), ("uri", asked.uri, MAX_URI_CHARS),
     ):  # fmt: skip
         _check_text(field, text, most)
+    place = None
     if asked.symbol:
         if asked.line >= 0 or asked.column >= 0:
             raise InvalidArgumentError("line and column: given without uri", suggestion="give `uri`, or `symbol` alone")
-        return _find_by_name(bundle, asked.symbol, kinds, files)
-    if asked.line < 0 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
-        raise InvalidArgumentError(
-            "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
-        )
-    return _find_at_place(bundle, _file(bundle.directory, asked.uri), asked.line, asked.column, kinds, files)
+        place = named_place(bundle.directory, asked.symbol)
+        if place is None:
+            return _find_by_name(bundle, asked.symbol, kinds, files)
+    if asked.line < -1 or asked.column < -1 or max(asked.line, asked.column) >= 2**31:
+        raise _no_numbers()
+    if place is None and asked.line < 0 and not any(one.first for one in readings(asked.uri)):
+        raise _no_numbers()
+    place = place or find_place(bundle.directory, asked.uri)
+    if asked.line >= 0:
+        return _find_at_place(bundle, place.file, asked.line, asked.column, kinds, files)
+    if not place.reference.first:
+        raise _no_numbers()
+    return _find_at_reference(bundle, place, asked.column, kinds, files)
+
+
+def _no_numbers() -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "line and column: expected 0-based numbers", suggestion="count lines and bytes from 0; leave column out"
+    )
 
 
 def _check_text(field: str, text: str, most: int) -> None:
@@ -103,10 +119,13 @@ def _find_by_name(bundle: Bundle, symbol: str, kinds: Sequence[str], files: np.n
 def dotted(symbol: str) -> str:
     """Convert a name in the notation of several languages to one with dots.
 
-    >>> dotted("io::Index#open()"), dotted("./build")
-    ('io.Index.open', '/build')
+    >>> dotted("io::Index#open()"), dotted("net/http.(*Server).Close(0x1)"), dotted("./build")
+    ('io.Index.open', 'Server.Close', '/build')
     """
-    return symbol.strip().removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
+    plain = symbol.strip()
+    if (method := _GO_METHOD.fullmatch(plain)) is not None:
+        return f"{method[1]}.{method[2]}"
+    return plain.removesuffix("()").replace("::", ".").replace("#", ".").strip(".")
 
 
 def _unknown(bundle: Bundle, name: str, kinds: Sequence[str], files: np.ndarray | None) -> str:
@@ -116,31 +135,26 @@ def _unknown(bundle: Bundle, name: str, kinds: Sequence[str], files: np.ndarray 
     return "no definition has this name" + (f"; near names: {', '.join(near)}" if near else "")
 
 
-def _file(directory: ChunkDirectory, uri: str) -> int:
-    """Return the row of a file, given as ``repository/path``, a ``repo://`` link, or a path in a single repository."""
-    place = unquote(uri[7:].partition("#")[0]) if uri.startswith("repo://") else uri
-    repo, _, path = place.partition("/")
-    file = directory.find(repo, path)
-    if file is not None:
-        return file
-    files = [file for repo in directory.repo_names if (file := directory.find(repo, place)) is not None]
-    if len(files) == 1:
-        return files[0]
-    if files:
-        raise InvalidArgumentError(
-            f"uri: {len(files)} repositories have such a file", suggestion="write repository/path, as in results"
-        )
-    name = "/" + place.rsplit("/", 1)[-1]
-    near = [
-        f"{repo}/{path}"
-        for repo, path in zip(directory.repos, directory.paths, strict=True)
-        if f"/{path}".endswith(name)
-    ]
-    shown = ", ".join(repr(present.printable(one)[:200]) for one in near[:3])
-    raise NotFoundError(
-        "uri: no such file in this version of the index",
-        suggestion=f"there is {shown}" if near else "write repository/path, as in results of search",
-    )
+def _find_at_reference(
+    bundle: Bundle, place: FilePlace, column: int, kinds: Sequence[str], files: np.ndarray | None
+) -> ResolvedTarget:
+    """Find what a pasted place means: the running function of a stack trace's line, else the name that stands there."""
+    _, first, _, given, function = place.reference
+    line = first - 1
+    uri = present.printable(f"{bundle.directory.repos[place.file]}/{bundle.directory.paths[place.file]}")
+    name = dotted(function).rpartition(".")[2]
+    if name:
+        nested = definitions_in(bundle, [place.file]).get(place.file, [])
+        running = [one.row for one in around(nested, line, line) if one.row.name == name]
+        rows = [one for one in running[-1:] if _allowed(one, kinds, files)]
+        if rows:
+            return ResolvedTarget(DefinitionMatches(rows, len(rows)), notes=(f"read as {name} at {uri}:{first}",))
+    target = _find_at_place(bundle, place.file, line, column if column >= 0 else given - 1, kinds, files)
+    return target._replace(notes=(f"read as {uri}:{first}", *target.notes))
+
+
+def _allowed(row: SymbolRow, kinds: Sequence[str], files: np.ndarray | None) -> bool:
+    return (not kinds or row.kind in kinds) and (files is None or bool(files[row.file]))
 
 
 def _find_at_place(
