@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from codequarry.serving.http.app import PATHS
+from codequarry.serving.server.listing import PROFILES
 from codequarry.serving.server.mcp import listed_tools
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "TOOLS.md"
@@ -18,16 +20,31 @@ Generated from the models that make the schemas (`python -m tests.contracts.tool
 
 Every tool is read-only and idempotent. A call that fails has `isError: true` and one object `error` with `code`,
 `message`, `suggestion` and `retryable`; codes are `INVALID_ARGUMENT`, `NOT_FOUND`, `BUSY`, `DEADLINE`, `UNAVAILABLE`
-and `INTERNAL`. Answers are `structuredContent` and one text item: its JSON, or a text for models to read (`fetch`,
-`outline`, `list_files`, `overview`). Fields that were never set stay away. Lines in structured fields are 0-based, in
-texts, titles, URLs and references 1-based.
+and `INTERNAL`. Answers are `structuredContent` and one text item: a text for models to read, or its JSON where a tool
+has no text of its own. Fields that were never set stay away. Lines in structured fields are 0-based, in texts, titles,
+URLs and references 1-based.
 
 Files are resources, too: `resources/read` takes the `repo://` URLs of answers, with `#L10-L20` for lines.
 """
 TITLES = {
-    "full": "Full profile: `{path}`, `codequarry serve --stdio`",
+    "default": "Default profile: `{path}`, `codequarry serve --stdio`",
+    "full": "Full profile: `{path}`, `codequarry serve --stdio --profile full`",
     "chatgpt": "ChatGPT connectors: `{path}`, `codequarry serve --stdio --profile chatgpt`",
 }
+
+
+BRIEF = """\
+Models pay for the list in every conversation, so this one is short, with the usual arguments alone:
+{names}.
+It has {chars:,} characters without output schemas, which models do not see. All that the full profile has is answered
+here as well.
+"""
+
+
+def listed_chars(profile: str) -> int:
+    """Characters of names, descriptions and input schemas, as clients give them to a model."""
+    listed = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed_tools(profile)]
+    return len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False))
 
 
 def page() -> str:
@@ -35,6 +52,10 @@ def page() -> str:
     parts = [INTRODUCTION]
     for profile, path in PATHS.items():
         parts.append(f"## {TITLES[profile].format(path=path)}\n")
+        if PROFILES[profile].brief:
+            names = ", ".join(f"`{tool['name']}`" for tool in listed_tools(profile))
+            parts.append(BRIEF.format(names=names, chars=listed_chars(profile)))
+            continue
         for tool in listed_tools(profile):
             parts.append("\n".join(_tool(tool)))
     return "\n".join(parts)

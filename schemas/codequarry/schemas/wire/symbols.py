@@ -24,13 +24,11 @@ class SymbolTarget(StrictModel):
 
     symbol: str = Field(
         default="",
-        description="A name ('open'), the end of a qualified name at a dot ('Index.open', 'io.index.Index.open'), a "
-        "SCIP symbol, or a pasted path:line or line of a stack trace, 1-based. Leave it out when you give a place.",
+        description="A name ('open'), the end of a qualified name ('Index.open'), a SCIP symbol, or a line of a stack "
+        "trace. Leave it out when you give a place.",
     )
-    uri: str = Field(
-        default="", description="File of a place: repository/path, as in results, with `line`; or path:line, 1-based."
-    )
-    line: int = Field(default=-1, description="Line of the place, 0-based.")
+    uri: str = Field(default="", description="A place: path:line or path:line:column, 1-based.")
+    line: int = Field(default=-1, description="Line of the place, 0-based, where `uri` is a file alone.")
     column: int = Field(
         default=-1,
         description="Column of the place in bytes, 0-based; when left out, the first name of the line counts.",

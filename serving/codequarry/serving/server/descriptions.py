@@ -153,7 +153,7 @@ Example: {"pattern": "raise \\\\w+Error\\\\(", "mode": "regex", "filters": {"inc
     CodeSearchAnswer,
     search_code,
     matches_text,
-    rare=("scope_id", "max_tokens", "filters.symbols", "filters.kinds"),
+    rare=("scope_id", "max_tokens", "filters.symbols", "filters.kinds", "filters.repos"),
 )
 
 GO_TO_DEFINITION = ToolDescription(
@@ -162,7 +162,7 @@ GO_TO_DEFINITION = ToolDescription(
     """\
 Find where a name is defined: a function, class, method, constant. Use it when you know the name, or have a place \
 where it is used. Do not use it for questions in words (use search). Give \
-`symbol`, with its class or module to be exact, or `uri` and `line` of a use: then locals and parameters are found too.
+`symbol`, with its class or module to be exact, or the `uri` of a use: then locals and parameters are found too.
 
 Returns place, kind, signature and documentation, best first. Nothing found is a valid answer; similar names are told.
 
@@ -171,7 +171,7 @@ Example: {"symbol": "SessionStore.remove_expired", "filters": {"exclude": ["test
     DefinitionAnswer,
     go_to_definition,
     definitions_text,
-    rare=("scope_id",),
+    rare=("line", "column", "scope_id", "kind", "filters.repos"),
 )
 
 FIND_REFERENCES = ToolDescription(
@@ -191,7 +191,7 @@ Example: {"symbol": "SessionStore.remove_expired", "role": "call"}""",
     find_references,
     references_text,
     lean_references,
-    rare=("scope_id", "include_definitions"),
+    rare=("line", "column", "scope_id", "include_definitions", "precision", "filters.repos"),
 )
 
 OUTLINE = ToolDescription(
@@ -207,6 +207,7 @@ Example: {"path": "src/store.py", "depth": 2}""",
     OutlineAnswer,
     outline,
     outline_text,
+    rare=("scope_id", "filters"),
 )
 
 LIST_FILES = ToolDescription(
@@ -221,6 +222,7 @@ Example: {"pattern": "src", "depth": 2, "class": "source"}""",
     ListFilesAnswer,
     list_files,
     files_text,
+    rare=("scope_id",),
 )
 
 OVERVIEW = ToolDescription(
