@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from codequarry.serving.http.app import PATHS
-from codequarry.serving.server.listing import PROFILES
 from codequarry.serving.server.mcp import listed_tools
+from codequarry.serving.server.profiles import PROFILES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "TOOLS.md"
 

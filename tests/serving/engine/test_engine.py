@@ -30,7 +30,7 @@ def over_mcp(engine: Engine) -> dict[str, Any]:
             return result.structured_content
 
     answer = asyncio.run(ask())
-    schema = next(tool["outputSchema"] for tool in listed_tools() if tool["name"] == "healthz")
+    schema = next(tool["outputSchema"] for tool in listed_tools("full") if tool["name"] == "healthz")
     jsonschema.validate(answer, schema, cls=jsonschema.Draft202012Validator)
     return answer
 

@@ -133,8 +133,8 @@ def first_lines(text: str) -> str:
 def window_lines(text: str, first: int, last: int) -> str:
     """Return some lines of a text, each cut at 200 characters.
 
-    >>> window_lines("a\nb\nc", 1, 2)
-    'b\nc'
+    >>> window_lines("a\\nb\\nc", 1, 2)
+    'b\\nc'
 
     Args:
         text: The text.

@@ -30,8 +30,8 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
-from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
+from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP

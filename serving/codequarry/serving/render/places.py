@@ -47,11 +47,11 @@ def _definition(result: DefinitionResult, bundle: BundleInfo) -> list[str]:
     return [*lines, *([f"  {said}"] if said else [])]
 
 
-def lean_references(_: ReferencesRequest, answer: ReferencesAnswer) -> ReferencesAnswer:
+def lean_references(request: ReferencesRequest, answer: ReferencesAnswer) -> ReferencesAnswer:
     """Return an answer with its definitions only where the question may mean several.
 
     Args:
-        _: The request.
+        request: The request; it does not matter here.
         answer: Its whole answer.
 
     Returns:

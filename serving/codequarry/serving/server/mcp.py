@@ -33,7 +33,7 @@ from codequarry.serving.catalog import present
 from codequarry.serving.request.admission import Call, Gate, begin_call, current_call, token_client
 from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
-from codequarry.serving.server.listing import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
+from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
 from codequarry.serving.server.resource import READ, file_template, resource_result
 from codequarry.serving.server.stdio import answering_stdio
 from codequarry.serving.text.arguments import parse_call

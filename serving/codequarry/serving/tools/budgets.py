@@ -1,4 +1,4 @@
-"""What an answer says: the lean form of a search, and token budgets.
+"""Size of answers: the lean form of a search, and token budgets.
 
 Over a budget, explanations are cut first, then snippets, then the last results; notes report it.
 """

@@ -77,7 +77,7 @@ def test_the_printed_configuration_starts_a_server_that_answers(run, lexical_roo
         async with Client(transport) as client:
             return [tool.name for tool in await client.list_tools()]
 
-    assert "semantic_search_pro" in asyncio.run(conversation())
+    assert "outline" in asyncio.run(conversation())
 
 
 def test_the_settings_of_the_operator_go_along(run, lexical_root: Path, tmp_path: Path, monkeypatch) -> None:
