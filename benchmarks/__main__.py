@@ -24,6 +24,7 @@ ALL = (
     "encoders",
     "late_interaction",
     "sparse",
+    "coir",
 )
 
 

@@ -34,6 +34,7 @@ from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.ranking.listwise import Candidate, messages_for, parsed_order
 from codequarry.serving.ranking.rerank import Reranker
+from tests.endpoint_server import endpoint_server
 from tests.pipelines.corpus import write_shop
 
 # Warnings of torch and transformers are theirs.
@@ -204,6 +205,28 @@ def test_what_a_model_with_random_weights_says_leaves_the_order(
     engine.reranker = Reranker(local_chat(str(tiny_qwen), device="cpu"), candidates=5, budget_s=60)
     engine.settings = engine.settings.model_copy(update={"reranker_always": True})
     found = engine.search(SearchRequest(query="price"))
+    engine.close()
+    assert found.results == plain.results
+    assert "the language model did not rerank: what it said is no JSON" in " ".join(found.limits)
+
+
+def test_a_language_model_behind_a_server_leaves_the_order_when_it_says_nonsense(
+    tiny_qwen: Path, tiny_bert: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(model_export, "MEASURED_ON", 30)
+    settings = settings_for(tiny_bert, tmp_path)
+    index_repositories(settings)
+    chat = local_chat(str(tiny_qwen), device="cpu")
+    with endpoint_server() as server:  # it speaks the protocol of vLLM
+        server.chat = lambda payload: chat(payload["messages"], 24)
+        named = {"reranker_endpoint": server.url, "reranker_model": "nomic-ai/CodeRankLLM"}
+        asking = ServingSettings.model_validate({**named, "reranker_budget_ms": 60_000, "reranker_always": True})
+        engine = Engine.open(settings.bundle.root, asking)
+        found = engine.search(SearchRequest(query="price"))
+        engine.close()
+        assert {request.payload["model"] for request in server.requests} == {"nomic-ai/CodeRankLLM"}
+    engine = Engine.open(settings.bundle.root, ServingSettings())
+    plain = engine.search(SearchRequest(query="price"))
     engine.close()
     assert found.results == plain.results
     assert "the language model did not rerank: what it said is no JSON" in " ".join(found.limits)

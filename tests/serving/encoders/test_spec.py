@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
-from codequarry.serving.encoders.spec import Encoder, EncoderSpec, open_encoder
+from codequarry.serving.encoders.spec import Encoder, EncoderSpec, QueryShape, open_encoder
 
 # More texts than one slab, of very different lengths, with the awkward ones included.
 TEXTS = [
@@ -128,6 +128,7 @@ def test_the_fingerprint_covers_exactly_what_changes_vectors(encoder: Encoder) -
         "query_prefix": "q",
         "document_prefix": "q",
         "documents": "torch float16",
+        "query_shape": QueryShape(length=8),
         "sha256": {**spec.sha256, "tokenizer.json": "0" * 64},
     }
     assert {*same, *different, "kind"} == set(EncoderSpec.model_fields)  # another kind has other files

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines.adapt.stage import adapted_folders
-from codequarry.pipelines.embed.encoders import encoder_directories, encoder_folders, read_adapted, token_encoder_folder
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_folders, read_adapted
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories, sparse_folder
 from codequarry.pipelines.embed.stage import TEXT_COLUMNS
+from codequarry.pipelines.embed.token_encoders import token_encoder_folder
 from codequarry.pipelines.git.remote import clone_folder
 from codequarry.pipelines.indexes.file_index import file_cards
 from codequarry.pipelines.indexes.splade.impacts import impact_file

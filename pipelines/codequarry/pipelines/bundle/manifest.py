@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from codequarry.pipelines.embed.encoders import encoder_libraries, same_encoders
 from codequarry.pipelines.embed.sparse_encoders import sparse_fingerprints
+from codequarry.pipelines.embed.token_encoders import token_fingerprint
 from codequarry.pipelines.indexes.ranking_profile import profile_sha256
 from codequarry.pipelines.scip.given import given_files, given_identity
 from codequarry.pipelines.scip.runner import indexer_versions
@@ -184,8 +185,19 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
         and made_alike
         and ranked_alike
         and same_encoders(current, settings)
+        and _same_tokens(current, settings)
         and _same_sparse(current, settings)
     )
+
+
+def _same_tokens(current: Manifest, settings: Settings) -> bool:
+    """Return whether the named model of the settings made a version's late-interaction index.
+
+    Without a name it is MiniLM, whose contents settings and tools decide.
+    """
+    if not (settings.late_interaction and settings.warp.model):
+        return True
+    return current.warp is not None and current.warp.encoder.fingerprint == token_fingerprint(settings)
 
 
 def _same_sparse(current: Manifest, settings: Settings) -> bool:

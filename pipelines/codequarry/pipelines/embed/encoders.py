@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from codequarry.pipelines.embed import torch as torch_encoder
-from codequarry.pipelines.embed.export import minilm, minilm_tokens
+from codequarry.pipelines.embed.export import bert, minilm
 from codequarry.pipelines.embed.export import model as model_export
 from codequarry.pipelines.embed.export.endpoint import export_endpoint
 from codequarry.pipelines.embed.export.model import export_model
@@ -134,7 +134,7 @@ def encoder_directories(settings: Settings) -> dict[str, Path]:
     folders, exports = encoder_folders(settings), _exports(settings)
     for channel, folder in folders.items():
         if folder in exports:
-            _exported(folder, partial(exports[folder], folder))
+            exported(folder, partial(exports[folder], folder))
         else:
             _check(folder, _FIRST_FOLDER if channel == DENSE_LEGS[0] else "[embedding.second] folder")
     found = {channel: EncoderSpec.load(folder) for channel, folder in folders.items()}
@@ -200,8 +200,8 @@ def _exports(settings: Settings) -> dict[Path, Callable[[Path], EncoderSpec]]:
         elif encoder.by_transformers:
             found[_model_folder(settings, encoder)] = partial(export_model, embedding=encoder)
         else:
-            exported = partial(minilm.export_minilm, max_tokens=encoder.max_tokens)
-            found[_minilm_folder(settings, encoder)] = exported
+            export = partial(minilm.export_minilm, max_tokens=encoder.max_tokens)
+            found[_minilm_folder(settings, encoder)] = export
     return found
 
 
@@ -231,7 +231,7 @@ def _encoder_folder(settings: Settings, stem: str, named: list[object]) -> Path:
 
 def _minilm_folder(settings: Settings, encoder: EncoderSettings) -> Path:
     # The exporter's own code names the folder: an export of older code is another encoder.
-    exporter = file_sha256(Path(minilm.__file__))[:12]
+    exporter = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (bert, minilm))
     return settings.paths.store / "encoders" / f"minilm-{encoder.max_tokens}-{exporter}"
 
 
@@ -255,31 +255,19 @@ def _check(folder: Path, key: str) -> None:
         raise IntegrityError(f"{folder} holds an encoder of kind {spec.kind}, expected static", suggestion=remedy)
 
 
-def token_encoder_folder(settings: Settings) -> Path:
-    """Return the folder of the settings' token encoder, where it is or will be exported."""
-    exporters = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (minilm, minilm_tokens))
-    return settings.paths.store / "encoders" / f"minilm-tokens-{settings.warp.max_tokens}-{exporters}"
-
-
-def token_encoder_directory(settings: Settings) -> Path:
-    """Return the token encoder, exported as `encoder_directories` does.
+def exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
+    """Export an encoder on first use and whenever the stored one is damaged.
 
     Args:
-        settings: Settings of the run.
+        folder: Folder of the encoder.
+        export: Writes it.
 
     Returns:
-        Folder of the encoder.
+        The folder.
 
     Raises:
-        MissingExtraError: Exporting it needs an extra.
         UnavailableError: The encoder cannot be written.
     """
-    folder = token_encoder_folder(settings)
-    max_tokens = settings.warp.max_tokens
-    return _exported(folder, lambda: minilm_tokens.export_minilm_tokens(folder, max_tokens=max_tokens))
-
-
-def _exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
             EncoderSpec.load(folder).verify(folder)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from codequarry.pipelines.embed.export import sparse as sparse_export
 from codequarry.pipelines.embed.export import sparse_graph, sparse_model, sparse_torch
 from codequarry.pipelines.embed.export.sparse import DOCUMENTS, QUERIES, export_sparse
 from codequarry.pipelines.embed.export.sparse_model import read_sparse_model
+from codequarry.pipelines.embed.named_model import NamedModel
 from codequarry.pipelines.store.parts import hashed
 from codequarry.pipelines.store.workspace import exclusive
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
-from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.files.integrity import file_sha256
@@ -44,7 +43,7 @@ def sparse_folder(settings: Settings) -> Path:
     """
     modules = (sparse_export, sparse_graph, sparse_model, sparse_torch)
     exporters = [file_sha256(Path(str(module.__file__))) for module in modules]
-    deciding = [exporters, _identity(settings), settings.splade.max_tokens]
+    deciding = [exporters, _model_of(settings).identity(), settings.splade.max_tokens]
     return settings.paths.store / "encoders" / f"splade-{hashed(deciding)[:24]}"
 
 
@@ -68,8 +67,8 @@ def sparse_directories(settings: Settings) -> SparseFolders:
             return _verified(folder)
         except IntegrityError:
             try:
-                name = settings.splade.model if settings.splade.revision else ""
-                model = read_sparse_model(_fetched(settings), name)
+                named = _model_of(settings)
+                model = read_sparse_model(named.fetch(), named.name)
                 export_sparse(model, folder, max_tokens=settings.splade.max_tokens)
             except OSError as error:
                 raise UnavailableError(
@@ -101,45 +100,5 @@ def _folders(folder: Path) -> SparseFolders:
     return SparseFolders(folder / DOCUMENTS, queries if queries.is_dir() else folder / DOCUMENTS)
 
 
-def _identity(settings: Settings) -> list[str]:
-    """Return the values that identify a model: name and revision, or the hashes of its files."""
-    model, revision = settings.splade.model, settings.splade.revision
-    if revision:
-        return [model, revision]
-    folder = Path(settings.splade.model)
-    if not folder.is_dir():
-        raise InvalidArgumentError(
-            f"[splade] model: {model} is no folder, and has no revision to be fetched by",
-            suggestion="give a folder, or the name of a model on a hub and [splade] revision, the commit of it",
-        )
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return [f"{file.relative_to(folder).as_posix()}:{_sha256(file)}" for file in files]
-
-
-def _sha256(file: Path) -> str:
-    held = file.stat()
-    return _known_sha256(file, held.st_size, held.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _known_sha256(file: Path, size: int, mtime_ns: int) -> str:
-    """Return the sha256 of a file of that size and time, cached because one run asks for it many times."""
-    return file_sha256(file)
-
-
-def _fetched(settings: Settings) -> Path:
-    """Return the folder of the model; for a name on a hub, its snapshot in the hub's own cache."""
-    model, revision = settings.splade.model, settings.splade.revision
-    if not revision:
-        return Path(settings.splade.model)
-    try:
-        from huggingface_hub import snapshot_download
-    except ModuleNotFoundError as error:
-        raise missing_extra("a sparse model from a hub", "models", missing=error.name) from None
-    try:
-        return Path(snapshot_download(model, revision=revision, ignore_patterns=["*.bin", "*.h5", "*.msgpack"]))
-    except Exception as error:  # the hub's client raises many kinds, including those of its HTTP library
-        raise UnavailableError(
-            f"{model} at {revision[:12]} cannot be fetched from the hub ({type(error).__name__})",
-            suggestion="check the network and the name, or give [splade] model a folder",
-        ) from error
+def _model_of(settings: Settings) -> NamedModel:
+    return NamedModel("[splade]", settings.splade.model, settings.splade.revision)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings, token_encoder_directory
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories
+from codequarry.pipelines.embed.token_encoders import token_encoder_directory
 from codequarry.pipelines.embed.torch import TorchDocuments
 from codequarry.pipelines.store.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.store.vectors import Vector, VectorStore, open_vector_store, text_key

@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from codequarry.pipelines.embed.encoders import encoder_folders, token_encoder_folder
+from codequarry.pipelines.embed.encoders import encoder_folders
+from codequarry.pipelines.embed.token_encoders import token_encoder_folder
 from codequarry.pipelines.measure.ladder import HYBRID, RERANKED
 from codequarry.schemas.bundle.layout import BundleRoot, leg_suffix
 from codequarry.schemas.bundle.manifest import EncoderEntry, Manifest
@@ -128,7 +129,8 @@ def _encoder(
         spec.verify(folder)
     except CodequarryError:
         dense = {"faiss": settings.embedding, "faiss2": settings.second_encoder}.get(channel)
-        name = "MiniLM" if dense is None or dense.model == "minilm" else dense.model
+        name = settings.warp.model if dense is None else dense.model
+        name = "MiniLM" if name in ("", "minilm") else name
         kind = "tokens" if dense is None else "endpoint" if dense.endpoint else "onnx"
         prefix = "" if dense is None else dense.prefixes.query
         return ModelState(

@@ -107,15 +107,23 @@ class SpladeSettings(StrictModel):
 
     def resolved(self, in_full: Callable[[Path], Path]) -> Self:
         """Return the settings with the model's folder as a full path; the name of a model on a hub stays."""
-        if self.revision or not self.model:
-            return self
-        return self.model_copy(update={"model": str(in_full(Path(self.model)))})
+        return self.model_copy(update={"model": _model_in_full(self.model, self.revision, in_full)})
 
 
 class WarpSettings(StrictModel):
     """Late interaction: a vector for each token, channel `warp`."""
 
     enabled: bool = Field(default=False, description="Build the index. Needs the extra warp, to build and to serve.")
+    model: Annotated[str, Reach.MODEL] = Field(
+        default="",
+        description="Empty: MiniLM with a projection of ours. Or a model that was trained for late interaction "
+        "(ColBERT, XTR): its folder, or its name on a hub. See WARP.md.",
+    )
+    revision: Annotated[str, Reach.WORDS] = Field(
+        default="",
+        description="Commit of the model's hub repository; required for a name, as branches move.",
+        pattern=r"^([0-9a-f]{40})?$",
+    )
     profile: Literal["standard", "compact"] = Field(
         default="standard",
         description="standard: about 200 bytes a token, exact. compact: about 72, for up to a million chunks.",
@@ -130,3 +138,11 @@ class WarpSettings(StrictModel):
         default="cpu",
         description="Where tokens of chunks are encoded; cuda needs onnxruntime-gpu. Queries are read on the CPU.",
     )
+
+    def resolved(self, in_full: Callable[[Path], Path]) -> Self:
+        """Return the settings with the model's folder as a full path; the name of a model on a hub stays."""
+        return self.model_copy(update={"model": _model_in_full(self.model, self.revision, in_full)})
+
+
+def _model_in_full(model: str, revision: str, in_full: Callable[[Path], Path]) -> str:
+    return model if revision or not model else str(in_full(Path(model)))

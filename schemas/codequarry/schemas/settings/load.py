@@ -219,7 +219,9 @@ class Settings(StrictModel):
                 "tokens": self.second_encoder.max_tokens,
             }
         if self.late_interaction:
-            deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled"})
+            deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled", "model", "revision"})
+            if self.warp.model:
+                deciding["warp"]["model"] = Path(self.warp.model).name
         if self.learned_sparse:
             deciding["splade"] = self.splade.model_dump(mode="json", include={"terms", "max_tokens"})
         deciding["sources"] = self.sources.model_dump(mode="json", include={"max_file_bytes", "exclude"})
@@ -429,6 +431,7 @@ def _resolved(settings: Settings, base: Path) -> Settings:
                 update={"public_key": settings.auth.public_key and absolute(settings.auth.public_key)}
             ),
             "splade": settings.splade.resolved(absolute),
+            "warp": settings.warp.resolved(absolute),
             "telemetry": settings.telemetry.model_copy(update={"folder": absolute(settings.telemetry.folder)}),
             "embedding": settings.embedding.model_copy(
                 update={

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+from codequarry.schemas.bundle.warp import MAX_QUERY_TOKENS
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.serving.files.integrity import file_sha256
@@ -106,6 +107,15 @@ class Agreement(StrictModel):
     least: float
 
 
+class QueryShape(StrictModel):
+    """Number of a query's tokens, for token encoders that were trained with it (ColBERT)."""
+
+    length: int = Field(ge=3, le=MAX_QUERY_TOKENS)
+    """Longer queries are cut, their last token stays; special tokens count."""
+    mask: int | None = Field(default=None, ge=0)
+    """Token that shorter queries are filled up with; None leaves them short."""
+
+
 class EncoderSpec(StrictModel):
     """Content of ``encoder.json``: what an encoder's vectors are and how a text becomes one."""
 
@@ -131,6 +141,8 @@ class EncoderSpec(StrictModel):
     """Encoder of the documents, when it differs from that of the queries."""
     agreement: Agreement | None = None
     """Agreement of an exported encoder with its model: the reason why these weights were kept."""
+    query_shape: QueryShape | None = None
+    """Number of a query's tokens; None when a query is read like a document."""
     adapted: Adaptation | None = None
     """Evaluation of an encoder by ``codequarry tune encoder``: the reason why it was kept."""
 
@@ -142,6 +154,8 @@ class EncoderSpec(StrictModel):
             raise ValueError("max_tokens must be 0 for a static encoder, and 3 or more for any other but a server's")
         if self.kind == "endpoint" and not self.model:
             raise ValueError("model must name what the server is asked for")
+        if self.query_shape is not None and self.kind != "tokens":
+            raise ValueError("query_shape is for token encoders only")
         return self
 
     @property
@@ -156,6 +170,8 @@ class EncoderSpec(StrictModel):
             parts += [self.model, self.revision]
         if self.documents is not None:
             parts.append(self.documents)
+        if self.query_shape is not None:
+            parts.append(self.query_shape.model_dump())
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     @classmethod
@@ -210,6 +226,7 @@ class EncoderSpec(StrictModel):
         revision: str | None = None,
         documents: str | None = None,
         agreement: Agreement | None = None,
+        query_shape: QueryShape | None = None,
         adapted: Adaptation | None = None,
     ) -> Self:
         """Hash the files of an encoder in ``directory`` and write ``encoder.json`` beside them.
@@ -230,6 +247,7 @@ class EncoderSpec(StrictModel):
             revision=revision,
             documents=documents,
             agreement=agreement,
+            query_shape=query_shape,
             adapted=adapted,
         )
         (directory / SPEC_FILE).write_text(spec.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")

@@ -11,6 +11,11 @@ A document's vectors are kept as int8 codes, a query's as they are. Texts run al
 `codequarry.serving.encoders.onnx`. Tokens without a letter or digit give no vectors unless they are requested. The
 tokenizer's special tokens ([CLS], [SEP]) do, as they describe the whole text: .02 MRR for two vectors a text. A text of
 nothing else keeps all of its tokens.
+
+Some models mark queries and documents by a token of their own behind [CLS], and fill short queries up with [MASK]
+tokens, whose vectors stand for words that the query lacks (ColBERT). The marks are the prefixes of the description;
+`QueryShape` says how far a query is filled up. All tokens of such a query have vectors. Tokens behind the last [SEP]
+are left alone by all others where the model was trained so; that is part of its graph.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -47,7 +52,7 @@ class QueryTokens(NamedTuple):
     text: str
     """The query behind its prefix."""
     spans: NDArray[np.int64]
-    """(t, 2): first and last character + 1 of each token in the text; the span of a special token is empty."""
+    """(t, 2): first and last character + 1 of each token in the text; empty for special tokens and the prefix."""
     cut: bool
     """True when the query has more tokens, which are not read."""
 
@@ -143,22 +148,30 @@ class TokenEncoder:
     def document_vectors(self, text: str) -> NDArray[np.float32]:
         """Return the vectors that `encode_documents` converts into codes: (t, d) float32, unit norm."""
         encoding = self._encoding(self.spec.document_prefix + text)
-        return self._run(encoding)[self._select_positions(encoding)]
+        return self._run(encoding.ids)[self._select_positions(encoding)]
 
     def codes(self, vectors: NDArray[np.float32]) -> NDArray[np.int8]:
         """Return nearest codes of vectors, (t, d) float32; components beyond 127 steps are clipped."""
         return np.clip(np.rint(vectors / self.scales), -127, 127).astype(np.int8)
 
     def encode_query(self, text: str) -> QueryTokens:
-        """Encode the first 31 tokens of a query, and the last."""
+        """Encode a query: its first 31 tokens and the last, or as many as the encoder was trained with."""
         begun = self.spec.query_prefix + text
         encoding = self._encoding(begun)
         spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
-        kept = self._select_positions(encoding)
-        cut = len(kept) > MAX_QUERY_TOKENS or bool(encoding.overflowing)
-        if len(kept) > MAX_QUERY_TOKENS:
-            kept = np.append(kept[: MAX_QUERY_TOKENS - 1], kept[-1])
-        return QueryTokens(self._run(encoding)[kept], begun, spans[kept], cut)
+        spans[spans[:, 1] <= len(self.spec.query_prefix)] = 0
+        shape = self.spec.query_shape
+        most = MAX_QUERY_TOKENS if shape is None else shape.length
+        kept = self._select_positions(encoding) if shape is None else np.arange(len(spans))
+        cut = len(kept) > most or bool(encoding.overflowing)
+        if len(kept) > most:
+            kept = np.append(kept[: most - 1], kept[-1])
+        if shape is None:
+            return QueryTokens(self._run(encoding.ids)[kept], begun, spans[kept], cut)
+        ids = np.array(encoding.ids, np.int64)[kept].tolist()
+        filling = [] if shape.mask is None else [shape.mask] * (most - len(ids))
+        spans = np.concatenate([spans[kept], np.zeros((len(filling), 2), np.int64)])
+        return QueryTokens(self._run([*ids, *filling]), begun, spans, cut)
 
     def document_spans(self, text: str) -> NDArray[np.int64]:
         """Locate the tokens of a document without running the model: (t, 2) int64, first and last character + 1.
@@ -184,9 +197,9 @@ class TokenEncoder:
             kept = ~marks
         return np.flatnonzero(kept | marks)
 
-    def _run(self, encoding: tokenizers.Encoding) -> NDArray[np.float32]:
-        ids = np.array([encoding.ids], np.int64)
-        output: np.ndarray = self._session.run(None, {"input_ids": ids})[0]  # pyright: ignore[reportAssignmentType]
+    def _run(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        tokens = np.array([ids], np.int64)
+        output: np.ndarray = self._session.run(None, {"input_ids": tokens})[0]  # pyright: ignore[reportAssignmentType]
         return output[0]
 
 

@@ -20,7 +20,8 @@ from onnx import numpy_helper
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from codequarry.pipelines.embed.export.minilm import export_minilm, quantize_columns
+from codequarry.pipelines.embed.export.bert import quantize_columns
+from codequarry.pipelines.embed.export.minilm import export_minilm
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
 

@@ -211,40 +211,6 @@ def test_weights_that_are_no_numbers_count_as_nothing() -> None:
     assert (found.terms.tolist(), found.impacts.tolist()) == ([1, 3], [2, MAX_IMPACT])
 
 
-def tiny_bert(folder: Path) -> Path:
-    """A randomly initialized model of the architecture of SPLADE, as sentence-transformers saves one."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(IDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=64,
-    )  # fmt: skip
-    transformers.BertForMaskedLM(config).save_pretrained(folder / "mlm")
-    marks = {f"{mark}_token": f"[{mark.upper()}]" for mark in ("unk", "pad", "cls", "sep", "mask")}
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer(), model_max_length=64, **marks)
-    fast.save_pretrained(folder / "mlm")
-    library.SparseEncoder(str(folder / "mlm")).save_pretrained(str(folder / "encoder"))
-    return folder / "encoder"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # those of other libraries
-def test_a_model_of_sentence_transformers_weighs_as_it_does_there(tmp_path: Path) -> None:
-    folder = tiny_bert(tmp_path)
-    from sentence_transformers import SparseEncoder as Theirs
-
-    theirs = Theirs(str(folder), device="cpu")
-    export_sparse(read_sparse_model(folder), tmp_path / "made", max_tokens=256)
-    encoder = SparseEncoder.open(tmp_path / "made" / DOCUMENTS)
-    assert encoder.spec.max_tokens == 64
-    for text in TEXTS:
-        reference = theirs.encode_document([text]).to_dense().numpy()[0]
-        assert reference.max() > 0
-        np.testing.assert_allclose(encoder.weights(text), reference, atol=1e-5)
-
-
 def test_without_torch_a_model_without_a_graph_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

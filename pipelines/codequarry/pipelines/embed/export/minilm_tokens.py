@@ -17,16 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.embed.export.minilm import (
-    DIM,
-    POSITIONS,
-    SHIPPED_WEIGHTS,
-    Graph,
-    finished,
-    hidden_states,
-    shipped_model,
-    write_model,
-)
+from codequarry.pipelines.embed.export.bert import Graph, finished, hidden_states, write_model
+from codequarry.pipelines.embed.export.minilm import DIM, MINILM, POSITIONS, SHIPPED_WEIGHTS, shipped_model
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.encoders.onnx import MODEL_FILE, open_session
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
@@ -133,7 +125,7 @@ def _write_graph(
     """
     from safetensors.numpy import load_file
 
-    graph = Graph()
+    graph = Graph(MINILM)
     last = hidden_states(graph, load_file(shipped / SHIPPED_WEIGHTS), max_tokens)
     dim = DIM
     vectors = graph.node("LpNormalization", [last], "unit", axis=-1, p=2)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codequarry.pipelines.embed.export.minilm import write_model
+from codequarry.pipelines.embed.export.bert import write_model
 from codequarry.pipelines.embed.torch import TorchEncoder, load_model
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra

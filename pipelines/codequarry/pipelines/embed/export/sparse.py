@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codequarry.pipelines.embed.export.minilm import write_model
+from codequarry.pipelines.embed.export.bert import write_model
 from codequarry.pipelines.embed.export.minilm_tokens import sample_pieces
 from codequarry.pipelines.embed.export.sparse_graph import pooled_graph
 from codequarry.pipelines.embed.export.sparse_model import SparseModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,16 +39,15 @@ def pooled_graph(file: Path, pooling: Pooling, activation: Activation) -> tuple[
     model = onnx.load(str(file))
     graph = model.graph
     names = [one.name for one in graph.input]
-    strange = [name for name in names if name != "input_ids" and name not in _FILLED]
     logits = graph.output[0]
     dims = [one.dim_value for one in logits.type.tensor_type.shape.dim]
-    if "input_ids" not in names or strange or len(dims) != 3 or dims[2] < 1:
+    if not takes_tokens(model) or len(dims) != 3 or dims[2] < 1:
         raise InvalidArgumentError(
             f"{file}: inputs {', '.join(names)} and an output of dimensions {dims}, expected input_ids, where needed "
             "attention_mask and token_type_ids, and logits (batch, tokens, terms) with a fixed number of terms",
             suggestion="export the masked language model with its language-model head",
         )
-    _fill_inputs(model)
+    fill_inputs(model)
     _pool(model, logits.name, pooling, activation)
     shapes = {"input_ids": (onnx.TensorProto.INT64, [1, "tokens"]), "weights": (onnx.TensorProto.FLOAT, [1, dims[2]])}
     described = [onnx.helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in shapes.items()]
@@ -57,18 +57,30 @@ def pooled_graph(file: Path, pooling: Pooling, activation: Activation) -> tuple[
     return model, dims[2]
 
 
-def _fill_inputs(model: onnx.ModelProto) -> None:
-    """Replace the inputs that are the same for every text by nodes."""
+def takes_tokens(model: onnx.ModelProto) -> bool:
+    """Return whether a graph has the input ``input_ids``, and no other that `fill_inputs` cannot replace."""
+    names = {one.name for one in model.graph.input}
+    return "input_ids" in names and names <= {"input_ids", *_FILLED}
+
+
+def fill_inputs(model: onnx.ModelProto, first: Sequence[onnx.NodeProto] = ()) -> None:
+    """Replace the inputs that are the same for every text by nodes.
+
+    Args:
+        model: Graph whose inputs `takes_tokens` accepts; changed in place.
+        first: Nodes to put in front. They may compute such an input by its name.
+    """
     from onnx import helper
 
-    filled = [one for one in model.graph.input if one.name in _FILLED]
+    computed = {name for node in first for name in node.output}
+    filled = [one for one in model.graph.input if one.name in _FILLED and one.name not in computed]
     nodes = [helper.make_node("Shape", ["input_ids"], ["pooled/shape"])] if filled else []
     for one in filled:
         value = helper.make_tensor("value", one.type.tensor_type.elem_type, [1], [_FILLED[one.name]])
         nodes.append(helper.make_node("ConstantOfShape", ["pooled/shape"], [one.name], value=value))
     rest = list(model.graph.node)
     del model.graph.node[:]
-    model.graph.node.extend([*nodes, *rest])
+    model.graph.node.extend([*first, *nodes, *rest])
 
 
 def _pool(model: onnx.ModelProto, logits: str, pooling: Pooling, activation: Activation) -> None:

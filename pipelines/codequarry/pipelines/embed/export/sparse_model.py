@@ -8,8 +8,6 @@ model of the usual kind: maximum over tokens of log(1 + relu), queries by the sa
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -17,15 +15,14 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from codequarry.pipelines.embed.export.model_folder import graph_in, license_in, read_json, unusable
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.serving.encoders.spec import TOKENIZER_FILE
 
 Pooling = Literal["max", "sum"]
 Activation = Literal["relu", "log1p_relu"]
-_GRAPHS = ("model.onnx", "onnx/model.onnx")
 _MODEL, _POOLING, _STATIC = ("Transformer", "MLMTransformer"), "SpladePooling", "SparseStaticEmbedding"
-_LICENSE = re.compile(r"^license: *['\"]?([\w.+-]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +83,12 @@ def read_sparse_model(folder: Path, name: str = "") -> SparseModel:
     if not described and (folder / "idf.json").is_file():
         queries = folder
     options = _json(pooling / "config.json") if pooling is not None else {}
-    graph = next((documents / place for place in _GRAPHS if (documents / place).is_file()), None)
+    graph = graph_in(documents)
     if graph is None and not (documents / "config.json").is_file():
         raise _unusable(documents, "neither model.onnx nor config.json", "a masked language model")
     if not (documents / TOKENIZER_FILE).is_file():
         raise _unusable(documents, f"no {TOKENIZER_FILE}", "a tokenizer in the format of Hugging Face tokenizers")
     prompts = _json(folder / "config_sentence_transformers.json").get("prompts") or {}
-    readme = folder / "README.md"
-    license_ = _LICENSE.search(readme.read_text(encoding="utf-8", errors="replace")) if readme.is_file() else None
     return SparseModel(
         name=name or folder.name,
         documents=documents,
@@ -104,7 +99,7 @@ def read_sparse_model(folder: Path, name: str = "") -> SparseModel:
         queries=queries,
         query_prefix=str(prompts.get("query") or ""),
         document_prefix=str(prompts.get("document") or ""),
-        license=license_[1] if license_ else "unknown",
+        license=license_in(folder),
     )
 
 
@@ -180,26 +175,8 @@ def _one_of(kind: Any, folder: Path, value: object) -> object:
 
 
 def _json(file: Path) -> Any:
-    """Return the contents of a JSON file; an empty object when it is missing.
-
-    Args:
-        file: Path of the file.
-
-    Returns:
-        Its value.
-
-    Raises:
-        InvalidArgumentError: The file is not JSON.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise _unusable(file, "no JSON", "the file as its library wrote it") from error
+    return read_json(file, "splade")
 
 
 def _unusable(place: Path, found: str, expected: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{place}: {found}, expected {expected}", suggestion="correct [splade] model; docs/SPLADE.md says what it takes"
-    )
+    return unusable(place, found, expected, "splade")

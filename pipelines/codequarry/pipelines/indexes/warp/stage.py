@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from codequarry.pipelines.embed.encoders import encoder_entry, token_encoder_directory
+from codequarry.pipelines.embed.encoders import encoder_entry
+from codequarry.pipelines.embed.token_encoders import token_encoder_directory
 from codequarry.pipelines.indexes.ranking_profile import read_late
 from codequarry.pipelines.indexes.text_indexes import encode_parts, link_index, put_encoder, stored, texts_of
 from codequarry.pipelines.indexes.warp.build import WarpPlan, build_index
@@ -107,9 +108,8 @@ def put_warp(
         The index's entry, and the paths that are links.
     """
     encoding = token_encoding(settings)
-    key = hashed(
-        [tool_versions(), settings.warp.model_dump(mode="json"), encoding.fingerprint, [shard.key for shard in plan]]
-    )
+    chosen = settings.warp.model_dump(mode="json", exclude={"model", "revision"})  # the fingerprint tells the model
+    key = hashed([tool_versions(), chosen, encoding.fingerprint, [shard.key for shard in plan]])
     verdict = read_late(settings)
     measured = verdict.said if verdict is not None else ""
     folder = paths.warp
