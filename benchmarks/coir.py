@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from benchmarks.corpus import CODEQUARRY, HOME
 from codequarry.pipelines.adapt.pairs import word_count
 from codequarry.pipelines.measure.doc_questions import sentence_of
+from codequarry.pipelines.measure.questions import CandidateKey, spread
 from codequarry.pipelines.measure.results import OVERALL
-from codequarry.pipelines.measure.sampling import CandidateKey, spread
 from codequarry.pipelines.sources.path_classes import SOURCE, path_class
 from codequarry.pipelines.syntax.definitions.definitions import outline
 from codequarry.pipelines.syntax.definitions.nodes import Surroundings
