@@ -25,6 +25,7 @@ ALL = (
     "late_interaction",
     "sparse",
     "coir",
+    "agent",
 )
 
 

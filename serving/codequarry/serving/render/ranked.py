@@ -42,7 +42,7 @@ def _one_line(result: SearchResult, answer: SearchAnswer) -> str:
     """Return the place of a result with the innermost definition, which the place gives to `fetch`."""
     found = result.metadata
     where = place(shown_path(found.uri, answer.bundle), found.start_line, found.end_line)
-    return f"{where} {result.heading.rpartition(' > ')[2]}".rstrip()
+    return f"{where} {result.heading.rpartition(' ')[2]}".rstrip()
 
 
 def _code(result: SearchResult) -> list[str]:

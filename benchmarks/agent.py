@@ -1,0 +1,258 @@
+"""Cost of an agent's answers: tokens of the tools as a client gets them, against grep and reading files.
+
+    python -m benchmarks.agent --repositories FOLDER [--only NAME]
+
+``--repositories``: a folder with a git clone ``<name>`` of each entry of ``agent_questions/repositories.toml``, at the
+commit that stands there. ``agent_questions/questions.jsonl`` holds 72 questions with the places that answer them
+(lines from 1), written by one reader of the code and confirmed by a second who saw questions and code alone.
+
+A token is four characters. The tools are called through an MCP client in this process, in the default profile.
+
+**grep and read**, the other way: the rarest word of the question that stands anywhere in the files, looked up whatever
+its case; the first 50 hits are read as ``path:line: text``, then 80 lines around the first hit of each of the first
+five files, until a line of the answer is among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import statistics
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+from fastmcp import Client
+
+from benchmarks.report import Figure, at_least, at_most, print_figures
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.load import (
+    BundleSettings,
+    PathsSettings,
+    RepositorySettings,
+    Settings,
+    SourcesSettings,
+)
+from codequarry.schemas.wire.search import CHARS_PER_TOKEN, WITH_CODE
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.server.mcp import build_server, listed_tools
+from codequarry.serving.text.stems import STOP_WORDS
+
+HERE = Path(__file__).resolve().parent / "agent_questions"
+_CODE = re.compile(r" *\d+ \|(?: (.*))?")
+_HITS, _AROUND, _FILES = 50, 40, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Lines of a file, from 1 and inclusive."""
+
+    path: str
+    first: int
+    last: int
+
+    def meets(self, others: Sequence[Place]) -> bool:
+        """True when a line of this place is a line of one of the others."""
+        return any(one.path == self.path and one.first <= self.last and self.first <= one.last for one in others)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one question cost, in tokens."""
+
+    search: float
+    structured: float
+    explained: float
+    code_share: float
+    rank: int
+    """Place of the first result that meets the answer, from 1; 0 when none does."""
+    same: bool
+    """Whether the lean and the explained answer have the same places."""
+    windows: tuple[bool, ...]
+    """Of the first results that meet the answer: whether their snippet shows a line of it."""
+    reached: float | None
+    """Search and one fetch of the first such result; None when there is none."""
+    grep: float | None
+    """The other way; None when it does not get there."""
+
+
+def run() -> None:
+    """Explain how to run it: it needs clones, which nothing here fetches."""
+    print("\n## Agent\n\nnot measured: python -m benchmarks.agent --repositories FOLDER")
+
+
+def main() -> None:
+    """Index the repositories, ask every question, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repositories", type=Path, required=True)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    listed = tomllib.loads((HERE / "repositories.toml").read_text(encoding="utf-8"))["repository"]
+    questions = [json.loads(line) for line in (HERE / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    costs: list[Cost] = []
+    for entry in listed:
+        if options.only in ("", entry["name"]):
+            asked = [one for one in questions if one["repo"] == entry["name"]]
+            costs += _costs(options.repositories / entry["name"], entry, asked)
+    _print(costs)
+
+
+def _costs(checkout: Path, entry: dict[str, Any], questions: Sequence[dict[str, Any]]) -> list[Cost]:
+    if not checkout.is_dir():
+        raise SystemExit(
+            f"no clone {checkout}; run: git clone {entry['url']} {checkout} and check {entry['commit']} out"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = Settings(
+            sources=SourcesSettings(repositories=(RepositorySettings(name=entry["name"], path=checkout),)),
+            bundle=BundleSettings(root=Path(scratch) / "bundles"),
+            paths=PathsSettings(work=Path(scratch) / "work"),
+        )
+        index_repositories(settings)
+        engine = Engine.open(settings.bundle.root, settings.serving)
+        try:
+            files = _texts(checkout)
+            costs = [asyncio.run(_cost(engine, question, files)) for question in questions]
+        finally:
+            engine.close()
+    found = sum(one.rank > 0 for one in costs)
+    print(f"{entry['name']}: {len(costs)} questions, {found} answered within twelve places", flush=True)
+    return costs
+
+
+async def _call(client: Client, tool: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Text and structured content of an answer."""
+    result = await client.call_tool_mcp(tool, arguments)
+    (item,) = result.content
+    assert isinstance(item, mcp_types.TextContent)
+    assert isinstance(result.structured_content, dict)
+    return item.text, result.structured_content
+
+
+async def _cost(engine: Engine, question: dict[str, Any], files: dict[str, list[str]]) -> Cost:
+    gold = [Place(one["path"], one["start_line"], one["end_line"]) for one in question["gold"]]
+    async with Client(build_server(engine, version="0")) as client:
+        text, lean = await _call(client, "search", {"query": question["query"]})
+        whole_text, whole = await _call(client, "search", {"query": question["query"], "explain": True})
+        results = lean["results"]
+        places = [_place(one) for one in results]
+        rank = next((number for number, one in enumerate(places, start=1) if one.meets(gold)), 0)
+        reached = None
+        if rank:
+            best = places[rank - 1]
+            read, _ = await _call(client, "fetch", {"id": f"{best.path}:{best.first}-{best.last}"})
+            reached = (len(text) + len(read)) / CHARS_PER_TOKEN
+    shown = _shown_lines(text, places)
+    code = sum(len(match[1] or "") for line in text.split("\n") if (match := _CODE.fullmatch(line)))
+    return Cost(
+        search=len(text) / CHARS_PER_TOKEN,
+        structured=_tokens(lean),
+        explained=_tokens(whole) + len(whole_text) / CHARS_PER_TOKEN,
+        code_share=code / len(text),
+        rank=rank,
+        same=[one["id"] for one in results] == [one["id"] for one in whole["results"]],
+        windows=tuple(
+            any(Place(one.path, line, line).meets(gold) for line in shown.get(one, ()))
+            for one in places[:WITH_CODE]
+            if one.meets(gold)
+        ),
+        reached=reached,
+        grep=_grep_and_read(question["query"], gold, files),
+    )
+
+
+def _place(result: dict[str, Any]) -> Place:
+    found = result["metadata"]
+    return Place(found["uri"].partition("/")[2], found["start_line"] + 1, found["end_line"] + 1)
+
+
+def _shown_lines(text: str, places: Sequence[Place]) -> dict[Place, list[int]]:
+    """Numbers of the lines of code that the text shows, by the place they stand under."""
+    by_heading = {f"{one.path}:{one.first}" + (f"-{one.last}" if one.last > one.first else ""): one for one in places}
+    shown: dict[Place, list[int]] = {}
+    current: Place | None = None
+    for line in text.split("\n"):
+        current = by_heading.get(line.partition("  ")[0], current)
+        if current is not None and _CODE.fullmatch(line):
+            shown.setdefault(current, []).append(int(line.partition("|")[0]))
+    return shown
+
+
+def _tokens(content: Any) -> float:
+    return len(json.dumps(content, ensure_ascii=False, separators=(",", ":"))) / CHARS_PER_TOKEN
+
+
+def _texts(checkout: Path) -> dict[str, list[str]]:
+    """Lines of every text file that git tracks, by path."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, check=True, text=True).stdout
+    texts: dict[str, list[str]] = {}
+    for path in filter(None, listed.split("\0")):
+        file = checkout / path
+        if file.is_file() and not file.is_symlink() and file.stat().st_size < 1 << 20:
+            data = file.read_bytes()
+            if b"\0" not in data:
+                texts[path] = data.decode("utf-8", "replace").split("\n")
+    return texts
+
+
+def _grep_and_read(query: str, gold: Sequence[Place], files: dict[str, list[str]]) -> float | None:
+    words = {word.lower() for word in re.findall(r"[A-Za-z_][\w.-]{2,}", query)} - STOP_WORDS
+    hits: list[tuple[str, int, str]] = []
+    for word in words:
+        found = [
+            (path, number, line)
+            for path, lines in files.items()
+            for number, line in enumerate(lines, start=1)
+            if word in line.lower()
+        ]
+        if found and (not hits or len(found) < len(hits)):
+            hits = found
+    chars = sum(len(f"{path}:{number}: {line[:200]}") + 1 for path, number, line in hits[:_HITS])
+    first: dict[str, int] = {}
+    for path, number, _ in hits[:_HITS]:
+        first.setdefault(path, number)
+    for path, number in list(first.items())[:_FILES]:
+        start = max(1, number - _AROUND)
+        read = files[path][start - 1 : number + _AROUND]
+        chars += sum(len(line) + 8 for line in read)  # numbered, as tools that read files show them
+        if Place(path, start, start + len(read) - 1).meets(gold):
+            return chars / CHARS_PER_TOKEN
+    return None
+
+
+def _print(costs: Sequence[Cost]) -> None:
+    listed = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in listed_tools()]
+    both = [(one.reached, one.grep) for one in costs if one.reached is not None and one.grep is not None]
+    windows = [shown for one in costs for shown in one.windows]
+    reached = [one.reached for one in costs if one.reached is not None]
+    found = [sum(0 < one.rank <= depth for one in costs) for depth in (1, 5, 10)]
+    print_figures(
+        f"An agent's {len(costs)} questions",
+        [
+            at_most("tools/list, default", _tokens(listed), 2_500, "tokens", 0),
+            at_most("search, text, mean", statistics.mean(one.search for one in costs), 700, "tokens", 0),
+            at_least("of it code", 100 * statistics.mean(one.code_share for one in costs), 60, "%", 0),
+            at_most("search, structured, mean", statistics.mean(one.structured for one in costs), 1_200, "tokens", 0),
+            Figure("search with explain, both, mean", f"{statistics.mean(one.explained for one in costs):.0f} tokens"),
+            at_least("same places as with explain", 100 * statistics.mean(one.same for one in costs), 100, "%", 0),
+            Figure("a place of the answer among 1, 5, 10", ", ".join(f"{one} of {len(costs)}" for one in found)),
+            at_least("its snippet shows a line of it, first five", 100 * statistics.mean(windows), 90, "%", 0),
+            at_most("search and fetch to the answer, median", statistics.median(reached), 1_300, "tokens", 0),
+            Figure("grep and read get there", f"{sum(one.grep is not None for one in costs)} of {len(costs)}"),
+            at_most(
+                "where both get there, search and fetch of grep and read, median",
+                100 * statistics.median(mine / other for mine, other in both), 50, "%", 0,
+            ),
+        ],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
