@@ -61,6 +61,17 @@ _NO_SENTENCE = re.compile(r"^>|https?://")
 QUESTIONS = 300
 _SEED = 0
 MODES = ("rescore", "wide", "uncertain", "off")
+LIMITS = {
+    "as it is": {},
+    "without the margin": {"LATE_MARGIN": "0"},
+    "without the similarity": {"LATE_SIMILARITY": "-1"},
+    "without the entropy": {"LATE_ENTROPY": "1"},
+    "50 scored again": {"LATE_RESCORED": "50"},
+    "200 scored again": {"LATE_RESCORED": "200"},
+    "wide, 100 candidates": {"LATE_MODE": "wide", "LATE_CANDIDATES": "100"},
+    "wide, 400 candidates": {"LATE_MODE": "wide", "LATE_CANDIDATES": "400"},
+}
+"""Settings that decide about late interaction, each changed by itself."""
 _ABLATED = ("faiss+warp", "hybrid")
 """Runs that late interaction takes part in beside other channels."""
 _FIGURES = ("ndcg_10", "mrr_10", "recall_10", "recall_50")
@@ -217,6 +228,13 @@ def measure(folder: Path, corpus: int, questions: int, changes: Mapping[str, str
             if name in found["runs"]:
                 p50 = found["runs"][name]["latency_ms"]["p50"]
                 print(f"| {mode} | {name} | {_figures(found, name)} | {p50:.1f} |", flush=True)
+    print("\nThe limits of doubt and the numbers of candidates, one by one, rung D:\n")
+    print(f"| change | {' | '.join(_TITLES)} | p50 ms |\n|---|{'---|' * 5}")
+    for change, limits in LIMITS.items():
+        changed = settings | {f"CODEQUARRY__SERVING__{name}": value for name, value in limits.items()}
+        found = evaluate(folder, changed, ("hybrid",))
+        p50 = found["runs"]["hybrid"]["latency_ms"]["p50"]
+        print(f"| {change} | {_figures(found, 'hybrid')} | {p50:.1f} |", flush=True)
 
 
 def evaluate(folder: Path, settings: Mapping[str, str], channels: Sequence[str] = ()) -> dict[str, Any]:

@@ -161,6 +161,7 @@ async def every_tool(root: Path) -> dict[str, Any]:
                 answer = await client.call_tool_mcp(tool, arguments)
                 assert not answer.is_error, answer.structured_content
                 answers[key or tool] = answer.structured_content
+                answers[f"text of {key or tool}"] = answer.content[0].text
                 return answer.structured_content
 
             found = await ask("search", query="billing service key token", top_k=50)
@@ -172,6 +173,11 @@ async def every_tool(root: Path) -> dict[str, Any]:
             await ask("search_code", "search_code near", pattern="token")
             await ask("go_to_definition", symbol="opens")
             await ask("find_references", symbol="connect")
+            paths = [f"{one['metadata']['uri']}" for one in found["results"]]
+            await ask("fetch", "fetch of files", objectIds=paths, max_tokens=16000)
+            await ask("outline", path="")
+            await ask("list_files")
+            await ask("overview")
             for tool in ("describe_index", "healthz", "set_scope"):
                 await ask(tool)
             assert {one.name for one in await client.list_tools()} <= {*answers, "get_scope"}

@@ -168,7 +168,8 @@ def test_in_hybrid_it_counts_only_where_it_is_given_a_weight(engine: Engine) -> 
 
 def test_an_agent_asks_the_channel_and_weighs_the_stage(engine: Engine) -> None:
     server = build_server(engine, version="1.2.3")
-    found = call(server, "2026-07-28", "search", {"query": QUERY, "channel": "splade"}).structured_content
+    found = call(server, "2026-07-28", "search", {"query": QUERY, "channel": "splade", "explain": True})
+    found = found.structured_content
     assert found["limits"] == []
     terms = found["results"][0]["metadata"]["explain"]["terms"]
     assert {"none", "query"} <= {term["expansion"] for term in terms}

@@ -66,7 +66,8 @@ def answered(server: FastMCP, tool: dict[str, Any], arguments: dict[str, Any]) -
     assert "Traceback" not in content.text
     content.text.encode()
     if not result.is_error:
-        jsonschema.validate(result.structured_content, tool["outputSchema"], cls=jsonschema.Draft202012Validator)
+        schema = tool.get("outputSchema") or LISTED["full", tool["name"]]["outputSchema"]
+        jsonschema.validate(result.structured_content, schema, cls=jsonschema.Draft202012Validator)
         return True
     assert set(result.structured_content) == {"error"}
     assert result.structured_content["error"]["code"] in CODES

@@ -224,7 +224,7 @@ def test_hybrid_asks_it_where_the_query_names_something(engine: Engine) -> None:
 def test_through_mcp_and_the_command_line(engine: Engine, root: Path, run) -> None:
     async def talk() -> dict:
         async with Client(build_server(engine, version="0")) as client:
-            arguments = {"query": "Index.open", "channel": "symbol"}
+            arguments = {"query": "Index.open", "channel": "symbol", "explain": True}
             return (await client.call_tool_mcp("search", arguments)).structured_content
 
     answer = asyncio.run(talk())

@@ -41,7 +41,7 @@ def test_what_does_not_fit_is_named_without_an_echo(arguments, message) -> None:
     [
         ({"qeury": "x"}, "did you mean 'query'?"),
         ({"query": "x", "filters": {"language": ["go"]}}, "did you mean 'lang'?"),
-        ({"query": "x", "zzz": 1}, "known are query, top_k, rerank, channel, filters"),
+        ({"query": "x", "zzz": 1}, "known are query, top_k, explain, rerank, channel, filters"),
         ({}, "the arguments are query"),
     ],
 )
