@@ -1,4 +1,4 @@
-"""Files that `codequarry install` writes, read by the clients themselves, as `make test-mcp` installs them from npm.
+"""Files that `codequarry install` writes, read by the clients themselves, as `make test-clients` installs them from npm.
 
 Codex, Gemini CLI and opencode list their servers. VS Code and Zed come from no registry; `jsonc-parser` is the one that
 VS Code reads its files with.
@@ -26,7 +26,7 @@ COMMAND = [*CODEQUARRY, "serve", "--stdio", "--root", "/srv/bundles"]
 @pytest.fixture
 def tools() -> Path:
     if not (given := os.environ.get("CODEQUARRY_CLIENT_TOOLS")):
-        pytest.skip("the clients are not installed; `make test-mcp` installs them")
+        pytest.skip("the clients are not installed; `make test-clients` installs them")
     return Path(given) / "node_modules"
 
 
