@@ -1,4 +1,4 @@
-"""Files that `codequarry install` writes, read by the clients themselves, as `make test-clients` installs them from npm.
+"""Files that `codequarry install` writes, read by the clients themselves; `make test-clients` installs these from npm.
 
 Codex, Gemini CLI and opencode list their servers. VS Code and Zed come from no registry; `jsonc-parser` is the one that
 VS Code reads its files with.

@@ -352,3 +352,12 @@ def test_an_empty_bundle_has_no_matches(tmp_path: Path) -> None:
     answer = engine.search_code(CodeSearchRequest(pattern="x", filters=filters))
     assert (answer.results, answer.total, answer.total_is_exact) == ([], 0, True)
     engine.close()
+
+
+def test_a_pattern_that_matches_nothing_but_stands_there_as_text_says_so(lexical_engine) -> None:
+    def limits(pattern: str) -> list[str]:
+        return lexical_engine.search_code(CodeSearchRequest(pattern=pattern, mode="regex")).limits
+
+    assert any("as plain text" in limit for limit in limits("mmap.mmap(os.open(path, os.O_RDONLY), 0)"))
+    assert limits("zebra.giraffe(x)") == []
+    assert not any("as plain text" in limit for limit in limits(r"os\.open"))

@@ -25,6 +25,7 @@ from codequarry.schemas.wire.grep import (
     CodeSearchAnswer,
     CodeSearchRequest,
 )
+from codequarry.schemas.wording import counted
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkText
 from codequarry.serving.catalog.directory import ChunkDirectory
@@ -61,9 +62,23 @@ def search_code(context: ToolContext, request: CodeSearchRequest) -> CodeSearchA
     Returns:
         Matches in reading order, within the budget of the request.
     """
-    answer = find_matches(context, scoped(request))
+    request = scoped(request)
+    answer = find_matches(context, request)
     results, notes = fit_budget(answer.results, request.max_tokens, shorter_match)
+    if request.mode == "regex" and not answer.total and answer.total_is_exact:
+        notes += _note_of_text(context, request)
     return answer.model_copy(update={"results": results, "limits": [*answer.limits, *notes]})
+
+
+def _note_of_text(context: ToolContext, request: CodeSearchRequest) -> list[str]:
+    """Return a note when a pattern that matches nothing stands in the code as plain text."""
+    try:
+        found = find_matches(context, request.model_copy(update={"mode": "exact", "limit": 1}))
+    except DeadlineError:
+        return []
+    if not found.total:
+        return []
+    return [f"no match as a pattern, but {counted(found.total, 'match', 'matches')} as plain text: use mode 'exact'"]
 
 
 def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearchAnswer:
