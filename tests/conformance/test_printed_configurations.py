@@ -68,7 +68,7 @@ def use(config: str, folder: Path, era: str) -> None:
     ask(["--config", str(file), "--server", "codequarry"], folder, era)
 
 
-def ask(server: list[str], folder: Path, era: str, profile: str = "full") -> None:
+def ask(server: list[str], folder: Path, era: str, profile: str = "default") -> None:
     listing = inspector(server, folder, era, "--method", "tools/list")
     assert [tool["name"] for tool in listing["tools"]] == [tool["name"] for tool in listed_tools(profile)]
     results = inspector(server, folder, era, *CALL)["structuredContent"]["results"]
