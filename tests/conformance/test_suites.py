@@ -46,7 +46,7 @@ def test_conformance(url: str, tmp_path: Path, revision: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize(("path", "profile"), [("/mcp", "full"), ("/chatgpt/mcp", "chatgpt")])
+@pytest.mark.parametrize(("path", "profile"), [("/mcp", "default"), ("/mcp/all", "full"), ("/chatgpt/mcp", "chatgpt")])
 def test_the_inspector_finds_our_schemas_portable(url: str, tmp_path: Path, era: str, path: str, profile: str) -> None:
     server = ["--cli", f"{url}{path}", "--transport", "http", "--protocol-era", era]
     done = node("mcp-inspector", *server, "--method", "tools/list", "--strict", home=tmp_path)
