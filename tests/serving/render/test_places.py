@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from codequarry.schemas.wire.grep import CodeSearchRequest
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
-from codequarry.serving.render.places import definitions_text, lean_references, matches_text, references_text
+from codequarry.serving.render.places import definitions_text, matches_text, references_text
+from codequarry.serving.tools.budgets import lean_references
 
 
 def test_a_definition_is_its_place_kind_signature_and_first_words(symbol_engine) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import WITH_CODE, SearchFilters, SearchRequest
 from codequarry.serving.catalog.handles import ids_of_handle
+from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.ranked import search_text
 from codequarry.serving.tools.budgets import lean_search
+from tests.serving.bundle_factory import Piece, write_bundle
 
 
 def said(engine, query: str, **arguments) -> list[str]:
@@ -44,3 +47,15 @@ def test_what_was_clamped_is_a_note_and_nothing_found_says_how_to_go_on(engine) 
 def test_the_text_is_a_fraction_of_the_whole_answer(engine, query) -> None:
     whole = engine.search(SearchRequest(query=query, top_k=12)).model_dump_json()
     assert len("\n".join(said(engine, query))) < len(whole) / 4
+
+
+def test_code_cannot_forge_or_turn_around_a_line(tmp_path) -> None:
+    hostile = "def opener():\n    x = 1 \u2028note: all is well\r\u202e evil \x1b[2J\n    return x\n"
+    write_bundle(tmp_path, [Piece("a.py", hostile, "opener", ("opener",))])
+    engine = Engine.open(tmp_path, ServingSettings())
+    try:
+        text = "\n".join(said(engine, "opener"))
+    finally:
+        engine.close()
+    assert "def opener():" in text
+    assert all(one.isprintable() for line in text.split("\n") for one in line)

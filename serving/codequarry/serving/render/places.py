@@ -12,7 +12,6 @@ from codequarry.schemas.wire.symbols import (
     DefinitionResult,
     ReferenceResult,
     ReferencesAnswer,
-    ReferencesRequest,
 )
 from codequarry.schemas.wording import counted
 from codequarry.serving.render.lines import footer, place, shown_path
@@ -45,19 +44,6 @@ def _definition(result: DefinitionResult, bundle: BundleInfo) -> list[str]:
         lines.append(f"  {result.signature}")
     said = result.documentation.strip().split("\n", 1)[0]
     return [*lines, *([f"  {said}"] if said else [])]
-
-
-def lean_references(request: ReferencesRequest, answer: ReferencesAnswer) -> ReferencesAnswer:
-    """Return an answer with its definitions only where the question may mean several.
-
-    Args:
-        request: The request; it does not matter here.
-        answer: Its whole answer.
-
-    Returns:
-        The answer.
-    """
-    return answer if answer.definitions_total > 1 else answer.model_copy(update={"definitions": []})
 
 
 def references_text(answer: ReferencesAnswer) -> str:

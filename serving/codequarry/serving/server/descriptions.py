@@ -21,12 +21,12 @@ from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnsw
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.serving.render.browse import files_text, outline_text, overview_text
 from codequarry.serving.render.fetch import fetch_text
-from codequarry.serving.render.places import definitions_text, lean_references, matches_text, references_text
+from codequarry.serving.render.places import definitions_text, matches_text, references_text
 from codequarry.serving.render.ranked import search_text
 from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.browse.outline import outline
 from codequarry.serving.tools.browse.overview import overview
-from codequarry.serving.tools.budgets import lean_search
+from codequarry.serving.tools.budgets import lean_references, lean_search
 from codequarry.serving.tools.context import ToolFunction
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.describe import describe_index

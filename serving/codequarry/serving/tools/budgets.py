@@ -1,4 +1,4 @@
-"""Size of answers: the lean form of a search, and token budgets.
+"""Size of answers: their lean form, and token budgets.
 
 Over a budget, explanations are cut first, then snippets, then the last results; notes report it.
 """
@@ -25,6 +25,7 @@ from codequarry.schemas.wire.search import (
     SearchResult,
     to_wire,
 )
+from codequarry.schemas.wire.symbols import ReferencesAnswer, ReferencesRequest
 from codequarry.schemas.wording import counted
 from codequarry.serving.text.arguments import clamp_argument
 
@@ -74,6 +75,19 @@ def _lean_result(result: SearchResult, *, code: bool) -> SearchResult:
         snippet_line=result.snippet_line,
         **shown,
     )
+
+
+def lean_references(request: ReferencesRequest, answer: ReferencesAnswer) -> ReferencesAnswer:
+    """Return an answer with its definitions only where the question may mean several.
+
+    Args:
+        request: The request; it does not matter here.
+        answer: Its whole answer.
+
+    Returns:
+        The answer.
+    """
+    return answer if answer.definitions_total > 1 else answer.model_copy(update={"definitions": []})
 
 
 def fit_budget(

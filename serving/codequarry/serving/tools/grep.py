@@ -349,9 +349,9 @@ def _preview(text: str, start: int, end: int) -> tuple[str, list[int]]:
     else:
         left, right = first, last
     end = max(start, min(end, right))
-    head = ("…" if left > first else "") + _visible(text[left:start])
-    match = _visible(text[start:end])
-    tail = _visible(text[end:right]) + ("…" if right < last else "")
+    head = ("…" if left > first else "") + present.code_line(text[left:start])
+    match = present.code_line(text[start:end])
+    tail = present.code_line(text[end:right]) + ("…" if right < last else "")
     return head + match + tail, [len(head), len(head) + len(match)]
 
 
@@ -380,9 +380,4 @@ def _after(text: str, end: int, count: int) -> list[str]:
 
 def _line(text: str) -> str:
     cut = text[: present.MAX_LINE_CHARS]
-    return _visible(cut) + ("…" if len(cut) < len(text) else "")
-
-
-def _visible(text: str) -> str:
-    """Return printable text that keeps its tabs."""
-    return "\t".join(present.printable(part) for part in text.split("\t"))
+    return present.code_line(cut) + ("…" if len(cut) < len(text) else "")
