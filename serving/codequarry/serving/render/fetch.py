@@ -31,7 +31,7 @@ def _object(found: FetchObject, bundle: BundleInfo) -> list[str]:
     path = shown_path(metadata.uri, bundle)
     chain = " > ".join(present.one_line(one) for one in around.enclosing)
     whole = f"(whole file, {metadata.lang or 'text'})" if metadata.kind == "file" else ""
-    lines = [present.code_line(line) for line in found.content.split("\n")]
+    lines = found.content.split("\n")
     if lines[-1] == "":
         lines.pop()
     heading = (place(path, metadata.start_line, metadata.end_line), chain, whole)

@@ -40,7 +40,7 @@ def place(path: str, first: int, last: int) -> str:
 
 
 def numbered(lines: Sequence[str], first: int) -> list[str]:
-    """Return lines of code with their numbers in front.
+    """Return lines of code with their numbers in front, without invisible characters.
 
     >>> numbered(["def f():", "    pass"], 8)
     [' 9 | def f():', '10 |     pass']
@@ -53,7 +53,9 @@ def numbered(lines: Sequence[str], first: int) -> list[str]:
         One line for each.
     """
     width = len(str(first + len(lines)))
-    return [f"{number:>{width}} | {line}".rstrip() for number, line in enumerate(lines, start=first + 1)]
+    return [
+        f"{number:>{width}} | {present.code_line(line)}".rstrip() for number, line in enumerate(lines, start=first + 1)
+    ]
 
 
 def footer(bundle: BundleInfo, uris: Iterable[str], facts: Iterable[str], limits: Iterable[str]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from codequarry.schemas.wire.search import SearchAnswer, SearchResult
-from codequarry.serving.catalog import present
 from codequarry.serving.render.lines import footer, numbered, place, shown_path
 
 _ELLIPSIS = "…"
@@ -48,6 +47,6 @@ def _one_line(result: SearchResult, answer: SearchAnswer) -> str:
 
 def _code(result: SearchResult) -> list[str]:
     """Return the numbered lines of a snippet, with a mark where the chunk goes on."""
-    lines = [present.code_line(line) for line in result.snippet.split("\n")]
+    lines = result.snippet.split("\n")
     more = result.snippet_line + len(lines) <= result.metadata.end_line
     return [*numbered(lines, result.snippet_line), *([f"  {_ELLIPSIS}"] if more else [])]
