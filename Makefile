@@ -8,7 +8,7 @@ HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models lint bench serve dagster lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu lint bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,22 @@ $(MODELS)/.ready: Makefile | $(DEV_READY)
 
 test-models: $(MODELS)/.ready  ## Run the tests of models with torch, and against a model server of others
 	@CODEQUARRY_INFINITY=$(INFINITY)/bin/infinity_emb $(MODELS)/bin/python -m pytest tests/models -m models
+
+# FAISS and ONNX Runtime for a GPU have the modules of those for the CPU: the later install wins, and an uninstall of the
+# one takes files of the other away. So they are put in last, after the others are gone.
+GPU := $(CURDIR)/$(HOME_DIR)/gpu-env
+
+$(GPU)/.ready: Makefile pyproject.toml | $(DEV_READY)
+	@echo "== installing FAISS, ONNX Runtime and torch for a GPU into $(GPU) (once; gigabytes)"
+	@$(BIN)/python -m venv $(GPU)
+	@$(GPU)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --progress-bar off -r requirements-dev.lock
+	@$(GPU)/bin/python -m pip install --disable-pip-version-check --quiet -e '.[gpu,transformers]'
+	@$(GPU)/bin/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu onnxruntime onnxruntime-gpu
+	@$(GPU)/bin/python -m pip install --disable-pip-version-check --quiet --no-deps "faiss-gpu>=1.15" "onnxruntime-gpu>=1.31"
+	@touch $@
+
+test-gpu: $(GPU)/.ready  ## Run the tests that need a GPU; they are skipped, with the reason, where there is none
+	@$(GPU)/bin/python -m pytest tests/gpu -m gpu
 
 lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -26,6 +26,7 @@ ALL = (
     "sparse",
     "coir",
     "agent",
+    "confidence",
 )
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
-from codequarry.pipelines.bundle.manifest import file_entries
+from codequarry.pipelines.bundle.manifest import FileEntries
 from codequarry.pipelines.bundle.shards import write_texts
 from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
 from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
@@ -106,7 +106,9 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
     _write_file_index(paths, held.encoder.dim)
     shutil.copyfile(base.ranking, paths.ranking)
     counts = held.counts.model_copy(update={"chunks": sum(map(len, ids)), "files": held.counts.files * copies})
-    files = file_entries(paths, None, (), digest)
+    entries = FileEntries(paths, None)
+    entries.catalog_digest = digest
+    files = entries.all()
     manifest: Manifest = held.model_copy(update={"counts": counts, "files": files, "shards": ()})
     paths.manifest.write_bytes(to_json(manifest))
     target.current.write_text(Current(paths.path.name, file_sha256(paths.manifest)).line(), encoding="ascii")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from codequarry.pipelines.store.library_versions import library_version
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -49,8 +51,8 @@ def machine() -> str:
     cores = text.count("processor\t") or 1
     return (
         f"{platform.system()} {platform.machine()}, {cores} cores ({', '.join(flags) or 'no vector flags known'}), "
-        f"Python {platform.python_version()}, onnxruntime {metadata.version('onnxruntime')}, "
-        f"faiss {metadata.version('faiss-cpu')}, duckdb {metadata.version('duckdb')}"
+        f"Python {platform.python_version()}, onnxruntime {library_version('onnxruntime')}, "
+        f"faiss {library_version('faiss-cpu')}, duckdb {metadata.version('duckdb')}"
     )
 
 

@@ -11,7 +11,7 @@ from codequarry.assets.definitions import build_definitions
 from codequarry.pipelines.store.workspace import working
 
 STARTED = dg.DagsterRunStatus.STARTED
-OURS = dg.AssetKey("staged_bundle")
+OURS = dg.AssetKey("coverage_report")
 
 
 @dg.asset

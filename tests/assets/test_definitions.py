@@ -15,8 +15,8 @@ import dagster as dg
 import pytest
 
 import codequarry.assets
-from codequarry.assets.bundle import late_interaction_gain
-from codequarry.assets.definitions import BUNDLE_ASSETS, REPOSITORY_ASSETS, build_definitions
+from codequarry.assets.definitions import build_definitions, project_assets
+from codequarry.schemas.settings.load import Settings
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("faiss", "onnxruntime", "onnx", "tree_sitter", "torch", "pyarrow", "duckdb", "tantivy", "tokenizers", "numpy",
@@ -29,12 +29,22 @@ WRAPPED = {
     "repository_modules": "modules.stage.module_repository",
     "repository_scip": "scip.stage.scip_repository",
     "repository_embeddings": "embed.stage.embed_repository",
+    "repository_token_codes": "indexes.warp.stage.embed_tokens",
+    "repository_sparse_terms": "indexes.splade.stage.embed_sparse",
     "fitted_encoder": "adapt.stage.adapt_encoder",
     "late_interaction_gain": "evaluation.late_gain.measure_late",
-    "staged_bundle": "bundle.stage.stage_bundle",
-    "verified_bundle": "gates.verify.verify_staged",
+    "manifest": "gates.verify.verify_staged",
     "published_bundle": "publish.publish.publish_verified",
 }
+EVERYTHING = """
+[embedding]
+adapt = true
+[indexes]
+tier = "full"
+[splade]
+model = "models/splade"
+"""
+"""Settings that turn every index on."""
 
 
 def test_definitions_can_be_loaded(workbench):
@@ -78,7 +88,8 @@ def test_instance_template_sends_no_telemetry_and_lets_one_run_write(tmp_path):
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         settings = instance.get_settings("telemetry"), instance.get_settings("concurrency")
     assert settings == ({"enabled": False}, {"pools": {"granularity": "run", "default_limit": 1}})
-    assert {asset.op.pool for asset in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS]} == {"work_folder"}
+    writers = {asset.op.pool for asset in project_assets(Settings()) if "coverage_report" not in asset.op.name}
+    assert writers == {"work_folder"}
 
 
 def test_settings_that_cannot_be_read_stop_the_load_with_their_message(workbench):
@@ -88,9 +99,9 @@ def test_settings_that_cannot_be_read_stop_the_load_with_their_message(workbench
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_an_asset_says_what_its_pipeline_function_says(name):
+def test_an_asset_says_what_its_pipeline_function_says(name, everything):
     key = dg.AssetKey(name)
-    asset = next(each for each in [*REPOSITORY_ASSETS, *BUNDLE_ASSETS, late_interaction_gain] if key in each.keys)
+    asset = next(each for each in project_assets(everything) if key in each.keys)
     module, _, function = WRAPPED[name].rpartition(".")
     documented = inspect.getdoc(getattr(import_module(f"codequarry.pipelines.{module}"), function))
     description = asset.descriptions_by_key[key]
@@ -104,24 +115,58 @@ PARENTS = {
     "repository_syntax": {"repository_snapshot"},
     "repository_modules": {"repository_syntax"},
     "repository_scip": {"repository_snapshot"},
-    "repository_embeddings": {"repository_chunks", "fitted_encoder"},
-    "fitted_encoder": {"repository_snapshot"},
-    "late_interaction_gain": {"repository_snapshot"},
-    "staged_bundle": {"repository_embeddings", "repository_modules", "repository_scip", "repository_syntax"},
-    "verified_bundle": {"staged_bundle"},
-    "published_bundle": {"verified_bundle"},
+    "repository_embeddings": {"repository_chunks"},
+    "bm25": {"repository_chunks"},
+    "faiss": {"repository_embeddings"},
+    "faiss_idmap": {"faiss"},
+    "v_faiss_join": {"faiss_idmap", "repository_chunks"},
+    "modules": {"repository_modules"},
+    "symbols_mat": {"repository_scip", "repository_syntax"},
+    "occurrences_mat": {"repository_scip", "repository_syntax"},
+    "manifest": {"bm25", "faiss", "v_faiss_join", "modules", "symbols_mat", "occurrences_mat"},
+    "published_bundle": {"manifest"},
+    "coverage_report": {"published_bundle"},
+    "mcp_service": {"published_bundle"},
+}
+GROUPS = {
+    "sources": {"repository_snapshot"},
+    "syntax": {"repository_chunks", "repository_syntax", "repository_modules"},
+    "symbols": {"repository_scip"},
+    "vectors": {"repository_embeddings"},
+    "indexes": {"bm25", "faiss"},
+    "catalog": {"faiss_idmap", "v_faiss_join", "modules", "symbols_mat", "occurrences_mat"},
+    "bundle": {"manifest", "published_bundle"},
+    "serving": {"mcp_service"},
+    "analysis": {"coverage_report"},
 }
 
 
-def test_the_graph_runs_from_repositories_to_the_published_bundle(workbench):
-    assert PARENTS.keys() == WRAPPED.keys()
+def test_the_graph_runs_from_repositories_to_the_service(workbench):
     graph = build_definitions(workbench.project).resolve_asset_graph()
     found = {key.to_user_string(): graph.get(key) for key in graph.get_all_asset_keys()}
     assert {name: {key.to_user_string() for key in node.parent_keys} for name, node in found.items()} == PARENTS
     assert {name: node.group_name for name, node in found.items()} == {
-        **{name: "bundle" if name.endswith("_bundle") else "repository" for name in PARENTS},
-        "late_interaction_gain": "evaluation",
+        name: group for group, names in GROUPS.items() for name in names
     }
+    assert all(node.description for node in found.values())
+
+
+@pytest.fixture
+def everything(workbench) -> Settings:
+    """Return settings that turn every index on."""
+    workbench.configure(more=EVERYTHING)
+    return workbench.project.settings()
+
+
+def test_what_the_settings_turn_on_is_an_asset_with_checks_of_its_own(workbench, everything):
+    graph = build_definitions(workbench.project).resolve_asset_graph()
+    more = {
+        "fitted_encoder", "repository_token_codes", "repository_sparse_terms", "faiss2", "warp", "splade",
+        "late_interaction_gain",
+    }  # fmt: skip
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {*PARENTS, *more}
+    checked = {key.asset_key.to_user_string() for key in graph.asset_check_keys}
+    assert {"faiss2", "warp", "splade"} <= checked
 
 
 def test_sources_keep_clear_of_what_breaks_dagster():

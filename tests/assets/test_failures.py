@@ -33,7 +33,7 @@ def test_a_notice_names_step_reason_remedy_and_what_is_served(published):
         update={"notify": settings.notify.model_copy(update={"dagster_url": "http://ui.example/"})}
     )
     notice = notice_of(context, settings)
-    assert (notice.job, notice.step) == ("reindex", "verified_bundle")
+    assert (notice.job, notice.step) == ("reindex", "index_version")
     assert "expected at least 1000" in notice.reason
     assert "CURRENT is unchanged" in notice.reason
     assert notice.current == published.manifest.version
@@ -48,7 +48,7 @@ def test_the_sensor_posts_it_and_without_anybody_to_tell_it_rests(published):
     with serving(hook):
         published.configure("beta", "alpha", more=f'[notify]\nwebhook = "{hook.url}"\n')
         assert failed_runs(context).skip_message == "told the webhook"
-    assert hook.posted[0]["step"] == "verified_bundle"
+    assert hook.posted[0]["step"] == "index_version"
 
 
 def test_a_check_that_stopped_the_run_says_what_it_found(published, monkeypatch):

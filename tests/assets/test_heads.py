@@ -100,7 +100,8 @@ def test_one_changed_repository_is_one_run_of_its_partition_and_the_bundle(ticke
     made = materializations(ticker.run(tick))
     assert {partition for _, partition in made} == {"beta", None}
     assert {asset for asset, partition in made if partition is None} == {
-        "fitted_encoder", "staged_bundle", "verified_bundle", "published_bundle",
+        "bm25", "faiss", "faiss_idmap", "v_faiss_join", "modules", "symbols_mat", "occurrences_mat", "manifest",
+        "published_bundle", "coverage_report",
     }  # fmt: skip
     assert {source.name: source.commit for source in ticker.workbench.manifest.sources}["beta"] == head
     assert [ticker.requested() for _ in range(10)] == [[]] * 10

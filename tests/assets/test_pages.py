@@ -83,19 +83,51 @@ def page(tmp_path):
 
 def test_the_graph_is_drawn_from_repositories_to_the_bundle(site, page):
     page.open(f"{site[0]}/asset-groups")
-    page.shows("Global asset lineage", "repository", "bundle")
+    page.shows("Global asset lineage", "sources", "indexes", "catalog", "bundle", "serving")
     place = "[...document.querySelectorAll('*')].filter(e => e.innerText === {!r}).at(-1).getBoundingClientRect().left"
     page.until("document.querySelectorAll('svg foreignObject').length > 1")
-    assert page.run(place.format("repository")) < page.run(place.format("bundle"))
+    order = [page.run(place.format(group)) for group in ("sources", "vectors", "indexes", "bundle", "serving")]
+    assert order == sorted(order)
+
+
+NODES = {
+    "repository_scip": ("indexers", "definitions"),
+    "repository_syntax": ("parsed_files", "leaf_kinds"),
+    "repository_chunks": ("chunk_sizes", "dagster/row_count"),
+    "repository_embeddings": ("dimensions", "encoder_fingerprint"),
+    "faiss": ("megabytes", "sha256"),
+    "bm25": ("megabytes", "sha256"),
+    "faiss_idmap": ("dagster/row_count", "sha256"),
+    "v_faiss_join": ("dagster/row_count", "dagster/column_schema"),
+    "symbols_mat": ("dagster/row_count", "dagster/column_schema"),
+    "manifest": ("digest", "time_by_part"),
+    "published_bundle": ("version", "chunks_by_version"),
+    "coverage_report": ("share_indexed", "languages"),
+}
+"""Promises of the project, node by node, and words that their pages show."""
+
+
+@pytest.mark.parametrize("asset", NODES)
+def test_each_clause_of_the_promise_is_a_node_with_its_figures(site, page, asset, tmp_path):
+    partition = "&partition=alpha" if asset.startswith("repository_") else ""
+    page.open(f"{site[0]}/assets/{asset}?view={'partitions' if partition else 'events'}{partition}")
+    page.shows(asset, *NODES[asset])
+    page.photograph(picture := tmp_path / f"{asset}.png")
+    assert picture.stat().st_size > 10_000
+
+
+def test_a_rule_shows_what_was_found_and_what_is_allowed(site, page):
+    page.open(f"{site[0]}/assets/faiss_idmap?view=checks")
+    page.shows("chunks_that_are_in_the_id_map_twice", "Passed")
 
 
 def test_schedules_and_sensors_are_on_as_the_settings_say(site, page):
     page.open(f"{site[0]}/automation")
     page.shows(
         "dead_runs", "failed_runs", "freshness_schedule", "git_heads", "reindex_schedule", "repository_partitions",
-        "retention_schedule",
+        "retention_schedule", "served_version",
     )  # fmt: skip
-    page.until("document.querySelectorAll('input[type=checkbox]:checked').length === 5")
+    page.until("document.querySelectorAll('input[type=checkbox]:checked').length === 6")
 
 
 def test_a_partition_shows_its_rows_and_its_plots(site, page):
@@ -107,14 +139,14 @@ def test_a_partition_shows_its_rows_and_its_plots(site, page):
 
 
 def test_a_bundle_shows_the_time_of_its_parts_and_its_history(site, page):
-    for asset, title in (("staged_bundle", "Time of staging by part"), ("published_bundle", "Chunks by version")):
+    for asset, title in (("manifest", "Time of staging by part"), ("published_bundle", "Chunks by version")):
         page.open(f"{site[0]}/assets/{asset}?view=events")
         page.until(f"[...document.querySelectorAll('img')].some(each => each.alt === '{title}' && each.naturalWidth)")
 
 
 def test_a_failed_run_shows_what_was_found_and_what_to_do(site, page):
     page.open(f"{site[0]}/runs/{site[2]}")
-    page.shows("Failure", "verified_bundle", "expected at least 1000")
+    page.shows("Failure", "index_version", "expected at least 1000")
 
 
 def test_the_check_of_currents_age_shows_its_verdict(site, page):

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from codequarry.assets.bundle import _frontiers, _verdict
 from codequarry.assets.metadata import SHOWN_CHARS
+from codequarry.assets.pieces import frontiers, verdict_metadata
 from codequarry.pipelines.cli.root import build_app
 from codequarry.pipelines.gates.answers.asked import ann_recall
 from codequarry.pipelines.gates.answers.comparison import (
@@ -81,7 +81,7 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert {question.kind for question in asked} == {"python"}
     assert not any(target.path == "pkg0/new.py" for question in asked for target in question.targets)
 
-    shown = _verdict(root, second.manifest.version)
+    shown = verdict_metadata(root, second.manifest.version)
     assert ".svg)" not in shown["verdict"].value
     assert shown["latency"].value.startswith("![Time of a search](data:image/svg+xml;base64,")
     told = CliRunner().invoke(build_app(), ["verdict", "--root", str(root.path)])
@@ -164,7 +164,7 @@ def test_an_index_that_reads_too_little_is_stopped_by_its_recall(tmp_path: Path)
     allowed = {"min_ann_recall": 0.0}
     made = index_repositories(settings_of(tmp_path, indexes={**LISTS, "faiss_recall": 0.0}, retrieval=allowed))
     assert root.read_current() != before
-    drawn = _frontiers(BundlePaths(made.path), made.manifest)["recall_faiss"].value
+    drawn = frontiers(BundlePaths(made.path), made.manifest)["recall_faiss"].value
     svg = base64.b64decode(drawn.rpartition(",")[2].rstrip(")")).decode()
     assert len(drawn) < SHOWN_CHARS
     assert "nprobe=1: recall@10 0." in svg and "vectors compared" in svg

@@ -1,7 +1,8 @@
-"""Tier full through Dagster: the embedding asset makes what it adds, and says so."""
+"""Tier full through Dagster: what it adds are assets, which say what they made."""
 
 import pytest
 
+from codequarry.pipelines.gates.version_rules import rules_of
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.serving.version.file_checks import check_version
 from tests.assets.conftest import Workbench
@@ -21,10 +22,14 @@ def test_a_run_in_tier_full_encodes_tokens_and_terms(workbench: Workbench) -> No
     manifest = workbench.manifest
     assert manifest.tier == "full"
     assert manifest.warp is not None and manifest.splade is not None
+    made = materializations(result)
+    assert {("faiss2", None), ("warp", None), ("splade", None)} <= made.keys()
+    rules = rules_of(["faiss", "faiss2"], late_interaction=True, learned_sparse=True)
+    checks = check_version(BundlePaths(workbench.root.version(manifest.version).path), manifest)
+    assert [one.name for one in checks if not any(rule.pattern.fullmatch(one.name) for rule in rules)] == []
     for name in ("alpha", "beta"):
-        shown = materializations(result)["repository_embeddings", name]
-        assert shown["token_encoder_fingerprint"] == manifest.warp.encoder.fingerprint
-        assert shown["sparse_encoder_fingerprint"] == manifest.splade.encoder.fingerprint
-        assert shown["sparse_texts_encoded"] == next(one.chunks for one in manifest.sources if one.name == name)
-    paths = workbench.root.version(manifest.version)
-    assert [check.name for check in check_version(BundlePaths(paths.path), manifest) if not check.passed] == []
+        tokens, terms = (made[f"repository_{what}", name] for what in ("token_codes", "sparse_terms"))
+        assert tokens["encoder_fingerprint"] == manifest.warp.encoder.fingerprint
+        assert terms["encoder_fingerprint"] == manifest.splade.encoder.fingerprint
+        assert terms["texts_encoded"] == next(one.chunks for one in manifest.sources if one.name == name)
+    assert [check.name for check in checks if not check.passed] == []

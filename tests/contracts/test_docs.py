@@ -104,7 +104,7 @@ def test_the_page_of_tools_is_the_one_the_models_make() -> None:
 def test_the_page_of_the_catalog_is_the_one_the_schemas_make(tmp_path: Path) -> None:
     written = (PROJECT / "docs" / "CATALOG.md").read_text(encoding="utf-8")
     made = catalog_page.page(tmp_path)
-    assert "| |" not in made, "a column without a description, see tests/contracts/catalog_columns.py"
+    assert "| |" not in made, "a column without a description, see schemas/catalog/column_meanings.py"
     assert written == made, "run: python -m tests.contracts.catalog_page"
 
 

@@ -30,6 +30,7 @@ _ONE_MEANING = {
     "definitions": "definitions in code; in `assets`, where Dagster looks for its own",
     "describe": "the tool `describe_index`: its schema and its answer",
     "endpoint": "the encoder behind a URL: its export and its use",
+    "explore": "the tool `explore`: its schema and its answer",
     "fetch": "the tool `fetch`: its answer and the text of it",
     "file_index": "the index of file summaries: its writing and its search",
     "grep": "the tool `search_code`: its schema and its answer",

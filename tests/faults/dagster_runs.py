@@ -30,7 +30,7 @@ _NOTED = re.compile(r" - INFO - reindex - \S+ - (\w+) - (\w+): ")
 
 def is_check(step: str) -> bool:
     """Whether a step judges an asset, instead of making one."""
-    return "_rows_of_" in step
+    return "_rows_of_" in step or "_gx_" in step
 
 
 def home(project: Project) -> Path:

@@ -12,20 +12,20 @@ import dagster as dg
 import pytest
 
 from codequarry.assets import automation as dead_runs
-from codequarry.assets.checks import CHECKED
+from codequarry.assets.checks import statistics_checks, suite_checks
 from codequarry.assets.definitions import build_definitions
 from tests.faults import dagster_runs as runs
 from tests.faults.project import Project
 
 LONG = pytest.mark.faults_long
 STEPS = ("repository_snapshot", "repository_pass", "repository_modules", "repository_scip", "repository_embeddings")
-STEPS += ("fitted_encoder", "staged_bundle", "verified_bundle", "published_bundle")
+STEPS += ("index_version", "coverage_report")
 BEGINS, GOES_ON, ENDS = r" - {} - STEP_START - ", r" - INFO - reindex - \S+ - {} - ", r" - {} - STEP_SUCCESS - "
 """Moments of a step: what is read in the log before the kill. GOES_ON: a repository, or part of the bundle, is done."""
 
 MOMENTS = [
     pytest.param("repository_embeddings", GOES_ON, id="an embedded repository"),
-    pytest.param("staged_bundle", GOES_ON, id="a staged table"),
+    pytest.param("index_version", GOES_ON, id="a staged table"),
     *(pytest.param(step, BEGINS, id=f"{step} begins", marks=LONG) for step in STEPS),
     *(pytest.param(step, GOES_ON, id=f"{step} goes on", marks=LONG) for step in STEPS[:4]),
     *(pytest.param(step, ENDS, id=f"{step} ends", marks=LONG) for step in STEPS[5:]),
@@ -36,7 +36,7 @@ def test_every_step_of_the_job_has_its_moments(project_template: Project) -> Non
     job = build_definitions(runs.resource(project_template)).resolve_job_def("reindex")
     names = {node.name for node in job.nodes}
     assert {name for name in names if not runs.is_check(name)} == set(STEPS)
-    assert sum(map(runs.is_check, names)) == len(CHECKED)
+    assert sum(map(runs.is_check, names)) == len(suite_checks) + len(statistics_checks)
 
 
 @pytest.mark.parametrize(("step", "moment"), MOMENTS)
@@ -52,7 +52,7 @@ def test_a_killed_run_changes_nothing_and_the_next_resumes(
     assert run.returncode == -signal.SIGKILL
     assert step in log.steps
     after = project.check_current()
-    assert after == before or "published_bundle" in log.steps
+    assert after == before or "index_version" in log.steps
 
     result = runs.rerun(project)
     assert result.success
@@ -105,7 +105,7 @@ def launch(project: Project) -> None:
 
 def process_that_stages(log: runs.Log) -> int:
     """The process of a run that has just begun to stage."""
-    line = log.until(re.compile(BEGINS.format("staged_bundle")).search)
+    line = log.until(re.compile(BEGINS.format("index_version")).search)
     return int(line.split(" - ")[5])
 
 
@@ -120,7 +120,7 @@ def test_dagster_starts_a_run_again_whose_process_was_killed(project: Project, c
         assert project.check_current() == before
         seen = len(log.steps)
         log.until(lambda line: " - RUN_SUCCESS - " in line)
-    assert log.steps[seen:] == [*log.steps[:seen], "verified_bundle", "published_bundle"]
+    assert log.steps[seen:] == [*log.steps[:seen], "coverage_report"]
     assert runs.statuses(project) == ["FAILURE", "SUCCESS"]
     assert project.digest() == changed_digest
     project.check_healthy()

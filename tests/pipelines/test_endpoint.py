@@ -104,8 +104,8 @@ def built(server: Server, tmp_path: Path, make_settings: MakeSettings) -> Settin
 def test_from_the_settings_to_the_answer(server: Server, built: Settings) -> None:
     assert not any(text.startswith(CODE_QUERY) for text in server.served)
     version = Engine.open(built.bundle.root, ServingSettings(query_endpoint=server.url))
-    answer = version.search(SearchRequest(query="sum of all prices", channel="faiss"))
-    hybrid = version.search(SearchRequest(query="sum of all prices"))
+    answer = version.search(SearchRequest(query="sum of all prices", channel="faiss", explain=True))
+    hybrid = version.search(SearchRequest(query="sum of all prices", explain=True))
     version.close()
     assert answer.limits == hybrid.limits == []
     assert len(answer.results) > 2
@@ -124,7 +124,7 @@ def test_the_second_encoder_may_be_behind_an_endpoint(
     assert index_repositories(made).unchanged
     assert made.asking.query_endpoint == server.url
     with closing(Engine.open(made.bundle.root, made.asking)) as engine:
-        answer = engine.search(SearchRequest(query="sum of all prices"))
+        answer = engine.search(SearchRequest(query="sum of all prices", explain=True))
     assert answer.limits == []
     assert {"faiss", "faiss2"} <= answer.results[0].metadata.explain.channels.keys()
     assert server.served[f"{CODE_QUERY}sum of all prices"] == 1
@@ -139,14 +139,14 @@ def test_an_unchanged_index_asks_the_server_nothing(server: Server, built: Setti
 def test_without_the_server_the_other_channels_answer_and_say_so(server: Server, built: Settings) -> None:
     server.plan = lambda _: (503, b"", {})
     away = Engine.open(built.bundle.root, ServingSettings(query_endpoint=server.url))
-    answer = away.search(SearchRequest(query="sum of all prices"))
+    answer = away.search(SearchRequest(query="sum of all prices", explain=True))
     assert answer.results
     assert answer.limits == [
         f"channel faiss is off: the model server of {MODEL} gave no vectors: it answered with status 503"
     ]
     server.plan = lambda _: None
     asked = len(server.requests)
-    assert away.search(SearchRequest(query="tax")).limits == answer.limits  # it is given a rest
+    assert away.search(SearchRequest(query="tax", explain=True)).limits == answer.limits  # it is given a rest
     assert len(server.requests) == asked
     away.close()
 
@@ -154,7 +154,7 @@ def test_without_the_server_the_other_channels_answer_and_say_so(server: Server,
 def test_the_service_calls_nobody_that_its_settings_do_not_name(server: Server, built: Settings) -> None:
     asked = len(server.requests)
     engine = Engine.open(built.bundle.root, ServingSettings())
-    answer = engine.search(SearchRequest(query="sum of all prices"))
+    answer = engine.search(SearchRequest(query="sum of all prices", explain=True))
     engine.close()
     assert len(server.requests) == asked
     assert answer.results
@@ -165,7 +165,7 @@ def test_the_service_calls_nobody_that_its_settings_do_not_name(server: Server, 
 def test_another_model_behind_the_address_is_not_searched_with(server: Server, built: Settings) -> None:
     server.salt = "another"
     engine = Engine.open(built.bundle.root, ServingSettings(query_endpoint=server.url))
-    answer = engine.search(SearchRequest(query="sum of all prices"))
+    answer = engine.search(SearchRequest(query="sum of all prices", explain=True))
     engine.close()
     assert answer.results
     assert "gives other vectors for nomic-ai/CodeRankEmbed than before" in answer.limits[0]

@@ -150,6 +150,11 @@ def other_encoder(staged: BundlePaths, scene: Scene) -> None:
     small_encoder(staged.encoder)
 
 
+def evil_statement(staged: BundlePaths, _scene: Scene) -> None:
+    staged.open_sql.unlink()
+    staged.open_sql.write_text(".shell touch /evil\n")
+
+
 def leftover(staged: BundlePaths, _scene: Scene) -> None:
     (staged.path / "core.dump").write_bytes(bytes(20 << 20))
 
@@ -163,6 +168,7 @@ WRONG_STAGING: dict[str, tuple[Callable[[BundlePaths, Scene], None], str]] = {
     "a table is truncated": (cut("tables/modules.parquet", 0.5), r"cannot be read .*modules\.parquet"),
     "a table is empty": (cut("tables/chunks.parquet", 0), r"cannot be read .*chunks\.parquet"),
     "the query encoder is another": (other_encoder, "fingerprint of the query encoder"),
+    "the statement for DuckDB shells is another": (evil_statement, "open.sql that is not this program's"),
     "something large was left inside": (leftover, "bytes per chunk"),
 }
 

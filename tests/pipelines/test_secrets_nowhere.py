@@ -178,6 +178,7 @@ async def every_tool(root: Path) -> dict[str, Any]:
             await ask("outline", path="")
             await ask("list_files")
             await ask("overview")
+            await ask("explore", query="connect to the billing service", max_tokens=16000)
             for tool in ("describe_index", "healthz", "set_scope"):
                 await ask(tool)
             assert {one.name for one in await client.list_tools()} <= {*answers, "get_scope"}

@@ -98,7 +98,7 @@ def test_the_version_describes_its_index(report: IndexReport) -> None:
 
 
 def test_a_search_finds_by_what_the_model_adds_and_says_so(engine: Engine) -> None:
-    answer = engine.search(SearchRequest(query=QUERY, channel="splade", top_k=3))
+    answer = engine.search(SearchRequest(query=QUERY, channel="splade", top_k=3, explain=True))
     first = answer.results[0]
     assert answer.limits == []
     assert (first.metadata.uri, first.source) == ("app/web/sessions.py", "splade_model")
@@ -114,7 +114,7 @@ def test_a_search_finds_by_what_the_model_adds_and_says_so(engine: Engine) -> No
         assert term.score == pytest.approx(term.query_weight * term.impact, rel=1e-3)
     assert sum(term.score for term in explain.terms) == pytest.approx(explain.channels["splade"].score, rel=1e-3)
     # The word is in no file; that a model says it of one is why the file is found.
-    (mixed,) = engine.search(SearchRequest(query="mix", channel="splade")).results
+    (mixed,) = engine.search(SearchRequest(query="mix", channel="splade", explain=True)).results
     assert mixed.metadata.uri == "app/web/colors.py"
     assert {term.expansion for term in mixed.metadata.explain.terms} == {"query"}
 
@@ -129,7 +129,7 @@ def test_scores_are_those_of_the_definition(engine: Engine, home: Path) -> None:
     documents = list(zip(sorted(texts), encoder.encode_documents([texts[one] for one in sorted(texts)]), strict=True))
     for text in (QUERY, "mix colors", "retry attempts", "read rows of a file"):
         asked = encoder.encode_query(text)
-        found = engine.search(SearchRequest(query=text, channel="splade")).results
+        found = engine.search(SearchRequest(query=text, channel="splade", explain=True)).results
         expected = naive(documents, asked, 12)
         assert [int(result.id) for result in found] == [chunk_id for chunk_id, _ in expected]
         scores = [result.metadata.explain.channels["splade"].score for result in found]
@@ -137,25 +137,25 @@ def test_scores_are_those_of_the_definition(engine: Engine, home: Path) -> None:
 
 
 def test_filters_deadline_and_long_queries(engine: Engine) -> None:
-    everything = engine.search(SearchRequest(query="return call session", channel="splade", top_k=50))
+    everything = engine.search(SearchRequest(query="return call session", channel="splade", top_k=50, explain=True))
     assert len(everything.results) > 2
-    go = SearchRequest(query="return call session", channel="splade", filters=SearchFilters(lang=["go"]))
+    go = SearchRequest(query="return call session", channel="splade", filters=SearchFilters(lang=["go"]), explain=True)
     assert {result.metadata.uri for result in engine.search(go).results} == {"app/io/retry.go"}
-    long = engine.search(SearchRequest(query="expired session " * 200, channel="splade"))
+    long = engine.search(SearchRequest(query="expired session " * 200, channel="splade", explain=True))
     assert long.limits == ["learned sparse search read only the beginning of the query"]
     assert long.results
     hurried = Engine(engine.bundle, ServingSettings(search_timeout_s=1e-9))
     from codequarry.schemas.errors import DeadlineError
 
     with pytest.raises(DeadlineError):
-        hurried.search(SearchRequest(query=QUERY, channel="splade"))
+        hurried.search(SearchRequest(query=QUERY, channel="splade", explain=True))
 
 
 def test_in_hybrid_it_counts_only_where_it_is_given_a_weight(engine: Engine) -> None:
-    plain = engine.search(SearchRequest(query=QUERY))
+    plain = engine.search(SearchRequest(query=QUERY, explain=True))
     assert all("splade" not in result.metadata.explain.channels for result in plain.results)
     weighed = Engine(engine.bundle, ServingSettings(weight_splade=1.0))
-    answer = weighed.search(SearchRequest(query=QUERY))
+    answer = weighed.search(SearchRequest(query=QUERY, explain=True))
     assert answer.limits == []
     first = to_wire(answer)["results"][0]["metadata"]["explain"]
     assert first["channels"]["splade"]["weight"] == pytest.approx(0.9 * first["channels"]["faiss"]["weight"])
@@ -319,13 +319,13 @@ def test_a_damaged_index_is_not_fit_to_publish(copied: Path, report: IndexReport
 
 def test_damage_found_after_the_start_shuts_the_channel(copied: Path) -> None:
     engine, follower = followed(copied / "bundles", weight_splade=1.0)
-    assert engine.search(SearchRequest(query=QUERY)).limits == []
+    assert engine.search(SearchRequest(query=QUERY, explain=True)).limits == []
     impacts_file = engine.bundle.paths.splade / "impacts.npy"
     data = bytearray(impacts_file.read_bytes())
     data[-1] ^= 1
     impacts_file.write_bytes(data)
     follower.check()
-    answer = engine.search(SearchRequest(query=QUERY))
+    answer = engine.search(SearchRequest(query=QUERY, explain=True))
     assert answer.results and answer.limits == ["channel splade is off: damaged: splade/impacts.npy"]
     assert "splade" not in answer.results[0].metadata.explain.channels
     engine.served.close()
@@ -346,10 +346,10 @@ def test_without_onnx_runtime_the_channel_is_off_and_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     plain = Engine(Bundle.open_current(home / "bundles"), ServingSettings(weight_splade=1.0))
-    answer = plain.search(SearchRequest(query=QUERY, channel="splade"))
+    answer = plain.search(SearchRequest(query=QUERY, channel="splade", explain=True))
     assert answer.results == []
     assert answer.limits[0].startswith("channel splade is off: ") and "codequarry[models]" in answer.limits[0]
-    hybrid = plain.search(SearchRequest(query=QUERY))
+    hybrid = plain.search(SearchRequest(query=QUERY, explain=True))
     assert hybrid.results and any(limit.startswith("channel splade is off") for limit in hybrid.limits)
     plain.close()
 

@@ -300,7 +300,7 @@ def test_damage_to_the_second_leg_shuts_its_channel_alone(tmp_path: Path, standa
     data[-1] ^= 1
     (report.path / "encoder2" / "rows.npy").write_bytes(data)
     follower.check()
-    answer = engine.search(SearchRequest(query="prices"))
+    answer = engine.search(SearchRequest(query="prices", explain=True))
     assert answer.limits == ["channel faiss2 is off: damaged: encoder2/rows.npy"]
     assert {"faiss", "bm25"} <= answer.results[0].metadata.explain.channels.keys()
     engine.served.close()

@@ -25,7 +25,7 @@ from codequarry.schemas.bundle.manifest import (
     SourceEntry,
     to_json,
 )
-from codequarry.schemas.catalog.views import build_statements, create_statements, set_bundle
+from codequarry.schemas.catalog.views import OPEN_SQL, build_statements, create_statements, set_bundle
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.languages import language_of
 from codequarry.serving.catalog.chunk_arrays import RowIndex
@@ -108,7 +108,8 @@ def in_file_order(chunks: Iterable[Piece]) -> list[Piece]:
 
 
 def write_catalog(paths: BundlePaths, dim: int) -> None:
-    """Write ``catalog.duckdb`` of the version's tables."""
+    """Write ``catalog.duckdb`` of the version's tables, and ``open.sql``."""
+    paths.open_sql.write_text(OPEN_SQL)
     with duckdb.connect() as connection:
         for statement in (
             *create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *build_statements(dim)

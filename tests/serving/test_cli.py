@@ -13,18 +13,39 @@ from typing import IO
 import pytest
 
 from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.wire.search import WITH_CODE
 from codequarry.serving.channels import query_encoder
 from codequarry.serving.cli.search import for_terminal
-from codequarry.serving.server.mcp import listed_tools
+from codequarry.serving.server.mcp import build_server, listed_tools
 from tests.serving.bundle_factory import VERSION, write_bundle
 from tests.serving.corpus import HOSTILE, INDEX_OPEN, LONG, PIECES, SESSION
+from tests.serving.server.test_mcp import ERAS, call
 
 
 def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
     code, out, err = run("search", "Index.open", "--root", lexical_root)
     assert code == 0
-    assert out.startswith(f" 1. quarry/io/index.py: lines 120-122  1.000  id {INDEX_OPEN.id}\n      def open(path):")
+    assert out.startswith(
+        f" 1. quarry/io/index.py: lines 120-122  1.000  id {INDEX_OPEN.id}\n"
+        "    Index > method open\n    120 | def open(path):"
+    )
     assert err.startswith("note: channel faiss is off")
+
+
+QUERY = "open"
+
+
+def test_search_shows_all_results_as_a_model_sees_the_first_ones(run, bundle_root, engine) -> None:
+    _, out, _ = run("search", QUERY, "--root", bundle_root)
+    shown = re.split(r"^ ?\d+\. .*\n", out, flags=re.MULTILINE)[1:]
+    assert len(shown) > WITH_CODE
+    assert all(re.search(r"^ +\d+ \| ", one, flags=re.MULTILINE) for one in shown)
+    text = call(build_server(engine, version="0"), ERAS[0], "search", {"query": QUERY})
+    told = re.split(r"^\S.*:\d+\S*  (.*  )?\[\w+\]\n", text.content[0].text, flags=re.MULTILINE)[1:]
+    for place in range(WITH_CODE):
+        heading, lines = (told[2 * place] or "").strip(), told[2 * place + 1].split("\nmore: ")[0]
+        expected = [*([heading] if heading else []), *lines.strip("\n").split("\n")]
+        assert shown[place].rstrip("\n").split("\n") == [f"    {line}" for line in expected]
 
 
 def test_search_takes_every_filter(run, lexical_root) -> None:
@@ -227,8 +248,8 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
 
 @pytest.mark.parametrize(
     "command",
-    "index search grep fetch outline files overview definition references serve tools versions verify doctor".split()
-    + "rollback prune export import settings".split(),
+    "index search grep fetch outline files overview explore definition references serve tools versions".split()
+    + "verify doctor rollback prune export import settings".split(),
 )
 def test_help_teaches_by_example(run, command) -> None:
     code, out, _ = run(command, "--help")

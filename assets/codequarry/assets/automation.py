@@ -12,10 +12,11 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.bundle import retention
 from codequarry.assets.checks import current_is_fresh, freshness
+from codequarry.assets.mcp_service import served_is_published
 from codequarry.assets.notifications import Notice
-from codequarry.assets.project import PARTITIONS, Project, partition_change, repositories, sync_partitions
+from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, partition_change, repositories, sync_partitions
+from codequarry.assets.upkeep import retention
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.workspace import repository_work, working
 from codequarry.schemas.bundle.layout import BundleRoot
@@ -30,16 +31,14 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 60.0, 3600.0
 QUIET_S = 300.0
 """Longest time, in seconds, that a living run goes without a log entry outside of its steps, the wait for a retry
 included."""
-# The names are Dagster's; a run that carries both covers every partition between them.
-_FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 
+_ON_REQUEST = dg.AssetSelection.groups("analysis", "serving") - dg.AssetSelection.assets("coverage_report")
+"""Assets that the job leaves out, with their checks."""
 reindex = dg.define_asset_job(
     "reindex",
     # A version just published is fresh; and a run that fails before must not show that check as failed too.
     # Late interaction is measured only on request.
-    selection=dg.AssetSelection.all()
-    - dg.AssetSelection.checks(current_is_fresh)
-    - dg.AssetSelection.assets("late_interaction_gain"),
+    selection=dg.AssetSelection.all() - dg.AssetSelection.checks(current_is_fresh, served_is_published) - _ON_REQUEST,
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
     "By hand: Materialize all, All, Launch backfill; that is one run.",
     # From the first step on: until the retry another run may have used the work folder, and what a killed publish had
@@ -72,7 +71,7 @@ def reindex_schedule(schedule: ScheduleSettings) -> dg.ScheduleDefinition:
 
 def whole(keys: tuple[str, ...]) -> dict[str, str]:
     """Return the run tags with which one run covers all of these consecutive partitions."""
-    return {_FIRST: keys[0], _LAST: keys[-1]}
+    return dict(zip(RANGE_TAGS, (keys[0], keys[-1]), strict=True))
 
 
 def schedule_of(job: Any, name: str, cron: str, zone: str, *, enabled: bool) -> dg.ScheduleDefinition:
@@ -305,7 +304,7 @@ def _failed_checks(context: dg.RunFailureSensorContext) -> list[str]:
     return [
         f"{each.asset_key.to_user_string()}: {each.check_name}: {each.description or 'failed'}"
         for each in found
-        if not each.passed
+        if not each.passed and each.severity == dg.AssetCheckSeverity.ERROR
     ]
 
 

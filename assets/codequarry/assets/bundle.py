@@ -1,157 +1,273 @@
-"""Stages 6 to 8 as assets: the version of the whole bundle, staged, verified, published.
+"""The version of the whole bundle: its indexes and views as they are written, its checks, its publication.
 
-The repositories are those of the settings, whatever else lies in the work folder.
+One step does it all, because nobody can verify or publish what was not staged. Whichever of its assets is chosen, it
+builds, verifies and publishes a version; a version equal to CURRENT publishes nothing.
 """
 
-import json
-import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import bar_plot, bundle_metadata, counts_table, frontier_plot, markdown_table
-from codequarry.assets.pointers import read_pointer, remove_pointers, write_pointer
+from codequarry.assets.metadata import bar_plot, bundle_metadata, markdown_table
+from codequarry.assets.pieces import frontiers, piece_metadata, verdict_metadata, view_metadata
 from codequarry.assets.project import Project
-from codequarry.assets.stages import POOL, bundle_asset, logged, once
+from codequarry.assets.rule_checks import check_results, check_specs, unchanged_results
+from codequarry.assets.stages import OWNERS, POOL, described, gpu_check, gpu_result, logged, tried_names
+from codequarry.pipelines.gates.version_rules import Rule, rules_of
+from codequarry.pipelines.sources.carried import FailedReading, failed_reading
 from codequarry.pipelines.sources.sources import repositories_by_name
-from codequarry.pipelines.store.workspace import Progress
-from codequarry.schemas.bundle.faiss_tuning import read_tuning
-from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.pipelines.store.workspace import Progress, repository_work
+from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.errors import CodequarryError, SourceError
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import read_manifest
+from codequarry.serving.files.integrity import current_manifest
+
+if TYPE_CHECKING:  # they bring DuckDB and FAISS, which the definitions do without
+    from codequarry.pipelines.bundle.manifest import VersionPiece
+    from codequarry.pipelines.bundle.stage import Staged
+    from codequarry.serving.version.file_checks import Check
 
 ACCEPT_TAG = "codequarry/accept_regression"
 """Run tag whose value is the reason for accepting regressions against CURRENT, as with `codequarry index
 --accept-regression`."""
 
-_REASON_CHARS = 1_000
 _SHOWN_VERSIONS = 8
-_EVERY_SNAPSHOT = (dg.AssetDep("repository_snapshot", partition_mapping=dg.AllPartitionMapping()),)
-_EVERY_REPOSITORY = tuple(
-    dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
-    for asset in ("repository_embeddings", "repository_modules", "repository_scip", "repository_syntax")
-)
+VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "v_faiss_join": (
+        "Chunks beside the rows of the dense index, by full join: any NULL is an error.",
+        ("faiss_idmap", "repository_chunks"),
+    ),
+    "modules": ("A row per source file: its name, what it imports, and who imports it.", ("repository_modules",)),
+    "symbols_mat": (
+        "A row per definition; those of SCIP and of the syntax are one where they name the same place.",
+        ("repository_scip", "repository_syntax"),
+    ),
+    "occurrences_mat": (
+        "A row per place that names something, definitions included.", ("repository_scip", "repository_syntax"),
+    ),
+}  # fmt: skip
+"""Views and tables of the catalog that are assets: what each holds, and what it is made of."""
 
 
-@bundle_asset("bundle.stage.stage_bundle", kinds={"faiss", "tantivy", "duckdb"}, after=_EVERY_REPOSITORY)
-def staged_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return once(context, project, _stage)
+def index_version(settings: Settings) -> dg.AssetsDefinition:
+    """Return the assets of a version that these settings make, and the checks of its rules."""
+    rules = _rules(settings)
+    gpu = _legs(settings) if settings.indexes.faiss_gpu else ()
+
+    @dg.multi_asset(
+        name="index_version",
+        specs=_specs(settings),
+        check_specs=[*check_specs(rules), *(gpu_check(leg) for leg in gpu)],
+        pool=POOL,
+        description="Builds, verifies and publishes a version. A version equal to CURRENT publishes nothing.",
+    )
+    def build(context: dg.AssetExecutionContext, project: Project) -> Generator[Any, None, None]:
+        with project.step(context.retry_number) as now:
+            yield from _index(context, now, rules, gpu)
+
+    return build
 
 
-def _stage(settings: Settings, progress: Progress) -> Mapping[str, Any]:
-    from codequarry.pipelines.bundle.stage import stage_bundle
+def _rules(settings: Settings) -> tuple[Rule, ...]:
+    return rules_of(_legs(settings), late_interaction=settings.late_interaction, learned_sparse=settings.learned_sparse)
 
-    staged = stage_bundle(list(repositories_by_name(settings.sources.repositories)), settings, progress)
-    write_pointer(settings.paths.work, staged)
-    milliseconds = {part: round(1000 * seconds) for part, seconds in staged.seconds.items()}
-    shards = {"shards": len(staged.manifest.shards), "reused_shards": staged.reused_shards}
-    warp = staged.manifest.warp
-    said = {"late_interaction": warp.measured} if warp is not None and warp.measured else {}
-    ordered = dict(sorted(milliseconds.items(), key=lambda item: -item[1]))
-    return {
-        **bundle_metadata(staged.manifest),
-        **shards,
-        **said,
-        "milliseconds": counts_table(milliseconds, "part"),
-        "time_by_part": bar_plot("Time of staging by part", ordered, unit=" ms"),
+
+def _legs(settings: Settings) -> tuple[str, ...]:
+    return DENSE_LEGS[: 1 if settings.second_encoder is None else 2]
+
+
+def _specs(settings: Settings) -> list[dg.AssetSpec]:
+    """Return the assets; what the settings turn off does not exist."""
+    indexes: dict[str, tuple[str, str, set[str]]] = {
+        "bm25": ("repository_chunks", "Lexical index: which chunks hold a term, in path, name and text.", {"tantivy"}),
+        **{
+            leg: ("repository_embeddings", "Dense index: the nearest vectors, by the ids of their chunks.", {"faiss"})
+            for leg in _legs(settings)
+        },
     }
+    if settings.late_interaction:
+        indexes["warp"] = ("repository_token_codes", "Index for late interaction: token by token.", {"numpy"})
+    if settings.learned_sparse:
+        indexes["splade"] = ("repository_sparse_terms", "Index of the terms that a language model weighs.", {"numpy"})
+    idmap = "Which row of the dense indexes is of which chunk, with its checksum in the catalog."
+    return [
+        *(_spec(name, "indexes", said, (source,), kinds) for name, (source, said, kinds) in indexes.items()),
+        _spec("faiss_idmap", "catalog", idmap, (DENSE_LEGS[0],), {"parquet"}),
+        *(_spec(name, "catalog", said, deps, {"duckdb"}) for name, (said, deps) in VIEWS.items()),
+        _spec("manifest", "bundle", described("gates.verify.verify_staged"), (*indexes, *VIEWS), {"json"}),
+        _spec("published_bundle", "bundle", described("publish.publish.publish_verified"), ("manifest",), {"file"}),
+    ]
 
 
-@bundle_asset("evaluation.late_gain.measure_late", kinds={"numpy"}, after=_EVERY_SNAPSHOT, group="evaluation")
-def late_interaction_gain(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return once(context, project, _measure_late)
+def _spec(name: str, group: str, description: str, deps: tuple[str, ...], kinds: set[str]) -> dg.AssetSpec:
+    every = dg.AllPartitionMapping()
+    return dg.AssetSpec(
+        name,
+        description=description,
+        group_name=group,
+        owners=OWNERS,
+        kinds=kinds,
+        # Without a change nothing is built, and what was built before is what there is.
+        skippable=name != "published_bundle",
+        deps=[
+            dg.AssetDep(each, partition_mapping=every) if each.startswith("repository_") else dg.AssetDep(each)
+            for each in deps
+        ],
+    )
 
 
-def _measure_late(settings: Settings, progress: Progress) -> Mapping[str, Any]:
-    if not settings.late_interaction:
-        return {"late_interaction": "the settings have none: nothing is measured"}
-    from codequarry.pipelines.evaluation.late_gain import measure_late
+def _index(
+    context: dg.AssetExecutionContext, settings: Settings, rules: tuple[Rule, ...], gpu: tuple[str, ...]
+) -> Generator[Any, None, None]:
+    failures = _failures(settings)
+    names = _readable(settings, failures)
+    root, progress = BundleRoot(settings.bundle.root), logged(context)
+    if (held := _unchanged(root, names, settings)) is not None:
+        context.log.info(f"version {held.version} holds these repositories already: nothing is built")
+        yield from unchanged_results(rules, held)
+        yield from (gpu_result(leg, (), f"nothing changed: version {held.version} was not built again") for leg in gpu)
+        metadata = {"unchanged": True, "path": dg.MetadataValue.path(root.version(held.version).path)}
+        yield _published(settings, held, metadata, failures)
+    else:
+        yield from _build(context, settings, rules, gpu, names, progress, failures)
+    if left_out := [failure for failure in failures if not failure.carried and failure.name in tried_names(context)]:
+        raise dg.Failure(
+            f"{'; '.join(failure.line() for failure in left_out)}; the others are published",
+            {failure.name: failure.suggestion for failure in left_out},
+            allow_retries=False,
+        )
 
-    verdict = measure_late(settings, progress)
-    return {"helps": verdict.helps, "late_interaction": verdict.said}
+
+def _failures(settings: Settings) -> list[FailedReading]:
+    works = [repository_work(settings.paths.work, name) for name in repositories_by_name(settings.sources.repositories)]
+    return [failure for work in works if (failure := failed_reading(work)) is not None]
 
 
-@bundle_asset("gates.verify.verify_staged", kinds={"duckdb"}, after=(dg.AssetDep("staged_bundle"),))
-def verified_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    reason = context.run.tags.get(ACCEPT_TAG)
-    return once(context, project, lambda settings, progress: _verify(settings, progress, reason))
+def _readable(settings: Settings, failures: list[FailedReading]) -> list[str]:
+    """Return the repositories that have a snapshot.
+
+    Args:
+        settings: Settings of the run.
+        failures: Repositories that could not be read.
+
+    Returns:
+        Names.
+
+    Raises:
+        SourceError: None has one.
+    """
+    gone = {failure.name for failure in failures if not failure.carried}
+    names = [name for name in repositories_by_name(settings.sources.repositories) if name not in gone]
+    if not names:
+        raise SourceError("; ".join(failure.line() for failure in failures) or "the settings name no repository")
+    return names
 
 
-def _verify(settings: Settings, progress: Progress, reason: str | None) -> Mapping[str, Any]:
-    from codequarry.pipelines.bundle.stage import Staged
+def _unchanged(root: BundleRoot, names: list[str], settings: Settings) -> Manifest | None:
+    """Return the manifest of CURRENT if it holds what would be built."""
+    from codequarry.pipelines.bundle.manifest import is_current
+    from codequarry.pipelines.publish.publish import acknowledge_current
+    from codequarry.pipelines.sources.snapshot import read_snapshot
+
+    held = current_manifest(root)
+    snapshots = tuple(read_snapshot(repository_work(settings.paths.work, name)) for name in names)
+    if held is None or not is_current(held, snapshots, settings):
+        return None
+    acknowledge_current(root)
+    return held
+
+
+def _build(
+    context: dg.AssetExecutionContext,
+    settings: Settings,
+    rules: tuple[Rule, ...],
+    gpu: tuple[str, ...],
+    names: list[str],
+    progress: Progress,
+    failures: list[FailedReading],
+) -> Generator[Any, None, None]:
+    from codequarry.pipelines.bundle.stage import stage_pieces
     from codequarry.pipelines.gates.accept import checked_reason
-    from codequarry.pipelines.gates.answers.verdict import verdict_names
-    from codequarry.pipelines.gates.verify import Verified, verify_staged
-
-    staged = read_pointer(settings.paths.work, Staged)
-    remove_pointers(settings.paths.work, Verified)
-    verified = verify_staged(staged, settings, progress, accept=checked_reason(reason))
-    write_pointer(settings.paths.work, verified)
-    checks = [{"check": check.name, "found": check.found, "expected": check.expected} for check in verified.checks]
-    accepted = [each.model_dump() for each in verified.accepted]
-    root, paths = BundleRoot(settings.bundle.root), BundlePaths(verified.path)
-    manifest = read_manifest(paths)
-    asked = verified.version in verdict_names(root)
-    return {
-        **(_verdict(root, verified.version) if asked else {}),
-        **_frontiers(paths, manifest),
-        "checks_passed": len(checks) - len(accepted),
-        "accepted": markdown_table(accepted, ("check", "found", "expected", "reason"), cell_chars=_REASON_CHARS)
-        if accepted
-        else "nothing",
-        "checks": markdown_table(checks, ("check", "found", "expected")),
-        **bundle_metadata(manifest),
-    }
-
-
-def _verdict(root: BundleRoot, version: str) -> dict[str, Any]:
-    """Return the verdict page without its plots, and a plot of the search times of both versions."""
-    from codequarry.pipelines.gates.answers.verdict import read_verdict
-
-    page = re.sub(r"\n!\[[^]]*\]\([^)]*\)\n", "", read_verdict(root, version))
-    runs = json.loads(read_verdict(root, version, "verdict.json"))["runs"]
-    times = {f"{name} {part}": run["latency_ms"][part] for name, run in runs.items() for part in ("p50", "p95")}
-    drawn = {"latency": bar_plot("Time of a search", times, unit=" ms", digits=1)} if times else {}
-    return {"verdict": dg.MetadataValue.md(page), **drawn}
-
-
-def _frontiers(paths: BundlePaths, manifest: Manifest) -> dict[str, Any]:
-    """Return a plot of recall by vectors compared for each approximate dense index, and a note for each exact one."""
-    tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs}
-    return {
-        f"recall_{channel}": frontier_plot(tuning)
-        if tuning is not None and tuning.queries
-        else f"exact: all {manifest.counts.chunks:,} vectors are compared"
-        for channel, tuning in tunings.items()
-    }
-
-
-@bundle_asset("publish.publish.publish_verified", kinds={"file"}, after=(dg.AssetDep("verified_bundle"),))
-def published_bundle(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return once(context, project, _publish)
-
-
-def _publish(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
-    from codequarry.pipelines.bundle.stage import Staged
-    from codequarry.pipelines.gates.verify import Verified
+    from codequarry.pipelines.gates.verify import verify_staged
     from codequarry.pipelines.publish.publish import publish_verified
 
-    published = publish_verified(read_pointer(settings.paths.work, Verified), settings.bundle)
-    with suppress(OSError):  # it is published; a pointer to a version that is gone does no harm
-        remove_pointers(settings.paths.work, Verified, Staged)
-    return {
+    reason = checked_reason(context.run.tags.get(ACCEPT_TAG))
+    staged = yield from _pieces(context, stage_pieces(names, settings, progress), gpu)
+    checks: list[Check] = []
+    try:
+        verified = verify_staged(staged, settings, progress, accept=reason, report=checks.extend)
+    except CodequarryError:
+        yield from check_results(rules, checks, ())
+        raise
+    yield from check_results(rules, checks, verified.accepted)
+    manifest = staged.manifest
+    milliseconds = sorted(((part, 1000 * one) for part, one in staged.seconds.items()), key=lambda part: -part[1])
+    yield dg.MaterializeResult(
+        "manifest",
+        metadata={
+            **verdict_metadata(BundleRoot(settings.bundle.root), verified.version),
+            **frontiers(BundlePaths(verified.path), manifest),
+            "time_by_part": bar_plot("Time of staging by part", dict(milliseconds), unit=" ms"),
+            "reused_shards": staged.reused_shards,
+            "accepted": _accepted(verified.accepted),
+            **bundle_metadata(manifest),
+        },
+        data_version=dg.DataVersion(manifest.digest),
+    )
+    published = publish_verified(verified, settings.bundle)
+    metadata = {
         "unchanged": published.unchanged,
         "linked_bytes": published.linked_bytes,
         "removed_versions": list(published.pruned.removed) if published.pruned else [],
-        "created": published.manifest.created,
         "path": dg.MetadataValue.path(published.path),
-        "chunks_by_version": bar_plot("Chunks by version", _chunks_by_version(settings)),
-        **bundle_metadata(published.manifest),
     }
+    yield _published(settings, published.manifest, metadata, failures)
+
+
+def _accepted(accepted: Any) -> Any:
+    rows = [each.model_dump() for each in accepted]
+    return markdown_table(rows, ("check", "found", "expected", "reason"), cell_chars=1_000) if rows else "nothing"
+
+
+def _pieces(
+    context: dg.AssetExecutionContext, pieces: "Generator[VersionPiece, None, Staged]", gpu: tuple[str, ...]
+) -> "Generator[dg.MaterializeResult | dg.AssetCheckResult, None, Staged]":
+    """Yield the asset of each piece as it is completed, and the views with the catalog; return the staged version.
+
+    Behind each dense index of ``gpu`` comes the result of its `GPU_CHECK`.
+    """
+    while True:
+        try:
+            piece = next(pieces)
+        except StopIteration as end:
+            return end.value
+        if piece.name == "catalog":
+            yield from (dg.MaterializeResult(view, metadata=view_metadata(piece, view)) for view in VIEWS)
+        else:
+            yield dg.MaterializeResult(piece.name, metadata=piece_metadata(piece))
+        if piece.use is not None and piece.use.fell_back:
+            context.log.warning(piece.use.sentence())
+        if piece.name in gpu:
+            yield gpu_result(piece.name, [piece.use] if piece.use is not None else [], "nothing was built")
+
+
+def _published(
+    settings: Settings, manifest: Manifest, metadata: Mapping[str, Any], failures: list[FailedReading]
+) -> dg.MaterializeResult:
+    carried = [failure.line() for failure in failures if failure.carried]
+    return dg.MaterializeResult(
+        "published_bundle",
+        metadata={
+            **metadata,
+            **({"carried_forward": carried} if carried else {}),
+            "created": manifest.created,
+            "chunks_by_version": bar_plot("Chunks by version", _chunks_by_version(settings)),
+            **bundle_metadata(manifest),
+        },
+        data_version=dg.DataVersion(manifest.digest),
+    )
 
 
 def _chunks_by_version(settings: Settings) -> dict[str, float]:
@@ -162,60 +278,3 @@ def _chunks_by_version(settings: Settings) -> dict[str, float]:
     newest = reversed(rows[-_SHOWN_VERSIONS:])
     whole = [row for row in newest if not row["problem"]]
     return {f"{row['created']:%m-%d %H:%M}" if row["created"] else row["version"]: row["chunks"] for row in whole}
-
-
-@dg.op(
-    pool=POOL,
-    out=dg.Out(dg.Nothing),
-    description="Removes versions that [bundle] keep_versions and keep_days do not keep, and what killed runs left. "
-    "The current version, one to roll back to, and every version a reader holds stay.",
-)
-def prune_versions(context: dg.OpExecutionContext, project: Project) -> None:
-    from codequarry.pipelines.publish.publish import publishing
-    from codequarry.pipelines.publish.retention import prune
-    from codequarry.serving.files.version_order import ordered_versions
-
-    with project.explained(context.retry_number) as settings:
-        root = BundleRoot(settings.bundle.root)
-        if not root.versions.is_dir():
-            context.log.info(f"nothing is published under {root.path}")
-            return
-        with publishing(root):
-            done = prune(root, settings.bundle)
-        context.add_output_metadata(
-            {
-                "removed": list(done.removed),
-                "held_by_readers": list(done.held),
-                "leftovers": list(done.leftovers),
-                "freed_bytes": done.freed_bytes,
-                "versions": ordered_versions(root),
-            }
-        )
-
-
-@dg.op(
-    pool=POOL,
-    ins={"pruned": dg.In(dg.Nothing)},
-    out=dg.Out(dg.Nothing),
-    description="Checks every entry of the store; removes damaged ones and what [automation] store_days did not use.",
-)
-def sweep_store(context: dg.OpExecutionContext, project: Project) -> None:
-    from codequarry.pipelines.bundle import gc as store_gc
-
-    with project.explained(context.retry_number) as settings:
-        days = settings.automation.store_days
-        cleaned = store_gc.clean_store(settings, unused_days=days, progress=logged(context))
-        rows = [asdict(each) for each in cleaned]
-        context.add_output_metadata(
-            {
-                "freed_bytes": sum(each.freed_bytes for each in cleaned),
-                "store": markdown_table(rows, ("what", "kept", "damaged", "unused", "freed_bytes")),
-            }
-        )
-
-
-@dg.job(
-    description="Prunes versions, then cleans the store. Both are safe at any time: what is served or needed stays.",
-)
-def retention() -> None:
-    sweep_store(prune_versions())

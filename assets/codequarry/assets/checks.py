@@ -1,20 +1,24 @@
-"""The expectation suites as blocking asset checks: the output of a stage is judged before the next stage reads it."""
+"""Checks of the tables before the next stage reads them, and of CURRENT.
+
+Every table has two. SQL judges each row and blocks; Great Expectations measures the whole table and warns.
+"""
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from codequarry.assets.bundle import published_bundle
 from codequarry.assets.metadata import markdown_table
-from codequarry.assets.pointers import read_pointer
 from codequarry.assets.project import Project
 from codequarry.assets.stages import POOL
+from codequarry.pipelines.gates.version_rules import identifier
+from codequarry.pipelines.sources.carried import left_out
 from codequarry.pipelines.sources.sources import repositories_by_name
-from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.errors import NoBundleError
@@ -23,7 +27,8 @@ from codequarry.schemas.times import parse_time
 from codequarry.serving.files.integrity import current_manifest
 
 if TYPE_CHECKING:
-    from codequarry.pipelines.gates.great_expectations import SuiteResult
+    from codequarry.pipelines.gates.great_expectations import TableStatistics
+    from codequarry.schemas.gates.expectation import Outcome
 
 _CELL_CHARS = 400
 
@@ -36,13 +41,12 @@ CHECKED: dict[str, str] = {
     "scip_symbols": "repository_scip",
     "scip_occurrences": "repository_scip",
     "embeddings": "repository_embeddings",
-    "faiss_idmap": "staged_bundle",
 }
 """The asset that makes each table with a suite."""
 
 
 def check_name(table: str) -> str:
-    """Return the name of the check of a table.
+    """Return the name of the check of a table's rows.
 
     >>> check_name("chunks")
     'rows_of_chunks'
@@ -50,25 +54,51 @@ def check_name(table: str) -> str:
     return f"rows_of_{table}"
 
 
+def statistics_name(table: str) -> str:
+    """Return the name of the check of a table by Great Expectations.
+
+    >>> statistics_name("chunks")
+    'gx_chunks'
+    """
+    return f"gx_{table}"
+
+
 def suite_check(table: str, asset: str) -> dg.AssetChecksDefinition:
-    """Return the check of one table, over the repositories of the run, or over the staged version."""
+    """Return the check of the rows of one table, over the repositories of the run."""
 
     @dg.asset_check(
         name=check_name(table),
         asset=asset,
         blocking=True,
         pool=POOL,
-        description=f"Great Expectations over every row of {table}. docs/OPERATIONS.md says how to react to each gate.",
+        description=f"Every row of {table}, judged by SQL. docs/OPERATIONS.md says how to react to each gate.",
     )
     def check(context: dg.AssetCheckExecutionContext, project: Project) -> dg.AssetCheckResult:
         started = time.perf_counter()
         with project.step(context.op_execution_context.retry_number) as settings:
-            results = (
-                _of_staged(settings)
-                if asset == "staged_bundle"
-                else _of_work(table, settings, _chosen_repositories(context))
-            )
-        return _reported(results, time.perf_counter() - started)
+            outcomes = _outcomes(table, settings, _works(settings, _chosen_repositories(context)))
+        return _reported(outcomes, time.perf_counter() - started)
+
+    return check
+
+
+def statistics_check(table: str, asset: str) -> dg.AssetChecksDefinition:
+    """Return the check of one table by Great Expectations, over the repositories of the run; it only warns."""
+
+    @dg.asset_check(
+        name=statistics_name(table),
+        asset=asset,
+        blocking=False,
+        pool=POOL,
+        description=f"Great Expectations over {table}: lengths, nulls, foreign keys, quantiles, and shares against "
+        "CURRENT. It warns and stops nothing. Of large tables it looks at a sample, and says so.",
+    )
+    def check(context: dg.AssetCheckExecutionContext, project: Project) -> dg.AssetCheckResult:
+        started = time.perf_counter()
+        with project.step(context.op_execution_context.retry_number) as settings:
+            works = _works(settings, _chosen_repositories(context))
+            statistics = _statistics(table, settings, works, context.op_execution_context.run_id)
+        return _reported_statistics(statistics, time.perf_counter() - started)
 
     return check
 
@@ -79,36 +109,51 @@ def _chosen_repositories(context: dg.AssetCheckExecutionContext) -> set[str] | N
     return set(step.partition_keys) if step.has_partition_key or step.has_partition_key_range else None
 
 
-def _of_work(table: str, settings: Settings, chosen: set[str] | None) -> "tuple[SuiteResult, ...]":
-    from codequarry.pipelines.gates.great_expectations import documents_folder, keep, run_suites
+def _works(settings: Settings, chosen: set[str] | None) -> dict[str, RepositoryWork]:
+    """Return the work folders of the repositories of the run that could be read."""
+    works = {
+        name: repository_work(settings.paths.work, name)
+        for name in repositories_by_name(settings.sources.repositories)
+        if chosen is None or name in chosen
+    }
+    return {name: work for name, work in works.items() if left_out(work) is None}
+
+
+def _outcomes(table: str, settings: Settings, works: dict[str, RepositoryWork]) -> "list[Outcome]":
     from codequarry.pipelines.gates.work_tables import open_work, suites_over_work
+    from codequarry.schemas.gates.expectation import run_suite
 
-    names = [name for name in repositories_by_name(settings.sources.repositories) if chosen is None or name in chosen]
     suites = suites_over_work(table, settings)
-    with closing(open_work([repository_work(settings.paths.work, name) for name in names], suites)) as connection:
-        results = run_suites(connection, suites)
-    keep(results, documents_folder(settings.paths.work))
-    return results
+    with closing(open_work(list(works.values()), table, suites)) as connection:
+        return [outcome for suite in suites for outcome in run_suite(connection, suite)]
 
 
-def _of_staged(settings: Settings) -> "tuple[SuiteResult, ...]":
-    from codequarry.pipelines.bundle.stage import Staged
-    from codequarry.pipelines.gates.great_expectations import documents_folder, keep, run_suites
-    from codequarry.schemas.bundle.layout import BundlePaths
-    from codequarry.schemas.gates.suites import CHUNKS, FAISS_IDMAP, FILES
-    from codequarry.serving.files.integrity import read_manifest
-    from codequarry.serving.version.file_checks import open_tables
+def _statistics(
+    table: str, settings: Settings, works: dict[str, RepositoryWork], run_id: str
+) -> "list[TableStatistics]":
+    from codequarry.pipelines.gates.great_expectations import NamedRun, run_suite_once
+    from codequarry.pipelines.gates.kept_documents import documents_folder
+    from codequarry.pipelines.gates.published_shares import published_shares
+    from codequarry.pipelines.gates.work_tables import digest_of_rows, native_suites_over_work, open_work
 
-    paths = BundlePaths(read_pointer(settings.paths.work, Staged).path)
-    with closing(open_tables(paths, read_manifest(paths), (FILES, CHUNKS, FAISS_IDMAP))) as connection:
-        results = run_suites(connection, (FAISS_IDMAP,))
-    keep(results, documents_folder(settings.paths.work))
-    return results
+    run = NamedRun(tuple(works), run_id, datetime.now(UTC))
+    folder, listed = documents_folder(settings.paths.work), list(works.values())
+    return [
+        run_suite_once(
+            lambda: open_work(listed, table),
+            suite,
+            lambda suite=suite: published_shares(BundleRoot(settings.bundle.root), suite, works),
+            run,
+            folder,
+            digest_of_rows(listed, suite),
+        )
+        for suite in native_suites_over_work(table, settings)
+    ]
 
 
-def _reported(results: "tuple[SuiteResult, ...]", seconds: float) -> dg.AssetCheckResult:
+def _reported(outcomes: "list[Outcome]", seconds: float) -> dg.AssetCheckResult:
     """Return every expectation with its count, threshold and examples; failed ones first and in the description."""
-    outcomes = sorted((each for result in results for each in result.outcomes), key=lambda each: each.passed)
+    outcomes = sorted(outcomes, key=lambda each: each.passed)
     failed = [each for each in outcomes if not each.passed]
     rows = [
         {
@@ -137,11 +182,61 @@ def _reported(results: "tuple[SuiteResult, ...]", seconds: float) -> dg.AssetChe
     )
 
 
+def _reported_statistics(statistics: "list[TableStatistics]", seconds: float) -> dg.AssetCheckResult:
+    """Return what was found, each quantity as a number of its own, so that Dagster draws its history."""
+    documents = [each.document for each in statistics]
+    found = sorted((one for each in documents for one in each.summary["found"]), key=lambda one: one["passed"])
+    failed = [one for one in found if not one["passed"]]
+    rows = [
+        {
+            "quantity": one["name"],
+            "found": "no number" if one["found"] is None else f"{one['found']:.4g}",
+            "allowed": one["allowed"],
+            "result": "passed" if one["passed"] else "WARNING",
+            "examples": "; ".join(one["examples"]),
+        }
+        for one in found
+    ]
+    said = "; ".join(f"{row['quantity']}: {row['found']}, allowed {row['allowed']}" for row in rows[: len(failed)])
+    notes = list(dict.fromkeys(each.note for each in documents))
+    if all(each.kept for each in statistics):
+        notes.insert(0, f"nothing changed since the run {documents[0].summary['run']}, whose results these are")
+    shown = (failed or found)[:1]
+    return dg.AssetCheckResult(
+        passed=not failed,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join((said or (f"{len(found)} expectations hold" if found else "nothing to ask"), *notes)),
+        metadata={
+            **{key: value for one in shown for key, value in _numbers(one).items() if value is not None},
+            **{identifier(one["name"]): one["found"] for one in found if one["found"] is not None},
+            "expectations": markdown_table(
+                rows, ("quantity", "found", "allowed", "result", "examples"), cell_chars=_CELL_CHARS
+            ),
+            "run": documents[0].summary["run"],
+            "rows": max(each.summary["rows"] for each in documents),
+            "looked_at": max(each.summary["looked_at"] for each in documents),
+            "broken": len(failed),
+            "unchanged": all(each.kept for each in statistics),
+            "page": dg.MetadataValue.path(statistics[0].page),
+            "document": dg.MetadataValue.path(documents[0].path),
+            "seconds": round(seconds, 3),
+        },
+    )
+
+
+def _numbers(one: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what was found, and the limit that it broke or has to stay below."""
+    found, low, high = one["found"], one["low"], one["high"]
+    below = found is not None and low is not None and found < low
+    return {"found": found, "allowed": low if below or high is None else high}
+
+
 suite_checks = [suite_check(table, asset) for table, asset in CHECKED.items()]
+statistics_checks = [statistics_check(table, asset) for table, asset in CHECKED.items()]
 
 
 @dg.asset_check(
-    asset=published_bundle,
+    asset="published_bundle",
     name="current_is_fresh",
     blocking=True,  # what fails with it is the run, so that somebody is told
     description="CURRENT was built, or found up to date by a run, within [automation] max_age_hours; or it holds the "
@@ -155,7 +250,7 @@ def current_is_fresh(context: dg.AssetCheckExecutionContext, project: Project) -
                 f"nothing is published under {settings.bundle.root}", suggestion="launch the job `reindex`"
             )
         built = parse_time(manifest.created).timestamp()
-        seen = context.instance.get_latest_materialization_event(published_bundle.key)
+        seen = context.instance.get_latest_materialization_event(dg.AssetKey("published_bundle"))
         confirmed = max(built, seen.timestamp if seen is not None else 0.0)
         # The age is never negative, even if a clock was set back.
         hours = max(time.time() - confirmed, 0.0) / 3600

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from codequarry.assets.analysis import coverage_report, measured_late_interaction
 from codequarry.assets.automation import (
     dead_run_sensor,
     failed_runs,
@@ -11,20 +12,33 @@ from codequarry.assets.automation import (
     repository_partitions,
     schedule_of,
 )
-from codequarry.assets.bundle import late_interaction_gain, published_bundle, retention, staged_bundle, verified_bundle
-from codequarry.assets.checks import current_is_fresh, freshness, suite_checks
+from codequarry.assets.bundle import index_version
+from codequarry.assets.checks import current_is_fresh, freshness, statistics_checks, suite_checks
+from codequarry.assets.mcp_service import mcp_service, served_is_published, served_version
 from codequarry.assets.project import Project
 from codequarry.assets.repositories import (
-    fitted_encoder,
-    repository_embeddings,
+    embedding_assets,
     repository_modules,
     repository_pass,
     repository_scip,
     repository_snapshot,
 )
+from codequarry.assets.upkeep import retention
+from codequarry.schemas.settings.load import Settings
 
-REPOSITORY_ASSETS = [repository_snapshot, repository_pass, repository_modules, repository_scip, repository_embeddings]
-BUNDLE_ASSETS = [fitted_encoder, staged_bundle, verified_bundle, published_bundle]
+
+def project_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """Return the assets that runs make, in the order of the data; what the settings turn off does not exist."""
+    return [
+        repository_snapshot,
+        repository_pass,
+        repository_modules,
+        repository_scip,
+        *embedding_assets(settings),
+        index_version(settings),
+        coverage_report,
+        *([measured_late_interaction()] if settings.late_interaction else []),
+    ]
 
 
 def build_definitions(project: Project) -> dg.Definitions:
@@ -39,12 +53,12 @@ def build_definitions(project: Project) -> dg.Definitions:
     Raises:
         SettingsError: The settings are missing or not valid.
     """
-    assets = [*REPOSITORY_ASSETS, *BUNDLE_ASSETS, late_interaction_gain]
     settings = project.settings()
+    assets = project_assets(settings)
     zone, when = settings.schedule.timezone, settings.automation
     return dg.Definitions(
-        assets=assets,
-        asset_checks=[*suite_checks, current_is_fresh],
+        assets=[*assets, mcp_service],
+        asset_checks=[*suite_checks, *statistics_checks, current_is_fresh, served_is_published],
         jobs=[reindex, retention, freshness],
         schedules=[
             reindex_schedule(settings.schedule),
@@ -55,6 +69,7 @@ def build_definitions(project: Project) -> dg.Definitions:
             repository_partitions,
             head_sensor(when),
             failed_runs,
+            served_version,
             dead_run_sensor({key for asset in assets for key in asset.keys}),
         ],
         resources={"project": project},

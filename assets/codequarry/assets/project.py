@@ -86,6 +86,8 @@ class Project(dg.ConfigurableResource):
 
 
 PARTITIONS = "repos"
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+"""Dagster's tags with the first and the last partition of a run; one that carries both covers those between them."""
 repositories = dg.DynamicPartitionsDefinition(name=PARTITIONS)
 
 

@@ -1,6 +1,7 @@
 """The assets of each repository: its snapshot and what the stages make of it."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,20 +10,95 @@ import dagster as dg
 from codequarry.assets.metadata import chunk_sizes_plot, counts_table, markdown_table, shares_plot, table_metadata
 from codequarry.assets.project import Project
 from codequarry.assets.stages import (
-    bundle_asset,
+    chosen_repositories,
+    device_metadata,
     each_repository,
+    gpu_check,
+    gpu_result,
+    logged,
     once,
     repository_asset,
     repository_assets,
     together_for_each_repository,
+    whole_asset,
 )
+from codequarry.pipelines.sources.carried import FailedReading, forget_failure, keep_failure
+from codequarry.pipelines.store.device_use import DeviceUse, is_gpu
 from codequarry.pipelines.store.workspace import Progress, repository_work
+from codequarry.schemas.errors import RemoteError, SourceError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
+READ_CHECK = "every_repository_is_read"
+"""Name of the check of `repository_snapshot`."""
 
-@repository_asset("sources.snapshot.snapshot_repository", kinds={"git", "parquet"})
-def repository_snapshot(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return each_repository(context, project, _snapshot)
+
+@repository_asset(
+    "sources.snapshot.snapshot_repository",
+    group="sources",
+    kinds={"git", "parquet"},
+    check_specs=[
+        dg.AssetCheckSpec(
+            READ_CHECK,
+            asset="repository_snapshot",
+            blocking=True,
+            description="Each repository could be read. One that could not goes on with its snapshot of before, which "
+            "is a warning until [automation] max_carried_hours have passed, and stops the run then. One that was never "
+            "read is left out, and its run fails once the others are published.",
+        )
+    ],
+)
+def repository_snapshot(
+    context: dg.AssetExecutionContext, project: Project
+) -> Generator[dg.MaterializeResult | dg.AssetCheckResult, None, None]:
+    with project.step(context.retry_number) as settings:
+        failures: list[FailedReading] = []
+        chosen = chosen_repositories(context, settings)
+        for repository in chosen:
+            failure = _read(context, repository, settings)
+            failures += [failure] if failure is not None else []
+        if len([failure for failure in failures if not failure.carried]) == len(chosen):
+            raise dg.Failure("; ".join(failure.line() for failure in failures), allow_retries=False)
+        yield dg.MaterializeResult()
+        yield _readings(failures, settings.automation.max_carried_hours)
+
+
+def _read(
+    context: dg.AssetExecutionContext, repository: RepositorySettings, settings: Settings
+) -> FailedReading | None:
+    """Take the snapshot of one repository; return why not, when an earlier one or the others can go on without it."""
+    work, started = repository_work(settings.paths.work, repository.name), time.perf_counter()
+    try:
+        metadata = _snapshot(repository, settings, logged(context))
+    except RemoteError as error:
+        if context.retry_number < settings.automation.remote_retries:
+            raise
+        return _carried(context, keep_failure(work, error))
+    except SourceError as error:
+        return _carried(context, keep_failure(work, error))
+    forget_failure(work)
+    seconds = round(time.perf_counter() - started, 3)
+    context.add_asset_metadata({**metadata, "seconds": seconds}, "repository_snapshot", repository.name)
+    return None
+
+
+def _carried(context: dg.AssetExecutionContext, failure: FailedReading) -> FailedReading:
+    context.log.error(failure.line())
+    metadata = {"problem": failure.message, "remedy": failure.suggestion, "carried_forward": failure.carried}
+    context.add_asset_metadata(metadata, "repository_snapshot", failure.name)
+    return failure
+
+
+def _readings(failures: list[FailedReading], hours: float) -> dg.AssetCheckResult:
+    """Return the result of `READ_CHECK`: a warning about what goes on with an earlier snapshot, for some hours."""
+    expired = [failure for failure in failures if failure.carried and failure.hours > hours]
+    oldest = max((failure.hours for failure in failures), default=0.0)
+    return dg.AssetCheckResult(
+        passed=not failures,
+        check_name=READ_CHECK,
+        severity=dg.AssetCheckSeverity.ERROR if expired else dg.AssetCheckSeverity.WARN,
+        description="; ".join(failure.line() for failure in failures) or "every repository of the run was read",
+        metadata={"found": len(failures), "allowed": 0, "hours": round(oldest, 2), "hours_allowed": hours},
+    )
 
 
 def _snapshot(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
@@ -45,12 +121,48 @@ def _snapshot(repository: RepositorySettings, settings: Settings, progress: Prog
     }
 
 
-@repository_asset("scip.stage.scip_repository", kinds={"scip", "parquet"}, after=("repository_snapshot",))
-def repository_scip(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return each_repository(context, project, _scip)
+SCIP_CHECK = "scip_indexers_ran"
+"""Name of the check of `repository_scip`."""
 
 
-def _scip(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+@repository_asset(
+    "scip.stage.scip_repository",
+    group="symbols",
+    kinds={"scip", "parquet"},
+    after=("repository_snapshot",),
+    check_specs=[
+        dg.AssetCheckSpec(
+            SCIP_CHECK,
+            asset="repository_scip",
+            description="An indexer ran for each language that has one. Where none did, definitions and references "
+            "come from the syntax alone: a warning.",
+        )
+    ],
+)
+def repository_scip(
+    context: dg.AssetExecutionContext, project: Project
+) -> Generator[dg.MaterializeResult | dg.AssetCheckResult, None, None]:
+    problems: list[str] = []
+
+    def stage(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+        metadata, missing = _scip(repository, settings, progress)
+        problems.extend(missing)
+        return metadata
+
+    yield each_repository(context, project, stage)
+    yield dg.AssetCheckResult(
+        passed=not problems,
+        check_name=SCIP_CHECK,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(problems) or "every indexer that has something to read ran",
+        metadata={"found": len(problems), "allowed": 0},
+    )
+
+
+def _scip(
+    repository: RepositorySettings, settings: Settings, progress: Progress
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Run the indexers; return the metadata, and a line for each indexer that gave nothing."""
     from codequarry.pipelines.scip.stage import scip_repository
 
     report = scip_repository(repository.name, settings, progress)
@@ -63,10 +175,14 @@ def _scip(repository: RepositorySettings, settings: Settings, progress: Progress
         "symbols": report.symbols,
         "dropped": report.dropped,
         "cached": report.cached,
-    }
+    }, [
+        f"{report.name}: {entry.indexer}: {entry.reason or entry.status}"
+        for entry in report.indexers
+        if entry.status != "ok"
+    ]
 
 
-@repository_asset("modules.stage.module_repository", kinds={"parquet"}, after=("repository_syntax",))
+@repository_asset("modules.stage.module_repository", group="syntax", kinds={"parquet"}, after=("repository_syntax",))
 def repository_modules(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return each_repository(context, project, _modules)
 
@@ -132,46 +248,101 @@ def _pass(repository: RepositorySettings, settings: Settings, progress: Progress
     }
 
 
-@repository_asset(
-    "embed.stage.embed_repository", kinds={"onnx", "parquet"}, after=("repository_chunks", "fitted_encoder")
-)
-def repository_embeddings(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
-    return each_repository(context, project, _embeddings)
+def embedding_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """Return the assets that hold vectors and terms of chunks; what the settings turn off does not exist."""
+    first = ("repository_chunks", *(("fitted_encoder",) if settings.embedding.adapt else ()))
+    asks = _asks_for_gpu(settings)
+
+    @repository_asset(
+        "embed.stage.embed_repository",
+        group="vectors",
+        kinds={"onnx", "parquet"},
+        after=first,
+        check_specs=[gpu_check("repository_embeddings")] if asks else [],
+    )
+    def repository_embeddings(
+        context: dg.AssetExecutionContext, project: Project
+    ) -> Generator[dg.MaterializeResult | dg.AssetCheckResult, None, None]:
+        uses: list[DeviceUse] = []
+
+        def stage(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+            metadata, own = _embeddings(repository, settings, progress)
+            uses.extend(own)
+            return metadata
+
+        yield each_repository(context, project, stage)
+        for sentence in dict.fromkeys(use.sentence() for use in uses if use.fell_back):
+            context.log.warning(sentence)
+        if asks:
+            yield gpu_result("repository_embeddings", uses, "no repository of this run was embedded")
+
+    @repository_asset(
+        "indexes.warp.stage.embed_tokens", group="vectors", kinds={"onnx", "numpy"}, after=("repository_chunks",)
+    )
+    def repository_token_codes(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
+        return each_repository(context, project, _token_codes)
+
+    @repository_asset(
+        "indexes.splade.stage.embed_sparse", group="vectors", kinds={"onnx", "numpy"}, after=("repository_chunks",)
+    )
+    def repository_sparse_terms(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
+        return each_repository(context, project, _sparse_terms)
+
+    return [
+        *([fitted_encoder] if settings.embedding.adapt else []),
+        repository_embeddings,
+        *([repository_token_codes] if settings.late_interaction else []),
+        *([repository_sparse_terms] if settings.learned_sparse else []),
+    ]
 
 
-def _embeddings(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+def _asks_for_gpu(settings: Settings) -> bool:
+    """Return whether an encoder of the settings is to run on a GPU."""
+    second = settings.second_encoder
+    return is_gpu(settings.embedding.device) or (second is not None and is_gpu(second.device))
+
+
+def _embeddings(
+    repository: RepositorySettings, settings: Settings, progress: Progress
+) -> tuple[Mapping[str, Any], list[DeviceUse]]:
+    """Embed a repository; return the metadata, and the device of each encoder."""
     from codequarry.pipelines.embed.stage import embed_repository
 
     report = embed_repository(repository.name, settings, progress)
-    tokens: Mapping[str, Any] = {}
-    if settings.late_interaction:
-        from codequarry.pipelines.indexes.warp.stage import embed_tokens
-
-        read = embed_tokens(repository.name, settings, progress)
-        tokens = {"token_texts_encoded": read.encoded, "token_encoder_fingerprint": read.fingerprint}
-    sparse: Mapping[str, Any] = {}
-    if settings.learned_sparse:
-        from codequarry.pipelines.indexes.splade.stage import embed_sparse
-
-        made = embed_sparse(repository.name, settings, progress)
-        sparse = {"sparse_texts_encoded": made.encoded, "sparse_encoder_fingerprint": made.fingerprint}
+    legs = [{**asdict(leg), "device": leg.use.device} for leg in report.legs]
+    uses = [leg.use for leg in report.legs]
     return {
-        **tokens,
-        **sparse,
         **table_metadata(repository_work(settings.paths.work, report.name), "embeddings", ("chunk_id", "vector")),
+        **device_metadata(uses),
+        "texts_per_second": report.texts_per_second,
+        "peak_memory_mb": report.peak_memory_mb,
+        **({"gpu_memory_mb": report.gpu_memory_mb} if report.gpu_memory_mb is not None else {}),
         "embedded": report.embedded,
         "reused": report.reused,
         "dimensions": report.legs[0].dim,
         "encoder_fingerprint": report.legs[0].fingerprint,
-        "legs": markdown_table([asdict(leg) for leg in report.legs], ("channel", "encoder", "embedded", "reused")),
-    }
+        "legs": markdown_table(legs, ("channel", "encoder", "embedded", "reused", "device")),
+    }, uses
 
 
-_EVERY_SNAPSHOT = (dg.AssetDep("repository_snapshot", partition_mapping=dg.AllPartitionMapping()),)
+def _token_codes(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+    from codequarry.pipelines.indexes.warp.stage import embed_tokens
+
+    read = embed_tokens(repository.name, settings, progress)
+    return {"texts_encoded": read.encoded, "encoder_fingerprint": read.fingerprint}
 
 
-# With the repositories, whose vectors it makes: groups that need each other are drawn in a circle.
-@bundle_asset("adapt.stage.adapt_encoder", kinds={"numpy"}, after=_EVERY_SNAPSHOT, group="repository")
+def _sparse_terms(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
+    from codequarry.pipelines.indexes.splade.stage import embed_sparse
+
+    made = embed_sparse(repository.name, settings, progress)
+    return {"texts_encoded": made.encoded, "encoder_fingerprint": made.fingerprint}
+
+
+EVERY_SNAPSHOT = (dg.AssetDep("repository_snapshot", partition_mapping=dg.AllPartitionMapping()),)
+
+
+@whole_asset("adapt.stage.adapt_encoder", group="vectors", kinds={"numpy"}, after=EVERY_SNAPSHOT)
 def fitted_encoder(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     return once(context, project, _adapt)
 
@@ -183,9 +354,8 @@ def _adapt(settings: Settings, progress: Progress) -> Mapping[str, Any]:
 
     report = adapt_encoder(settings, progress)
     first = next(iter(encoder_folders(settings).values()))
-    off = "not wanted: [embedding] adapt is false"
     return {
-        "verdict": report.said if report is not None else off,
+        "verdict": report.said if report is not None else "nothing to learn from",
         "kept": report is not None and report.kept,
         "digest": EncoderSpec.load(first).fingerprint if (first / "encoder.json").is_file() else first.name,
     }

@@ -4,18 +4,22 @@ import ast
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from codequarry.assets.project import Project, repositories
+from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, repositories
+from codequarry.pipelines.sources.carried import left_out
 from codequarry.pipelines.sources.sources import repositories_by_name
-from codequarry.pipelines.store.workspace import Progress
+from codequarry.pipelines.store.workspace import Progress, repository_work
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.store.device_use import DeviceUse
 
 OWNERS = ["team:codequarry"]
 
@@ -32,7 +36,12 @@ StageOfSeveral = Callable[[RepositorySettings, Settings, Progress], Mapping[str,
 
 
 def repository_asset(
-    function: str, *, kinds: set[str], after: tuple[str, ...] = ()
+    function: str,
+    *,
+    group: str,
+    kinds: set[str],
+    after: tuple[str, ...] = (),
+    check_specs: Sequence[dg.AssetCheckSpec] = (),
 ) -> Callable[..., dg.AssetsDefinition]:
     """Return the decorator of an asset with one partition per repository.
 
@@ -40,8 +49,10 @@ def repository_asset(
 
     Args:
         function: Pipeline function that the asset wraps, "package.module.name"; its docstring is the description.
+        group: Group in the graph.
         kinds: Kinds that Dagster shows.
         after: Assets that it reads.
+        check_specs: Checks whose results its function yields.
 
     Returns:
         The decorator.
@@ -50,10 +61,11 @@ def repository_asset(
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy; the tests launch such runs in every way
         return dg.asset(
             description=described(function),
-            group_name="repository",
+            group_name=group,
             owners=OWNERS,
             kinds=kinds,
             deps=list(after),
+            check_specs=check_specs,
             partitions_def=repositories,
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=POOL,
@@ -75,7 +87,7 @@ def repository_assets(
     """
     specs = [
         dg.AssetSpec(
-            name, description=described(function), group_name="repository", owners=OWNERS, kinds=each, deps=[after]
+            name, description=described(function), group_name="syntax", owners=OWNERS, kinds=each, deps=[after]
         )
         for name, each in kinds.items()
     ]
@@ -89,8 +101,8 @@ def repository_assets(
         )
 
 
-def bundle_asset(
-    function: str, *, kinds: set[str], after: tuple[dg.AssetDep, ...], group: str = "bundle"
+def whole_asset(
+    function: str, *, group: str, kinds: set[str], after: tuple[dg.AssetDep, ...]
 ) -> Callable[..., dg.AssetsDefinition]:
     """Return the decorator of an asset that concerns all repositories at once.
 
@@ -118,7 +130,11 @@ def together_for_each_repository(
 ) -> tuple[dg.MaterializeResult, ...]:
     """Run a stage that makes several assets for every partition of the run, each with metadata of its own."""
     with project.step(context.retry_number) as settings:
-        for repository in _chosen_repositories(context, settings):
+        for repository in chosen_repositories(context, settings):
+            if (failure := left_out(repository_work(settings.paths.work, repository.name))) is not None:
+                for key in context.selected_asset_keys:
+                    context.add_asset_metadata({"left_out": failure.line()}, key, repository.name)
+                continue
             started = time.perf_counter()
             made = stage(repository, settings, logged(context))
             seconds = round(time.perf_counter() - started, 3)
@@ -140,7 +156,19 @@ def once(
     )
 
 
-def _chosen_repositories(context: dg.AssetExecutionContext, settings: Settings) -> list[RepositorySettings]:
+def chosen_repositories(context: dg.AssetExecutionContext, settings: Settings) -> list[RepositorySettings]:
+    """Return the repositories of the run's partitions.
+
+    Args:
+        context: Context of the step.
+        settings: Settings of the run.
+
+    Returns:
+        Settings by repository, in the order of the partitions.
+
+    Raises:
+        InvalidArgumentError: The run names no partition, or one that the settings do not name.
+    """
     known = repositories_by_name(settings.sources.repositories)
     if not (context.has_partition_key or context.has_partition_key_range):
         raise InvalidArgumentError(
@@ -155,6 +183,15 @@ def _chosen_repositories(context: dg.AssetExecutionContext, settings: Settings) 
     return [known[key] for key in context.partition_keys]
 
 
+def tried_names(context: dg.AssetExecutionContext) -> set[str]:
+    """Return the partitions of the run that a step without partitions is in; all where it names none."""
+    keys, tags = context.instance.get_dynamic_partitions(PARTITIONS), context.run.tags
+    first, last = (tags.get(name) or tags.get("dagster/partition", "") for name in RANGE_TAGS)
+    if first not in keys or last not in keys:
+        return set(keys)
+    return set(keys[keys.index(first) : keys.index(last) + 1])
+
+
 def logged(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Progress:
     """Return progress for the run's log: an entry when a piece of work ends, and every ten seconds until then."""
     last = time.monotonic()
@@ -166,6 +203,52 @@ def logged(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Progres
             context.log.info(f"{what}: {done:,} of {total:,}")
 
     return show
+
+
+GPU_CHECK = "gpu_is_used"
+"""Name of the check of assets for which the settings ask for a GPU."""
+
+
+def gpu_check(asset: str) -> dg.AssetCheckSpec:
+    """Return the check of an asset for which the settings ask for a GPU; without such a setting it has none."""
+    return dg.AssetCheckSpec(
+        GPU_CHECK,
+        asset=asset,
+        description="The GPU that the settings ask for did the work, or there was none to do. Where the CPU did it, "
+        "the check says why: a warning.",
+    )
+
+
+def gpu_result(asset: str, uses: "Sequence[DeviceUse]", nothing: str) -> dg.AssetCheckResult:
+    """Return the result of `GPU_CHECK`.
+
+    Args:
+        asset: The asset.
+        uses: Devices that did the work of the run.
+        nothing: Sentence for a run without any work.
+
+    Returns:
+        The result, which warns where a GPU was asked for and not used.
+    """
+    fallbacks = list(dict.fromkeys(use.sentence() for use in uses if use.fell_back))
+    sentences = fallbacks or list(dict.fromkeys(use.sentence() for use in uses))
+    return dg.AssetCheckResult(
+        passed=not fallbacks,
+        asset_key=asset,
+        check_name=GPU_CHECK,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(sentences) or nothing,
+        metadata={"found": len(fallbacks), "allowed": 0, "devices": list(dict.fromkeys(use.device for use in uses))},
+    )
+
+
+def device_metadata(uses: "Sequence[DeviceUse]") -> dict[str, str]:
+    """Return the devices that did a piece of work, and why a GPU that was asked for did not."""
+    reasons = "; ".join(dict.fromkeys(use.reason for use in uses if use.fell_back))
+    return {
+        "device": ", ".join(dict.fromkeys(use.device for use in uses)),
+        **({"device_reason": reasons} if reasons else {}),
+    }
 
 
 def described(function: str) -> str:

@@ -107,6 +107,8 @@ def index_repositories(
         _embed_more(names, settings, progress, clock)
         with clock.time("stage"):
             staged = stage_bundle(names, settings, progress)
+        uses = (*(leg.use for each in embeddings for leg in each.legs), *staged.devices)
+        fallbacks = dict.fromkeys(use.sentence() for use in uses if use.fell_back)
         with clock.time("verify"):
             verified = verify_staged(staged, settings, progress, accept=accept)
         with clock.time("publish"):
@@ -114,7 +116,8 @@ def index_repositories(
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
         snapshots, chunks, modules, scip, embeddings,
-        published.linked_bytes, published.pruned, staged.reused_shards, adaptation, verified.warnings,
+        published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
+        (*verified.warnings, *fallbacks),
     )  # fmt: skip
 
 

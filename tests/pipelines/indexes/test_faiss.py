@@ -22,10 +22,11 @@ from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit
+from tests.pipelines.test_faiss_gpu import stand_in
 from tests.pipelines.test_incremental import contents, from_nothing, small_shards
 from tests.serving.ask_channel import ask_channel
 
-__all__ = ["small_shards"]  # a fixture
+__all__ = ["small_shards", "stand_in"]  # fixtures
 WORDS = (
     "parse render fetch store merge count order index close write token price session queue retry cursor window "
     "packet shard vector digest branch commit tensor kernel socket buffer thread module lexer"
@@ -91,9 +92,12 @@ def neighbours(channel: FaissChannel, query: str, **asked: Effort) -> list[int]:
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-def test_a_rung_from_the_repository_to_the_answer(ladder, rung: str) -> None:
+def test_a_rung_from_the_repository_to_the_answer(ladder, rung: str, request: pytest.FixtureRequest) -> None:
     indexes, source, files = RUNGS[rung]
+    if "GPU" in rung:
+        request.getfixturevalue("stand_in")
     report = index_repositories(ladder(indexes))
+    assert report.warnings == ()
     paths, count = BundlePaths(report.path), report.manifest.counts.chunks
     assert count > 200
     assert len(paths.faiss_indexes()) == files
@@ -118,15 +122,23 @@ def test_a_rung_from_the_repository_to_the_answer(ladder, rung: str) -> None:
         score = dict(zip(ids.tolist(), scores.tolist(), strict=True))
         recalls.append(sum(score[one] >= best - 1e-5 for one in neighbours(channel, query)) / 10)
     assert np.mean(recalls) >= 0.95
-    answer = engine.search(SearchRequest(query="merge the session before its window", channel="faiss"))
+    answer = engine.search(SearchRequest(query="merge the session before its window", channel="faiss", explain=True))
     assert answer.limits == []
     assert {result.source for result in answer.results} == {source}
     assert answer.results[0].metadata.explain.channels["faiss"].rank == 1
-    hybrid = engine.search(SearchRequest(query="merge the session before its window"))
+    hybrid = engine.search(SearchRequest(query="merge the session before its window", explain=True))
     assert any("faiss" in result.metadata.explain.channels for result in hybrid.results)
     narrowed = ask_channel(channel, "merge", 5, allowed=np.sort(ids[:50]))
     assert set(narrowed.chunk_ids.tolist()) <= set(ids[:50].tolist())
     engine.close()
+
+
+def test_a_gpu_that_is_not_there_is_a_warning_and_the_ladder_that_of_the_cpu(ladder) -> None:
+    report = index_repositories(ladder({**COARSE, "faiss_gpu": True}))
+    assert "_HNSW32," in report.manifest.faiss.factory
+    (warning,) = report.warnings
+    assert warning.startswith(f"building {report.manifest.faiss.factory} of ")
+    assert "though the settings ask for a GPU: the installed FAISS is the one for the CPU" in warning
 
 
 def test_below_the_first_rung_the_shards_are_exact_and_shared(ladder, tmp_path: Path) -> None:
@@ -146,13 +158,13 @@ def test_building_from_nothing_gives_the_same_bytes(ladder, tmp_path: Path, rung
 
 
 def test_what_is_deleted_leaves_the_index_and_the_tables_of_other_files_stay(
-    ladder, tmp_path: Path, small_shards: None
+    ladder, tmp_path: Path, small_shards: None, stand_in: list[str]
 ) -> None:
     made = ladder({**LISTS, "faiss_gpu": True})
     first = index_repositories(made)
     engine = Engine(Bundle.open_current(made.bundle.root), ServingSettings())
     gone = functions(7).split("(")[0].removeprefix("def ")
-    before = engine.search(SearchRequest(query=gone.replace("_", " "), channel="faiss", top_k=50))
+    before = engine.search(SearchRequest(query=gone.replace("_", " "), channel="faiss", top_k=50, explain=True))
     engine.close()
     assert any("mod7.py" in result.metadata.uri for result in before.results)
     for number in (2, 7, 12):
@@ -162,7 +174,7 @@ def test_what_is_deleted_leaves_the_index_and_the_tables_of_other_files_stay(
     assert second.manifest.faiss.factory != first.manifest.faiss.factory  # four lists for each root of a chunk
     assert second.reused_shards >= len(second.manifest.shards) - 4 > 10
     engine = Engine(Bundle.open_current(made.bundle.root), ServingSettings())
-    after = engine.search(SearchRequest(query=gone.replace("_", " "), channel="faiss", top_k=50))
+    after = engine.search(SearchRequest(query=gone.replace("_", " "), channel="faiss", top_k=50, explain=True))
     engine.close()
     assert not any("mod7.py" in result.metadata.uri for result in after.results)
 

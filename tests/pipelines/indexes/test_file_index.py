@@ -77,7 +77,7 @@ def test_a_profile_of_ones_own_travels_in_the_version_and_ranks(tmp_path: Path, 
     assert json.loads((Path(done.stdout.strip()) / "ranking.json").read_bytes())["name"] == "mine"
     engine = Engine(Bundle.open_current(root), ServingSettings())
     try:
-        answer = engine.search(SearchRequest(query="how are orders kept"))
+        answer = engine.search(SearchRequest(query="how are orders kept", explain=True))
     finally:
         engine.close()
     assert answer.results[0].metadata.explain.scoring.file["card"].weight == 7.0

@@ -53,7 +53,7 @@ def test_leaves_by_count_and_then_by_name_and_what_the_file_says(paths: BundlePa
 def test_a_search_tells_them(paths: BundlePaths) -> None:
     engine = Engine(Bundle.open_current(paths.path.parents[1], channels=("bm25",)), ServingSettings())
     try:
-        results = engine.search(SearchRequest(query="pool")).results
+        results = engine.search(SearchRequest(query="pool", explain=True)).results
     finally:
         engine.close()
     told = {int(result.id): result.metadata.explain for result in results}

@@ -63,7 +63,7 @@ def engine(root: Path) -> Iterator[Engine]:
 
 
 def ask(engine: Engine, query: str, **rest) -> SearchAnswer:
-    return engine.search(SearchRequest(query=query, channel="symbol", **rest))
+    return engine.search(SearchRequest(query=query, channel="symbol", explain=True, **rest))
 
 
 near = partial(pytest.approx, abs=1e-4)
@@ -214,7 +214,7 @@ def test_without_the_lexical_index_whole_names_are_found(engine: Engine) -> None
 
 def test_hybrid_asks_it_where_the_query_names_something(engine: Engine) -> None:
     def channels(query: str, **weights: float) -> set[str]:
-        answer = Engine(engine.bundle, ServingSettings(**weights)).search(SearchRequest(query=query))
+        answer = Engine(engine.bundle, ServingSettings(**weights)).search(SearchRequest(query=query, explain=True))
         return set(answer.results[0].metadata.explain.channels)
 
     assert channels("Index.open") == channels("how does Index.open work") == {"bm25", "symbol"}

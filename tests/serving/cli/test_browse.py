@@ -28,6 +28,18 @@ def test_overview(run, symbol_root) -> None:
     assert [one["name"] for one in json.loads(out)["repositories"]] == ["quarry"]
 
 
+def test_explore(run, symbol_root) -> None:
+    code, out, err = run("explore", "where is the index opened", "--max-tokens", 1, "--root", symbol_root)
+    assert code == 0
+    assert out.startswith("quarry/io/")
+    assert len(out) <= 1_024 + 1  # and the line break at the end
+    assert "max_tokens clamped to 256" in err
+    _, out, _ = run("explore", "open", "--lang", "go", "--json", "--root", symbol_root)
+    assert {one["uri"] for one in json.loads(out)["places"]} == {"gateway/main.go"}
+    code, out, _ = run("explore", " ", "--root", symbol_root)
+    assert (code, out.startswith("nothing found")) == (0, True)
+
+
 def test_what_is_not_there(run, symbol_root) -> None:
     for command in ("outline", "files"):
         code, _, err = run(command, "nowhere", "--root", symbol_root)

@@ -57,6 +57,30 @@ def test_a_long_table_is_cut_and_says_so_and_csv_is_not(root):
     assert len(run(root, "SELECT * FROM range(2500)", "--csv").splitlines()) == 2501
 
 
+def test_rows_that_are_wider_than_the_terminal_are_printed_cell_by_cell(root, monkeypatch):
+    query = "SELECT path, lang, text AS content FROM chunks ORDER BY chunk_id LIMIT 3"
+    rows = json.loads(run(root, query, "--json"))
+    lines = run(root, query).splitlines()
+    assert [line.rstrip("-") for line in lines if line.startswith("row ")] == ["row 1 ", "row 2 ", "row 3 "]
+    shown = [line.partition(": ")[::2] for line in lines if not line.startswith("row ")]
+    assert [name.strip() for name, _ in shown] == [*rows[0]] * 3
+    assert [value for name, value in shown if name.startswith("lang")] == [row["lang"] for row in rows]
+    monkeypatch.setenv("COLUMNS", "800")
+    assert run(root, query).split()[:3] == [*rows[0]]
+
+
+def test_a_row_that_just_fits_stays_a_table(root, monkeypatch):
+    # A cell has a space on either side.
+    monkeypatch.setenv("COLUMNS", "24")
+    assert "row 1" not in run(root, "SELECT repeat('a', 10) AS one, repeat('日', 5) AS two")
+    monkeypatch.setenv("COLUMNS", "23")
+    assert "row 1" in run(root, "SELECT repeat('a', 10) AS one, repeat('日', 5) AS two")
+
+
+def test_the_list_of_tables_stays_a_table(root):
+    assert "row 1" not in run(root)
+
+
 def test_control_characters_do_not_reach_the_terminal(root):
     assert "\x1b" not in run(root, "SELECT chr(27) || '[2J' AS text")
 

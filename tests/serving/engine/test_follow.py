@@ -276,11 +276,11 @@ def test_damage_found_after_the_start_shuts_the_channel_it_is_in(bundle_root, tm
     root = shutil.copytree(bundle_root, tmp_path / "root")
     engine, follower = followed(root)
     assert health(engine)["verified"] is False
-    before = engine.search(SearchRequest(query="open"))
+    before = engine.search(SearchRequest(query="open", explain=True))
     assert before.limits == []
     damage(engine.bundle.paths.path / file)
     follower.check()
-    answer = engine.search(SearchRequest(query="open"))
+    answer = engine.search(SearchRequest(query="open", explain=True))
     assert answer.results
     others = ["symbol looked for whole names only, the lexical index is off"] if channel == "bm25" else []
     assert sorted(answer.limits) == sorted([f"channel {channel} is off: damaged: {file}", *others])
@@ -307,7 +307,7 @@ def test_a_damaged_catalog_stops_the_service_until_another_version_is_current(pa
     damage(engine.bundle.paths.catalog)
     follower.check()
     with pytest.raises(UnavailableError, match=r"is damaged: catalog\.duckdb: sha256"):
-        engine.search(SearchRequest(query="open"))
+        engine.search(SearchRequest(query="open", explain=True))
     state = health(engine)
     assert state["status"] == "unavailable"
     assert state["refused"]["version"] == currents[0].version

@@ -164,7 +164,7 @@ def ask(
     bundle: Bundle, query: str, *, weights: dict[str, float] | None = None, late: StageSettings = LATE, **rest
 ) -> tuple[SearchAnswer, Trace]:
     with tracing(Trace("1", "search")) as trace:
-        request = SearchRequest(query=query, **rest)
+        request = SearchRequest(query=query, explain=True, **rest)
         context = replace(context_of(bundle, later()), settings=ServingSettings(**late.model_dump()))
         return find_results(context, request, weights=weights), trace
 

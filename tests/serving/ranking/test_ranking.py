@@ -158,7 +158,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(root: Path, query: str, **rest) -> SearchAnswer:
     engine = Engine(Bundle.open_current(root, channels=("bm25", "symbol")), ServingSettings())
     try:
-        return engine.search(SearchRequest(query=query, **rest))
+        return engine.search(SearchRequest(query=query, explain=True, **rest))
     finally:
         engine.close()
 
@@ -179,7 +179,7 @@ def test_a_definition_gets_its_bm25_score_where_too_many_chunks_hold_its_name(tm
     every = ask(tmp_path, "Transaction", channel="bm25", top_k=50).results
     (own,) = [one.metadata.explain.channels["bm25"] for one in every if one.id == str(wanted.id)]
     engine = Engine(Bundle.open_current(tmp_path, channels=("bm25", "symbol")), ServingSettings(candidates=10))
-    best, *others = engine.search(SearchRequest(query="Transaction")).results
+    best, *others = engine.search(SearchRequest(query="Transaction", top_k=12, explain=True)).results
     engine.close()
     found = best.metadata.explain.channels
     assert best.id == str(wanted.id)

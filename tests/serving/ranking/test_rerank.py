@@ -71,7 +71,7 @@ def ids(answer: SearchAnswer) -> list[str]:
 
 
 OFF = "channel faiss is off: encoder/encoder.json: cannot be read (No such file or directory); expected an encoder"
-ASK = SearchRequest(query="sort rows of the table", top_k=40)
+ASK = SearchRequest(query="sort rows of the table", top_k=40, explain=True)
 
 
 def test_the_first_results_come_in_its_order_and_every_score_is_explained(root: Path, server: Server) -> None:

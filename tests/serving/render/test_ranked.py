@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from codequarry.schemas.settings.load import ServingSettings
@@ -9,13 +11,11 @@ from codequarry.schemas.wire.search import WITH_CODE, SearchFilters, SearchReque
 from codequarry.serving.catalog.handles import ids_of_handle
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.ranked import search_text
-from codequarry.serving.tools.budgets import lean_search
 from tests.serving.bundle_factory import Piece, write_bundle
 
 
 def said(engine, query: str, **arguments) -> list[str]:
-    request = SearchRequest(query=query, **arguments)
-    return search_text(lean_search(request, engine.search(request))).split("\n")
+    return search_text(engine.search(SearchRequest(query=query, **arguments))).split("\n")
 
 
 def test_a_place_is_said_once_with_the_definition_around_it_and_numbered_lines(engine) -> None:
@@ -37,6 +37,13 @@ def test_results_behind_those_with_code_are_one_line_together(engine) -> None:
     assert more[0].count(" · ") == count - WITH_CODE - 1
 
 
+def test_a_budget_cuts_the_code_of_the_text_too(engine) -> None:
+    whole, cut = (said(engine, "open", max_tokens=tokens) for tokens in (16_000, 256))
+    code = [[line for line in lines if re.match(r" *\d+ \|", line)] for lines in (whole, cut)]
+    assert set(code[1]) < set(code[0])
+    assert len(cut[0].split("  ")) == 3
+
+
 def test_what_was_clamped_is_a_note_and_nothing_found_says_how_to_go_on(engine) -> None:
     lines = said(engine, "open", top_k=999)
     assert lines[-1].startswith("note: top_k")
@@ -45,7 +52,7 @@ def test_what_was_clamped_is_a_note_and_nothing_found_says_how_to_go_on(engine) 
 
 @pytest.mark.parametrize("query", ["open", "where are expired sessions removed", "address already in use"])
 def test_the_text_is_a_fraction_of_the_whole_answer(engine, query) -> None:
-    whole = engine.search(SearchRequest(query=query, top_k=12)).model_dump_json()
+    whole = engine.search(SearchRequest(query=query, top_k=12, explain=True)).model_dump_json()
     assert len("\n".join(said(engine, query))) < len(whole) / 4
 
 

@@ -17,18 +17,20 @@ from fastmcp import Client, FastMCP
 
 from codequarry.schemas.errors import DeadlineError
 from codequarry.schemas.settings.load import ServingSettings
-from codequarry.schemas.wire.search import WITH_CODE, SearchAnswer, SearchRequest
+from codequarry.schemas.wire.search import LEAN_LINES, WITH_CODE, SearchAnswer, SearchRequest
+from codequarry.serving.catalog import present
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.descriptions import DEFAULT_TOOLS, INSTRUCTIONS
 from codequarry.serving.server.descriptions import TOOLS as DESCRIBED
 from codequarry.serving.server.mcp import build_server, listed_tools
+from codequarry.serving.tools import explanations
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.version.open import Bundle
 from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
 TOOLS = [
     "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "outline",
-    "list_files", "overview", "set_scope", "get_scope", "describe_index", "healthz",
+    "list_files", "overview", "explore", "set_scope", "get_scope", "describe_index", "healthz",
 ]  # fmt: skip
 RENDERED = {tool.name for tool in DESCRIBED if tool.render is not None}
 """Tools whose text is not the JSON of the structured content."""
@@ -129,7 +131,7 @@ def test_the_default_list_is_short_and_the_other_tools_are_answered_all_the_same
     found = call(server, era, "search", {"query": "Index.open", "channel": "bm25", "rerank": False})
     assert found.structured_content["limits"] == []  # arguments that are not listed are known
     assert call(server, era, "healthz", {}).structured_content["status"] == "ok"
-    assert failed(call(server, era, "explore", {}), "INVALID_ARGUMENT")
+    assert failed(call(server, era, "no_tool", {}), "INVALID_ARGUMENT")
 
 
 def test_a_search_says_as_little_as_was_asked_for(engine, era) -> None:
@@ -141,16 +143,44 @@ def test_a_search_says_as_little_as_was_asked_for(engine, era) -> None:
     assert len(results) > WITH_CODE
     for place, (one, full) in enumerate(zip(results, explained, strict=True)):
         assert set(one["metadata"]) == {"uri", "start_line", "end_line", "lang", "symbols", "explain"}
+        reasons = one["metadata"]["explain"]["hit_reason"]
         assert set(one["metadata"]["explain"]) == {"hit_reason"}
+        assert len(reasons) == (place < WITH_CODE)
+        assert all(full["metadata"]["explain"]["hit_reason"][0].startswith(reason) for reason in reasons)
         assert one["score"] == round(full["score"], 3)
         assert ("snippet" in one) == (place < WITH_CODE)
         assert full["snippet"]
+        assert one.get("snippet", "") in full["snippet"]
+        assert one.get("snippet", "").count("\n") < LEAN_LINES
         assert {"channels", "scoring"} <= set(full["metadata"]["explain"])
     text = lean.content[0].text
     assert len(text) < len(json.dumps(whole.structured_content)) / 4
     first = results[0]["metadata"]
     assert text.startswith(f"{first['uri']}:{first['start_line'] + 1}-{first['end_line'] + 1}  ")
     assert text.count("\nmore: ") == 1
+    for full in explained[:WITH_CODE]:  # the text has the whole window
+        assert all(f"| {present.code_line(line)}".rstrip() in text for line in full["snippet"].split("\n"))
+
+
+def test_a_lean_answer_works_no_explanation_out(engine, era, monkeypatch) -> None:
+    server = build_server(engine, version="1.2.3")
+
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    for name in ("_explain", "_facts_about", "_tokens", "_terms"):
+        monkeypatch.setattr(explanations, name, fail)
+    assert call(server, era, "search", {"query": "open"}).structured_content["results"]
+    assert call(server, era, "search", {"query": "open", "max_tokens": 300}).structured_content["results"]
+    failed(call(server, era, "search", {"query": "open", "explain": True}), "INTERNAL")
+
+
+def test_lean_results_cost_little(engine, era) -> None:
+    """Guards what every agent pays; the mean of twelve results of real repositories is in docs/BENCHMARKS.md."""
+    answer = call(build_server(engine, version="1.2.3"), era, "search", {"query": "open a file of the index"})
+    content = answer.structured_content
+    assert len(content["results"]) > WITH_CODE
+    assert len(json.dumps(content, ensure_ascii=False, separators=(",", ":"))) <= 4 * 120 * len(content["results"])
 
 
 @pytest.mark.parametrize("profile", ["default", "full", "chatgpt"])
@@ -176,6 +206,7 @@ def test_types_that_fastmcps_client_makes_of_the_schemas_hold_every_answer(
             "go_to_definition": [{"symbol": "open"}, {"symbol": "zzz"}],
             "find_references": [{"symbol": "open"}],
             "outline": [{"path": "io/index.py"}, {"path": "io"}],
+            "explore": [{"query": "open"}, {"query": "zzz"}],
             "set_scope": [{"languages": ["python"]}],
         }
         if profile == "full":
@@ -278,6 +309,8 @@ def test_definitions_and_references(symbol_engine, era) -> None:
         ("fetch", {"objectIds": ["1", "../../etc/passwd", str(LONG.id)], "max_tokens": 1}),
         ("fetch", {"objectIds": [str(LONG.id)], "resolve": "summary", "max_tokens": 10**9}),
         ("fetch", {"id": str(LONG.id), "resolve": "metadata_only"}),
+        ("explore", {"query": "", "max_tokens": -1}),
+        ("explore", {"query": "where is the index opened", "filters": {"lang": ["python"]}, "scope_id": ""}),
     ],
 )
 def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -> None:
@@ -300,6 +333,8 @@ def test_unusual_calls_succeed_within_the_schema(server, era, tool, arguments) -
         ("go_to_definition", {"uri": "canary.py"}, "INVALID_ARGUMENT", "line and column: expected"),
         ("find_references", {"symbol": "canary" * 1000}, "INVALID_ARGUMENT", "symbol: 6000 characters"),
         ("find_references", {"symbol": "x", "role": "canary"}, "INVALID_ARGUMENT", "role: must be one of"),
+        ("explore", {"query": "x", "max_tokens": "canary"}, "INVALID_ARGUMENT", "max_tokens: must be an integer"),
+        ("explore", {"query": "x", "filters": {"lang": ["canary"]}}, "INVALID_ARGUMENT", "filters.lang"),
         ("fetch", {}, "INVALID_ARGUMENT", "neither is given"),
         ("fetch", {"id": "1", "objectIds": ["2"]}, "INVALID_ARGUMENT", "both are given"),
         ("fetch", {"objectIds": ["1"] * 51}, "INVALID_ARGUMENT", "at most 50 entries"),

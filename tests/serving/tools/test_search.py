@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -13,16 +14,16 @@ from codequarry.schemas.wire.search import SearchFilters, SearchRequest, to_wire
 from codequarry.serving.channels.base import Candidates, Channel, ChannelQuery
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools.search import find_results
+from codequarry.serving.tools.search import WEAK_MATCH, find_results
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import write_bundle
+from tests.serving.bundle_factory import Piece, definition_row, write_bundle
 from tests.serving.contexts import context_of
 from tests.serving.corpus import GO_SERVER, HOSTILE, INDEX_OPEN, INDEX_TEST, MINIFIED, PIECES, SESSION
 from tests.serving.scores import recomputed
 
 
 def ask(engine: Engine, query: str, **arguments):
-    return engine.search(SearchRequest(query=query, **arguments))
+    return engine.search(SearchRequest(query=query, explain=True, **arguments))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def replaced(bundle: Bundle, **channels: object) -> Bundle:
 
 def test_a_channel_that_breaks_takes_nothing_with_it_and_leaks_nothing(engine, caplog) -> None:
     bundle = replaced(engine.bundle, bm25=Broken(RuntimeError("/secret/path")))
-    answer = Engine(bundle, ServingSettings()).search(SearchRequest(query="open"))
+    answer = Engine(bundle, ServingSettings()).search(SearchRequest(query="open", explain=True))
     assert answer.results
     assert answer.limits == ["channel bm25 failed on this query; the server's log says why"]
     assert "/secret/path" in caplog.text
@@ -177,7 +178,7 @@ def test_a_channel_that_breaks_takes_nothing_with_it_and_leaks_nothing(engine, c
 
 def test_a_channel_that_gives_up_says_why(engine) -> None:
     bundle = replaced(engine.bundle, bm25=Broken(UnavailableError("being repaired")))
-    answer = Engine(bundle, ServingSettings()).search(SearchRequest(query="open"))
+    answer = Engine(bundle, ServingSettings()).search(SearchRequest(query="open", explain=True))
     assert answer.limits == ["channel bm25 is off: being repaired"]
 
 
@@ -188,7 +189,7 @@ def clock(*times: float):
 
 def test_after_the_deadline_the_best_so_far_is_returned(engine) -> None:
     deadline = Deadline.after(20, clock=clock(0, 1, 21))
-    answer = find_results(context_of(engine.bundle, deadline), SearchRequest(query="open a file"))
+    answer = find_results(context_of(engine.bundle, deadline), SearchRequest(query="open a file", explain=True))
     assert {result.source for result in answer.results} == {"bm25"}
     assert answer.limits == ["stopped after 20 s, without channel faiss"]
 
@@ -198,15 +199,22 @@ def test_the_first_stage_has_a_budget_of_its_own_which_the_first_channel_may_use
     # Begun at 0; the budget is taken at 1; the first channel looks at 5, the next ones at 6.
     deadline = Deadline.after(20, clock=clock(0, 1, 5, 6))
     context = dataclasses.replace(context_of(engine.bundle, deadline), settings=settings)
-    answer = find_results(context, SearchRequest(query="open a file"))
+    answer = find_results(context, SearchRequest(query="open a file", explain=True))
     assert {result.source for result in answer.results} == {"bm25"}
     assert answer.limits == ["stopped after 0.12 s, without channel faiss"]
-    assert find_results(context_of(engine.bundle, Deadline.after(20)), SearchRequest(query="open a file")).limits == []
+    assert (
+        find_results(
+            context_of(engine.bundle, Deadline.after(20)), SearchRequest(query="open a file", explain=True)
+        ).limits
+        == []
+    )
 
 
 def test_nothing_before_the_deadline_is_an_error_to_retry(engine) -> None:
     with pytest.raises(DeadlineError) as caught:
-        find_results(context_of(engine.bundle, Deadline.after(20, clock=clock(0, 21))), SearchRequest(query="open"))
+        find_results(
+            context_of(engine.bundle, Deadline.after(20, clock=clock(0, 21))), SearchRequest(query="open", explain=True)
+        )
     assert caught.value.retryable
 
 
@@ -234,7 +242,7 @@ def test_a_dense_channel_without_a_near_vector_may_be_left_out(engine) -> None:
     def searched(least: float, channel: str = "hybrid"):
         settings = ServingSettings(semantic_min_score=least)
         context = dataclasses.replace(context_of(engine.bundle, Deadline.after(9)), settings=settings)
-        return find_results(context, SearchRequest(query=query, channel=channel))
+        return find_results(context, SearchRequest(query=query, channel=channel, explain=True))
 
     usual = searched(-1)
     nearest = max(one.metadata.explain.channels["faiss"].score for one in usual.results)
@@ -271,7 +279,67 @@ def test_scip_is_said_of_chunks_whose_file_it_indexed(engine: Engine) -> None:
     found = {
         result.metadata.lang: result.metadata.explain.scip
         for query in (GO_SERVER.qualified_name, INDEX_OPEN.qualified_name)
-        for result in engine.search(SearchRequest(query=query, channel="bm25")).results
+        for result in engine.search(SearchRequest(query=query, channel="bm25", explain=True)).results
     }
     assert found["go"]
     assert not found["python"]
+
+
+def test_a_nonsense_query_is_called_weak_with_few_places_and_no_code(engine: Engine) -> None:
+    answer = engine.search(SearchRequest(query="zebra crossing pedestrian traffic light"))
+    assert WEAK_MATCH in answer.limits
+    assert 0 < len(answer.results) <= 5
+    assert not any(one.snippet for one in answer.results)
+
+
+def test_a_caller_that_asks_for_a_number_of_results_gets_them_of_a_weak_match_too(engine: Engine) -> None:
+    whole = engine.search(SearchRequest(query="zebra crossing pedestrian traffic light", limit=7, explain=True))
+    assert WEAK_MATCH in whole.limits
+    assert len(whole.results) == 7
+    assert whole.match is not None
+    assert whole.match.confidence < 0.1
+
+
+def test_a_question_that_the_index_answers_is_not_called_weak(engine: Engine) -> None:
+    answer = engine.search(SearchRequest(query="where are sessions removed when their time is over", explain=True))
+    assert answer.match is not None
+    assert answer.match.confidence > 0.5
+    assert answer.limits == []
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Yield an engine over two classes that have a method ``reopen``, and ten functions that call it."""
+    uses = [Piece(f"web/use{n}.py", f"def use{n}(store):\n    store.reopen({n})", f"use{n}") for n in range(10)]
+    text = "    def reopen(self, place):\n        self.place = place"
+    owners = [
+        Piece(f"core/{owner.lower()}.py", text, f"{owner}.reopen", (f"{owner}.reopen",), kind="method")
+        for owner in ("Store", "Index")
+    ]
+    rows = {"ast_nodes": [definition_row(one, one.qualified_name) for one in owners]}
+    root = tmp_path_factory.mktemp("named")
+    write_bundle(root, (*uses, *owners), rows=rows)
+    engine = Engine(Bundle.open_current(root), ServingSettings())
+    yield engine
+    engine.close()
+
+
+def test_an_exact_name_brings_its_definitions_and_at_most_two_more(named: Engine) -> None:
+    few = named.search(SearchRequest(query="reopen"))
+    assert {one.metadata.uri.rpartition("/")[2] for one in few.results[:2]} == {"store.py", "index.py"}
+    assert len(few.results) == 4
+    many = named.search(SearchRequest(query="reopen", limit=12))
+    assert len(many.results) == 12
+    assert [one.id for one in few.results] == [one.id for one in many.results[:4]]
+
+
+def test_words_that_the_index_lacks_are_weak_and_a_misspelt_name_is_not(named: Engine) -> None:
+    assert WEAK_MATCH in named.search(SearchRequest(query="frobnicate store")).limits
+    assert WEAK_MATCH not in named.search(SearchRequest(query="reopne")).limits
+
+
+@pytest.mark.parametrize("channel", ["faiss", "bm25"])
+def test_one_channel_alone_has_no_confidence(engine: Engine, channel: str) -> None:
+    answer = ask(engine, "zebra crossing pedestrian traffic light files", channel=channel)
+    assert answer.match is None
+    assert WEAK_MATCH not in answer.limits

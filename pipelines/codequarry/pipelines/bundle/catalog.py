@@ -8,14 +8,14 @@ from contextlib import closing
 import duckdb
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.catalog.views import build_statements, create_statements, set_bundle
+from codequarry.schemas.catalog.views import OPEN_SQL, build_statements, create_statements, set_bundle
 from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.files.integrity import file_sha256
 
 
 def build_catalog(paths: BundlePaths, *dims: int) -> str:
-    """Write ``catalog.duckdb`` beside the tables it reads.
+    """Write ``catalog.duckdb`` beside the tables it reads, and ``open.sql`` for people.
 
     DuckDB puts a random identifier into every file, so the bytes themselves are not reproducible.
 
@@ -26,6 +26,7 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
     Returns:
         Digest (sha256 hex) of what the catalog was made from: its SQL and the Parquet files.
     """
+    paths.open_sql.write_text(OPEN_SQL, encoding="utf-8")
     statements = build_statements(*dims)
     with closing(duckdb.connect()) as connection:
         connection.execute("SET threads = 1")

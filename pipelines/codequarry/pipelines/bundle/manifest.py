@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow.parquet as pq
 
@@ -15,9 +18,10 @@ from codequarry.pipelines.scip.given import given_files, given_identity
 from codequarry.pipelines.scip.runner import indexer_versions
 from codequarry.pipelines.scip.stage import read_scip_entries
 from codequarry.pipelines.sources.snapshot import Snapshot, read_snapshot
+from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.library_versions import SCANNER, library_version, scanner_version, tool_versions
 from codequarry.pipelines.store.workspace import RepositoryWork
-from codequarry.schemas.bundle.layout import RANKING_FILE, BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE, RANKING_FILE, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import (
     Counts,
     FileEntry,
@@ -36,23 +40,69 @@ from codequarry.serving.files.integrity import file_sha256, list_files
 from codequarry.serving.files.version_order import next_sequence
 
 
-def file_entries(
-    paths: BundlePaths, held: Manifest | None, linked: Collection[str], catalog_digest: str
-) -> tuple[FileEntry, ...]:
-    """Return the entry of every file of a version by path.
+@dataclass(frozen=True, slots=True)
+class VersionPiece:
+    """A part of a staged version whose files are complete."""
 
-    Args:
-        paths: Paths of the version.
-        held: Manifest of CURRENT; None when there is none.
-        linked: Paths that are links to files of ``held``, whose entries they take over.
-        catalog_digest: Digest of the catalog's contents.
+    name: str
+    """One of `PIECES`."""
+    folder: Path
+    """Folder of the version."""
+    files: tuple[FileEntry, ...]
+    seconds: float
+    """Wall-clock seconds of the step that wrote it."""
+    use: DeviceUse | None = None
+    """Device that built it; None for a piece that only the CPU builds."""
 
-    Returns:
-        The entries.
-    """
-    known = {entry.path: entry for entry in (held.files if held is not None else ()) if entry.path in linked}
-    digests = {paths.catalog.name: catalog_digest}
-    return tuple(known.get(name) or _file_entry(paths, name, digests.get(name)) for name in list_files(paths.path))
+
+PIECES: dict[str, re.Pattern[str]] = {
+    "bm25": re.compile(r"bm25/.*"),
+    "faiss": re.compile(r"faiss(\.\d+)?\.(index|tuning\.json)"),
+    "faiss2": re.compile(r"faiss2(\.\d+)?\.(index|tuning\.json)"),
+    "faiss_idmap": re.compile(re.escape(FAISS_IDMAP_FILE)),
+    "catalog": re.compile(r"catalog\.duckdb|(rows|facts)/.*"),
+    "warp": re.compile(r"warp.*"),
+    "splade": re.compile(r"splade.*"),
+}
+"""Pieces of a version, in the order of their completion, and the paths of their files."""
+
+
+class FileEntries:
+    """Entries of the files of a version that is being written; each file is hashed once, when its piece is complete."""
+
+    def __init__(self, paths: BundlePaths, held: Manifest | None) -> None:
+        """Begin without entries.
+
+        Args:
+            paths: Paths of the version.
+            held: Manifest of CURRENT; None when there is none.
+        """
+        self.held = held
+        self.catalog_digest = ""
+        """Digest of the catalog's contents, once it is written."""
+        self._paths = paths
+        self._known: dict[str, FileEntry] = {}
+
+    def link(self, names: Collection[str]) -> None:
+        """Take over the entries of files that are links to those of CURRENT."""
+        if self.held is not None:
+            self._known |= {entry.path: entry for entry in self.held.files if entry.path in names}
+
+    def piece(self, name: str, seconds: float, use: DeviceUse | None = None) -> VersionPiece:
+        """Return a piece whose files are complete."""
+        return VersionPiece(name, self._paths.path, self._of(PIECES[name]), seconds, use)
+
+    def all(self) -> tuple[FileEntry, ...]:
+        """Return the entries of all files by path."""
+        return self._of(re.compile(".*"))
+
+    def _of(self, wanted: re.Pattern[str]) -> tuple[FileEntry, ...]:
+        digests = {self._paths.catalog.name: self.catalog_digest}
+        names = [name for name in list_files(self._paths.path) if wanted.fullmatch(name)]
+        for name in names:
+            if name not in self._known:
+                self._known[name] = _file_entry(self._paths, name, digests.get(name))
+        return tuple(self._known[name] for name in names)
 
 
 def source_entry(work: RepositoryWork, chunks: int) -> SourceEntry:

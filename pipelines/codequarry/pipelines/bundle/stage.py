@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +19,17 @@ import pyarrow as pa
 from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.bundle.disk_space import require_space
 from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abandoned
-from codequarry.pipelines.bundle.manifest import file_entries, source_entry, version_manifest
+from codequarry.pipelines.bundle.manifest import FileEntries, VersionPiece, source_entry, version_manifest
 from codequarry.pipelines.bundle.shards import link_shard, write_shard
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
 from codequarry.pipelines.indexes.bm25 import write_meta
-from codequarry.pipelines.indexes.faiss import faiss_factory, is_exact
+from codequarry.pipelines.indexes.faiss import builds_on_gpu, faiss_factory, is_exact
 from codequarry.pipelines.indexes.faiss_stage import write_dense
 from codequarry.pipelines.indexes.file_index import write_file_index
 from codequarry.pipelines.indexes.ranking_profile import profile_bytes
 from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root
+from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.links import link_all
 from codequarry.pipelines.store.parts import Part, Shard, plan_parts, plan_shards, row_groups
 from codequarry.pipelines.store.stage_clock import StageClock
@@ -70,6 +71,8 @@ class Staged:
     """Wall-clock seconds by index."""
     reused_shards: int
     """Those of ``manifest.shards`` that are links to the version before."""
+    devices: tuple[DeviceUse, ...] = ()
+    """Device that built each dense index, in the order of ``manifest.legs``."""
 
     @property
     def size_bytes(self) -> int:
@@ -78,6 +81,18 @@ class Staged:
 
 
 def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = silent) -> Staged:
+    """Build a version; arguments and errors are those of `stage_pieces`."""
+    pieces = stage_pieces(names, settings, progress)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return end.value
+
+
+def stage_pieces(
+    names: Sequence[str], settings: Settings, progress: Progress = silent
+) -> Generator[VersionPiece, None, Staged]:
     """Build every table and index of the named repositories in a hidden folder under the bundle root.
 
     Args:
@@ -86,7 +101,7 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
         progress: Told of the work done.
 
     Returns:
-        The staged version.
+        A generator of the pieces, each as soon as its files are complete; its own value is the staged version.
 
     Raises:
         SourceError: A stage of a repository has not run.
@@ -108,7 +123,7 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
             ) from error
         try:
             write_json(_claim(settings.paths.work), {"path": str(folder)})
-            return _fill(BundlePaths(folder), root, sorted(names), settings, progress)
+            return (yield from _fill(BundlePaths(folder), root, sorted(names), settings, progress))
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, CodequarryError) or not isinstance(error, _LIBRARY_FAILURES):
@@ -120,8 +135,11 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
             ) from error
 
 
-def _fill(paths: BundlePaths, root: BundleRoot, names: list[str], settings: Settings, progress: Progress) -> Staged:
+def _fill(
+    paths: BundlePaths, root: BundleRoot, names: list[str], settings: Settings, progress: Progress
+) -> Generator[VersionPiece, None, Staged]:
     clock = StageClock()
+    entries = FileEntries(paths, current_manifest(root))
 
     @contextmanager
     def step(what: str) -> Iterator[None]:
@@ -132,47 +150,55 @@ def _fill(paths: BundlePaths, root: BundleRoot, names: list[str], settings: Sett
 
     works = [repository_work(settings.paths.work, name) for name in names]
     parts = [plan_parts(work, settings) for work in works]
-    held = current_manifest(root)
+    held = entries.held
     chunks = sum(_chunks_of(part) for each in parts for part in each)
     legs, linked = _put_encoders(settings, paths, root, held, chunks)
+    entries.link(linked)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
     paths.bm25.mkdir()
     with step("shards"):
-        shards, reused, reused_shards = _put_shards(plan, paths, root, held, legs, progress)
-    linked |= reused
+        shards, linked, reused_shards = _put_shards(plan, paths, root, held, legs, progress)
+    entries.link(linked)
     with step("tables"):
         _write_tables(paths, works, plan)
+    write_meta(paths, [segment for shard in shards for segment in shard.segments])
+    yield entries.piece("bm25", clock.seconds["shards"])
     with step("faiss"):
-        write_dense(paths, plan, legs, settings.indexes)
+        uses = write_dense(paths, plan, legs, settings.indexes)
+    for leg in legs:
+        yield entries.piece(leg.channel, clock.seconds["faiss"], uses[leg.channel])
+    yield entries.piece("faiss_idmap", clock.seconds["faiss"])
     with step("files"):
         write_file_index(paths, works, plan[0].count, settings)
     paths.ranking.write_bytes(profile_bytes(settings))
-    write_meta(paths, [segment for shard in shards for segment in shard.segments])
     with step("catalog"):
-        catalog = build_catalog(paths, *(leg.encoder.dim for leg in legs))
+        entries.catalog_digest = build_catalog(paths, *(leg.encoder.dim for leg in legs))
     with step("rows"):
         write_row_index(paths)
+    yield entries.piece("catalog", clock.seconds["catalog"] + clock.seconds["rows"])
     warp = splade = None
     if settings.late_interaction:
         from codequarry.pipelines.indexes.warp.stage import put_warp
 
         with step("warp"):
-            warp, links = put_warp(paths, plan, settings, root, held, progress)
-        linked |= links
+            warp, linked = put_warp(paths, plan, settings, root, held, progress)
+        entries.link(linked)
+        yield entries.piece("warp", clock.seconds["warp"])
     if settings.learned_sparse:
         from codequarry.pipelines.indexes.splade.stage import put_splade
 
         with step("splade"):
-            splade, links = put_splade(paths, plan, settings, root, held, progress)
-        linked |= links
+            splade, linked = put_splade(paths, plan, settings, root, held, progress)
+        entries.link(linked)
+        yield entries.piece("splade", clock.seconds["splade"])
     with step("checksums"):
-        files = file_entries(paths, held, linked, catalog)
+        files = entries.all()
     sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
     manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade)
     paths.manifest.write_bytes(to_json(manifest))
-    return Staged(paths.path, manifest, clock.seconds, reused_shards)
+    return Staged(paths.path, manifest, clock.seconds, reused_shards, tuple(uses.values()))
 
 
 def _put_encoders(
@@ -191,6 +217,7 @@ def _put_encoders(
         Entries of the dense indexes, and the paths that are links.
     """
     folders, adapted = encoder_directories(settings), read_adapted(settings)
+    gpu = builds_on_gpu(settings.indexes)
     said = adapted.said if adapted is not None else ""
     legs: list[LegEntry] = []
     linked: frozenset[str] = frozenset()
@@ -198,7 +225,7 @@ def _put_encoders(
         entry, links = _put_encoder(folder, paths.leg(channel), root, held)
         if channel == DENSE_LEGS[0]:
             entry = entry.model_copy(update={"adaptation": said})
-        factory = faiss_factory(chunks, entry.dim, settings.indexes)
+        factory = faiss_factory(chunks, entry.dim, settings.indexes, gpu=gpu)
         index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
         legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
         linked |= links

@@ -81,6 +81,9 @@ def _add_counts(table: Table, report: IndexReport) -> None:
     if report.embeddings:
         embedded = sum(each.embedded for each in report.embeddings)
         table.add_row("vectors", f"{embedded:,} embedded, {sum(each.reused for each in report.embeddings):,} reused")
+        devices = dict.fromkeys(leg.use.device for each in report.embeddings for leg in each.legs if leg.embedded)
+        if any(leg.use.asked for each in report.embeddings for leg in each.legs):
+            table.add_row("embedded on", ", ".join(devices) or "no device: every vector was there")
 
 
 def _add_symbols(table: Table, report: IndexReport) -> None:

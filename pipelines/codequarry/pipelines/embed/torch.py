@@ -42,7 +42,7 @@ def load_model(embedding: EncoderSettings, *, device: str = "", plain: bool = Fa
     Raises:
         MissingExtraError: The extra ``transformers`` is not installed.
         InvalidArgumentError: The model's own code is to be trusted without a pinned revision.
-        UnavailableError: There is no such model, or no hub to fetch it from.
+        UnavailableError: There is no such model, or no hub to fetch it from; or torch sees no such device.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     local = Path(embedding.model).is_dir()
@@ -58,6 +58,7 @@ def load_model(embedding: EncoderSettings, *, device: str = "", plain: bool = Fa
         raise missing_extra(f"the model {embedding.model}", "transformers", missing=error.name) from None
 
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    _require_device(torch, place, embedding)
     arguments: dict[str, Any] = {"dtype": torch.float32 if plain else _precision(torch, place)}
     if plain:
         arguments["attn_implementation"] = "eager"
@@ -87,6 +88,8 @@ class TorchEncoder:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.dim = int(model.get_embedding_dimension())
+        self.device = str(model.device)
+        """Name of the device in torch."""
         self.batch = FIRST_BATCH
         """Number of texts in the next batch."""
 
@@ -158,6 +161,8 @@ class TorchDocuments:
     def __init__(self, spec: EncoderSpec, encoder: TorchEncoder) -> None:
         self._prefix = spec.document_prefix
         self._encoder = encoder
+        self.device = encoder.device
+        """Name of the device in torch."""
 
     @classmethod
     def open(cls, spec: EncoderSpec, embedding: EncoderSettings) -> Self:
@@ -178,6 +183,46 @@ class TorchDocuments:
     def encode_documents(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Encode documents; see `DocumentEncoder.encode_documents`."""
         return self._encoder.encode([self._prefix + text for text in texts], progress)
+
+
+def gpu_memory_mb(torch: Any | None) -> float | None:
+    """Return the most GPU memory that torch has taken so far, over all devices, in megabytes.
+
+    Args:
+        torch: The module, or None where it was not imported.
+
+    Returns:
+        Megabytes; None without a GPU of NVIDIA or AMD.
+    """
+    if torch is None or not torch.cuda.is_available():
+        return None
+    taken = [torch.cuda.max_memory_allocated(number) for number in range(torch.cuda.device_count())]
+    return round(sum(taken) / 1e6, 1)
+
+
+def _require_device(torch: Any, device: str, embedding: EncoderSettings) -> None:
+    """Require that torch sees a device.
+
+    Another device gives vectors that differ in the last digits, and those of the named one are kept under its name. So
+    this is an error, and no reason to take the CPU instead.
+
+    Args:
+        torch: The module.
+        device: Name of the device in torch.
+        embedding: Settings that name it.
+
+    Raises:
+        UnavailableError: It sees no such device.
+    """
+    kind, _, number = device.partition(":")
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    missing = int(number or 0) >= seen if kind == "cuda" else kind == "mps" and not torch.backends.mps.is_available()
+    if missing:
+        there = f"{seen} of CUDA" if seen else "none"
+        raise UnavailableError(
+            f"{embedding.section} device is {device}, and torch {torch.__version__} sees no such GPU (it sees {there})",
+            suggestion="check `nvidia-smi` and that torch is a build for CUDA, or name another device",
+        )
 
 
 def _precision(torch: Any, device: str) -> Any:

@@ -159,7 +159,7 @@ def _modules(paths: BundlePaths, ids: dict[int, str]) -> _Found:
 
 
 def _search(pack: GoldenPack, engine: Engine, query: GoldenQuery) -> _Found:
-    answer = engine.search(SearchRequest(query=query.query, top_k=TOP_K_MAX, channel="faiss"))
+    answer = engine.search(SearchRequest(query=query.query, top_k=TOP_K_MAX, channel="faiss", explain=True))
     got = [
         (split_uri(result.metadata.uri)[1], result.metadata.explain.channels["faiss"].score)
         for result in answer.results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.faiss import arrays, faiss_factory
+from codequarry.pipelines.indexes.faiss import arrays, builds_on_gpu, faiss_factory
 from codequarry.pipelines.indexes.faiss_stage import encoded, mapped, questions, write_trained
 from codequarry.pipelines.indexes.faiss_sweep import pool, set_parameters, tune
 from codequarry.pipelines.store.workspace import Progress, silent
@@ -26,6 +27,7 @@ from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.files.arrays import map_array
 from codequarry.serving.files.integrity import read_manifest
 
+logger = logging.getLogger(__name__)
 _WARM_UP = 32
 PUBLISHED = "published"
 
@@ -93,10 +95,12 @@ def tune_faiss(
         progress("measuring", done, 1 + len(factories))
         with tempfile.TemporaryDirectory(prefix="codequarry-faiss-") as folder:
             asked = settings.indexes.model_copy(update={"faiss_factory": name})
-            factory = faiss_factory(len(vectors), vectors.shape[1], asked)
+            factory = faiss_factory(len(vectors), vectors.shape[1], asked, gpu=builds_on_gpu(asked))
             beside = BundlePaths(Path(folder), channel)
             started = time.process_time()
-            write_trained(beside, chunk_ids, vectors, factory, asked)
+            use = write_trained(beside, chunk_ids, vectors, factory, asked)
+            if use.fell_back:
+                logger.warning(use.sentence())
             spent = time.process_time() - started
             measured.append(_measure_index(name, beside, vectors, queries, factory, floor, spent))
     progress("measuring", 1 + len(factories), 1 + len(factories))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,14 @@ class Verified:
         return tuple(check.warning for check in self.checks if check.warning)
 
 
-def verify_staged(staged: Staged, settings: Settings, progress: Progress = silent, *, accept: str = "") -> Verified:
+def verify_staged(
+    staged: Staged,
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    accept: str = "",
+    report: Callable[[Sequence[Check]], None] | None = None,
+) -> Verified:
     """Run every check on a staged version.
 
     A version that fails is removed; CURRENT is as it was.
@@ -51,6 +59,7 @@ def verify_staged(staged: Staged, settings: Settings, progress: Progress = silen
         settings: Settings of the run.
         progress: Told of the steps.
         accept: Why regressions against CURRENT are acceptable; "" accepts none.
+        report: Told of the checks as they are made, before a failed one stops the version.
 
     Returns:
         The same version, and every check.
@@ -63,7 +72,7 @@ def verify_staged(staged: Staged, settings: Settings, progress: Progress = silen
     progress("verifying", 0, 1)
     with using(paths.path):
         try:
-            verified = _verified(paths, settings, accept, progress)
+            verified = _verified(paths, settings, accept, progress, report or (lambda _: None))
         except (CodequarryError, OSError) as error:
             shutil.rmtree(paths.path, ignore_errors=True)
             if isinstance(error, CodequarryError):
@@ -76,7 +85,13 @@ def verify_staged(staged: Staged, settings: Settings, progress: Progress = silen
     return verified
 
 
-def _verified(paths: BundlePaths, settings: Settings, accept: str, progress: Progress) -> Verified:
+def _verified(
+    paths: BundlePaths,
+    settings: Settings,
+    accept: str,
+    progress: Progress,
+    report: Callable[[Sequence[Check]], None],
+) -> Verified:
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     root = BundleRoot(settings.bundle.root)
@@ -86,8 +101,10 @@ def _verified(paths: BundlePaths, settings: Settings, accept: str, progress: Pro
         *secret_checks(paths, manifest, current_manifest(root), settings.secrets, settings.checks.max_secrets),
         *drift_checks(root, paths, manifest, settings),
     )
+    report(checks)
     accepted = judge(manifest.version, checks, accept)
     asked = retrieval_checks(paths, settings, progress)  # only what is whole is asked
+    report(asked)
     accepted += judge(manifest.version, asked, accept)
     if accepted:
         paths.manifest.write_bytes(to_json(manifest.model_copy(update={"accepted": accepted})))

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from codequarry.pipelines.indexes.faiss import arrays, faiss_parts, write_faiss, write_idmap
+from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.parts import Shard
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning, exact_tuning, to_bytes
 from codequarry.schemas.bundle.layout import BundlePaths
@@ -34,7 +35,9 @@ _NOTHING_SAID = "text"
 """Question asked when no chunk has documentation or a name."""
 
 
-def write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], settings: IndexesSettings) -> None:
+def write_dense(
+    paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], settings: IndexesSettings
+) -> dict[str, DeviceUse]:
     """Write the id map of all dense indexes, their tuning, and the approximate ones with their vectors.
 
     Args:
@@ -43,20 +46,26 @@ def write_dense(paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], set
         legs: Its dense indexes.
         settings: Settings of the indexes.
 
+    Returns:
+        The device that built each dense index, by channel.
+
     Raises:
         InvalidArgumentError: FAISS does not accept the factory string for this data.
     """
     ids = [read_table(paths.path / shard.vectors(legs[0]), ["chunk_id"])["chunk_id"].to_numpy() for shard in plan]
     write_idmap(paths.faiss_idmap, ids)
+    uses: dict[str, DeviceUse] = {}
     for leg in legs:
         own, factory = paths.leg(leg.channel), leg.faiss.factory
         if leg.faiss.exact:
             tuning = exact_tuning(factory, sum(map(len, ids)), settings.faiss_recall)
+            uses[leg.channel] = DeviceUse(f"writing {factory}, which trains nothing,", "cpu", settings.faiss_gpu)
         else:
             vectors = _write_vectors(own, [paths.path / shard.vectors(leg) for shard in plan], leg)
-            write_trained(own, np.concatenate(ids), vectors, factory, settings)
+            uses[leg.channel] = write_trained(own, np.concatenate(ids), vectors, factory, settings)
             tuning = tuned(own, vectors, factory, settings, open_encoder(own.encoder))
         own.tuning.write_bytes(to_bytes(tuning))
+    return uses
 
 
 def write_trained(
@@ -65,16 +74,24 @@ def write_trained(
     vectors: NDArray[np.float32],
     factory: str,
     settings: IndexesSettings,
-) -> None:
-    """Write an approximate index in as many files as its size asks for; parameters and errors as `write_faiss`."""
+) -> DeviceUse:
+    """Write an approximate index in as many files as its size asks for.
+
+    Parameters and errors are those of `write_faiss`. The device is that of the first file that fell back, or of the
+    first file.
+    """
     parts = faiss_parts(len(vectors), settings)
     cuts = [len(vectors) * number // parts for number in range(parts + 1)]
+    uses: list[DeviceUse] = []
     for number in range(parts):
         rows = slice(cuts[number], cuts[number + 1])
-        write_faiss(
-            paths.path / shard_file(paths.dense, "index", number, parts), chunk_ids[rows], vectors[rows], factory,
-            training=settings.faiss_training_vectors, gpu=settings.faiss_gpu,
+        uses.append(
+            write_faiss(
+                paths.path / shard_file(paths.dense, "index", number, parts), chunk_ids[rows], vectors[rows], factory,
+                training=settings.faiss_training_vectors, gpu=settings.faiss_gpu,
+            )
         )  # fmt: skip
+    return next((use for use in uses if use.fell_back), uses[0])
 
 
 def tuned(

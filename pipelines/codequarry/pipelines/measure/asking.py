@@ -118,7 +118,7 @@ class Asker:
         )  # fmt: skip
 
     def _search(self, query: str, channel: Channel) -> SearchAnswer:
-        return self._engine.search(SearchRequest(query=query, top_k=self._depth, channel=channel))
+        return self._engine.search(SearchRequest(query=query, top_k=self._depth, channel=channel, explain=True))
 
 
 def open_version(root: Path, version: str, settings: ServingSettings | None = None) -> Bundle:

@@ -109,14 +109,14 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
 
     with open_redactor(settings) as redactor, replacing(work.contents) as temporary:
         _write_contents(temporary, entries(redactor))
-    skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
-    indexed = [row for row in rows if row.skip_reason is None]
-    if not indexed:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
-        raise SourceError(
-            f"{repository.name}: no file of {repository.place} can be indexed ({reasons})",
-            suggestion="check the path, .gitignore and [sources] exclude",
-        )
+        skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
+        indexed = [row for row in rows if row.skip_reason is None]
+        if not indexed:  # the contents of before stay, as the whole snapshot does
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
+            raise SourceError(
+                f"{repository.name}: no file of {repository.place} can be indexed ({reasons})",
+                suggestion="check the path, .gitignore and [sources] exclude",
+            )
     with replacing(work.census) as temporary:
         write_table(temporary, _census_table(repository.name, rows), FILES)
     snapshot = Snapshot(

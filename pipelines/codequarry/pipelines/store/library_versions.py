@@ -9,6 +9,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from codequarry.schemas.install_hints import REPLACEMENTS
+
 SCANNER = "kingfisher-secret-scanner"
 """Library that finds secrets."""
 GRAMMARS = tuple(
@@ -41,11 +43,27 @@ def scanner_version() -> str:
 def library_version(name: str) -> str:
     """Return the version of an installed library, as ``metadata.version`` does.
 
-    Only the version line is read: parsing all metadata would take 3 ms for each library.
+    One that is installed in its place is named behind the version. Only the version line is read: parsing all metadata
+    would take 3 ms for each library.
+
+    Args:
+        name: Name of the distribution.
+
+    Returns:
+        Its version.
+
+    Raises:
+        PackageNotFoundError: Neither it nor a replacement is installed.
     """
-    distribution = metadata.distribution(name)
-    found = _VERSION.search(distribution.read_text("METADATA") or "")
-    return found[1] if found else distribution.version
+    for candidate in (name, *REPLACEMENTS.get(name, ())):
+        try:
+            distribution = metadata.distribution(candidate)
+        except metadata.PackageNotFoundError:
+            continue
+        line = _VERSION.search(distribution.read_text("METADATA") or "")
+        version = line[1] if line else distribution.version
+        return version if candidate == name else f"{version} ({candidate})"
+    raise metadata.PackageNotFoundError(name)
 
 
 def _own_code() -> str:

@@ -37,6 +37,11 @@ class RepositoryWork:
         return self.path / "snapshot.json"
 
     @property
+    def failure(self) -> Path:
+        """File about the last reading, where it failed; absent otherwise."""
+        return self.path / "failure.json"
+
+    @property
     def census(self) -> Path:
         return self.path / "census.parquet"
 

@@ -240,6 +240,11 @@ class BundlePaths:
         return self.path / "catalog.duckdb"
 
     @property
+    def open_sql(self) -> Path:
+        """Statement after which the catalog's views find their files in any DuckDB shell."""
+        return self.path / "open.sql"
+
+    @property
     def tables(self) -> Path:
         return self.path / "tables"
 

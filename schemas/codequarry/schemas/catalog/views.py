@@ -1,15 +1,19 @@
 """SQL of the DuckDB catalog, and the meanings of its tables and views.
 
-Views read the version's Parquet files through the session variable ``bundle`` (the version's folder), so the file
-opens read-only from any directory. What a request touches is materialized beside them: look-ups through a
+Views read the version's Parquet files through the session variable ``bundle`` (the version's folder). Without the
+variable they read relative paths, which DuckDB looks for in the current folder and in ``file_search_path``. So the file
+opens read-only in any DuckDB shell: there, and elsewhere after the statement of ``open.sql``. It names no folder, so
+that a copy finds its own files. A view may hold no subquery in a path, else it would ask ``bundle_folder`` itself.
+
+What a request touches is materialized beside the views: look-ups through a
 Parquet view cost about eight times as much as through a table. Chunks lie there in the order of their files, because
 text search reads whole files, and say where in ``texts.*bin`` their text is; by id they are found in ``rows/``.
 
 Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
 row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
 
-``codequarry sql`` without a query prints the meanings. ``docs/CATALOG.md`` is made from them, from the schemas, and
-from ``tests/contracts/catalog_columns.py``.
+``codequarry sql`` without a query prints the meanings. They and those of `column_meanings` are the comments of the
+catalog's tables and columns, and make ``docs/CATALOG.md``.
 """
 
 # pyright: reportUnknownVariableType=false
@@ -17,9 +21,13 @@ from ``tests/contracts/catalog_columns.py``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE
 from codequarry.schemas.bundle.shards import SHARDED_TABLES
 from codequarry.schemas.bundle.tables import DESCRIPTIONS, SCHEMAS
 from codequarry.schemas.catalog import symbol_views as symbol_catalog
+from codequarry.schemas.catalog.column_meanings import column_meanings
 
 GROUPS: dict[str, dict[str, str]] = {
     "Files of the version": {
@@ -28,6 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "embeddings2": "A row per chunk: its vector in the second dense leg; only in versions of tier standard.",
         "faiss_idmap": "A row per vector of the dense indexes: which chunk it is of.",
         "v_documents": "`chunks` under the names that answers of the tools use.",
+        "bundle_folder": "One row: the folder of the catalog that is open, for `open.sql`.",
         "v_faiss_join": "Chunks beside the rows of the dense index, by full join: any NULL is an error.",
     },
     "Materialized for requests": {
@@ -55,24 +64,62 @@ GROUPS: dict[str, dict[str, str]] = {
 """What each table or view holds, by group."""
 
 
-def _table(name: str, options: str = "") -> str:
+SET_BUNDLE = "SET VARIABLE bundle = (FROM bundle_folder)"
+"""Points the views at the Parquet files beside the catalog that a DuckDB shell has opened."""
+
+OPEN_SQL = f"""\
+-- Lets the views of catalog.duckdb find the Parquet files beside it, whatever the current folder is:
+--   duckdb -readonly <this folder>/catalog.duckdb -init <this folder>/open.sql
+-- or, where catalog.duckdb is open: .read <this folder>/open.sql
+-- What there is: SELECT view_name, comment FROM duckdb_views() WHERE NOT internal;
+--                SELECT table_name, comment FROM duckdb_tables();
+--                SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = 'chunks';
+{SET_BUNDLE};
+"""
+"""Content of ``open.sql`` of every version."""
+
+
+def _file(path: str) -> str:
+    """Return the SQL of the path of a version's file.
+
+    DuckDB's message about a missing file shows nothing but the pattern it looked for. So the relative pattern has the
+    advice in it: in brackets, as alternatives to the letter that the name really has. DuckDB before 2.0 takes a
+    pattern with a colon for an address.
+
+    Args:
+        path: Path or pattern in the version's folder.
+
+    Returns:
+        SQL expression.
+    """
+    first, slash, rest = path.partition("/")
+    relative = f"{first[:-1]}[{first[-1]}; not in this folder, first run {SET_BUNDLE}]{slash}{rest}"
+    return f"coalesce(getvariable('bundle') || '/{path}', '{relative}')"
+
+
+def _rows(name: str, options: str = "") -> str:
     """Return the SQL that reads a table: ``chunks.parquet``, or its shards ``chunks.00.parquet`` and so on."""
     file = f"{name}.*parquet" if name in SHARDED_TABLES else f"{name}.parquet"
-    return f"read_parquet(getvariable('bundle') || '/tables/{file}'{options})"
+    return f"read_parquet({_file(f'tables/{file}')}{options})"
 
 
 def _vectors(name: str) -> str:
-    return f"SELECT chunk_id, vector::FLOAT[{{dim}}] AS vector FROM {_table(name)}"
+    return f"SELECT chunk_id, vector::FLOAT[{{dim}}] AS vector FROM {_rows(name)}"
 
+
+_IDMAP = _file(FAISS_IDMAP_FILE)
 
 VIEWS: dict[str, str] = {
-    **{name: f"SELECT * FROM {_table(name)}" for name in SCHEMAS},
+    **{name: f"SELECT * FROM {_rows(name)}" for name in SCHEMAS},
     "embeddings": _vectors("embeddings"),
-    "faiss_idmap": "SELECT * FROM read_parquet(getvariable('bundle') || '/faiss.idmap.parquet')",
+    "faiss_idmap": f"SELECT * FROM read_parquet({_IDMAP})",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
     "FROM faiss_idmap AS idmap FULL JOIN chunks USING (chunk_id)",
     "v_documents": "SELECT chunk_id AS id, repo || '/' || path AS uri, lang, kind, qualified_name AS symbol, symbols, "
     "start_line, end_line, start_byte, end_byte, left(text, 200) AS preview, text AS content FROM chunks",
+    "bundle_folder": "SELECT parse_dirpath(path) AS folder FROM duckdb_databases() "
+    "WHERE database_oid IN (SELECT database_oid FROM duckdb_views() WHERE view_name = 'bundle_folder') "
+    "AND path IS NOT NULL ORDER BY database_name = current_database() DESC, database_name LIMIT 1",
 }
 
 SECOND_VIEWS: dict[str, str] = {"embeddings2": _vectors("embeddings2")}
@@ -86,32 +133,38 @@ TABLES: dict[str, str] = {
     "AS text_start, strlen(text)::INTEGER AS text_bytes, coalesce(module, '') AS module, "
     "(repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
     "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst "
-    f"FROM {_table('chunks', ', filename = true')} AS chunks "
+    f"FROM {_rows('chunks', ', filename = true')} AS chunks "
     "JOIN (SELECT repo, path, file FROM files_mat) USING (repo, path) "
     "LEFT JOIN (SELECT repo, path, module FROM modules) USING (repo, path) ORDER BY repo, path, start_byte",
     **symbol_catalog.TABLES,
     "faiss_idmap_mat": "SELECT faiss_row, chunk_id FROM faiss_idmap ORDER BY faiss_row",
     "faiss_idmap_mat_meta": "SELECT parse_filename(filename) AS parquet_path, sha256(content) AS parquet_sha256, "
     "(SELECT count(*) FROM faiss_idmap_mat) AS row_count "
-    "FROM read_blob(getvariable('bundle') || '/faiss.idmap.parquet')",
+    f"FROM read_blob({_IDMAP})",
 }
 
 _ROW_GROUP = 2_048
 _BLOCK_BYTES = 65_536
 """A quarter of DuckDB's own: a column of a small row group leaves the rest of its block empty."""
+_STORAGE = "v1.4.0"
+"""The oldest DuckDB that opens the file, which is as small as in the newest format.
+
+That of 1.2 loses the parentheses of joins in views, so that `file_checks` would find other views than ours.
+"""
 
 
 def create_statements(path: str) -> list[str]:
     """Return the statements that make an empty catalog and its session.
 
     Args:
-        path: File to create. DuckDB opens it later by its name without suffix, and the views hold that name.
+        path: File to create.
 
     Returns:
         SQL statements, in order.
     """
     return [
-        f"ATTACH '{_escape_quotes(path)}' AS catalog (ROW_GROUP_SIZE {_ROW_GROUP}, BLOCK_SIZE {_BLOCK_BYTES})",
+        f"ATTACH '{_escape_quotes(path)}' AS catalog "
+        f"(ROW_GROUP_SIZE {_ROW_GROUP}, BLOCK_SIZE {_BLOCK_BYTES}, STORAGE_VERSION '{_STORAGE}')",
         "USE catalog",
     ]
 
@@ -141,7 +194,17 @@ def build_statements(*dims: int) -> list[str]:
     """
     created = [f"CREATE VIEW {name} AS {sql}" for name, sql in views(*dims).items()]
     tables = [f"CREATE TABLE {name} AS {sql}" for name, sql in TABLES.items()]
-    return [*created, *tables]
+    comments = [*_comments("VIEW", views(*dims)), *_comments("TABLE", TABLES)]
+    return [*created, *tables, "BEGIN", *comments, "COMMIT"]  # without a transaction, each is synced to the disk
+
+
+def _comments(kind: str, names: Iterable[str]) -> Iterator[str]:
+    """Return the statements that say what tables or views, and their columns, mean."""
+    meanings = {name: meaning for group in GROUPS.values() for name, meaning in group.items()}
+    for name in names:
+        yield f"COMMENT ON {kind} {name} IS '{_escape_quotes(meanings[name])}'"
+        for column, meaning in column_meanings(name).items():
+            yield f"COMMENT ON COLUMN {name}.{column} IS '{_escape_quotes(meaning)}'"
 
 
 def set_bundle(path: str) -> str:

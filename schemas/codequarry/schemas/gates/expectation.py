@@ -1,12 +1,11 @@
-"""Expectations about the rows of a table, as data with two readers.
+"""Expectations about the rows of a table, as data that SQL reads.
 
-An expectation is a Great Expectations type and its arguments. Dagster runs it with that library on every
-materialization. The gate of ``codequarry index``, ``import`` and ``doctor`` run the same record as SQL, which spares an
-import of three seconds. Both count the same rows: a test runs both over the same broken tables.
+The gate of every publish, ``import``, ``doctor`` and the blocking checks of Dagster run them over every row. What is
+measured of a whole table, its shares, quantiles and distributions, belongs to Great Expectations
+(``pipelines/gates/native_suites.py``).
 
 A suite is the expectations of one table over its *frame*. A frame is a SELECT of the table's columns and of what other
-tables say of its rows, so that one row is enough to judge an expectation. No column of a frame is ever NULL or NaN,
-which Great Expectations would leave out of its counts.
+tables say of its rows, so that one row is enough to judge an expectation. No column of a frame is ever NULL or NaN.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 EXAMPLES = 3
 """Most offending rows that are shown."""
 
-BETWEEN = "expect_column_values_to_be_between"
-AMONG = "expect_column_values_to_be_in_set"
-UNIQUE = "expect_column_values_to_be_unique"
-UNIQUE_TOGETHER = "expect_compound_columns_to_be_unique"
+BETWEEN, AMONG, UNIQUE = "between", "among", "unique"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +33,14 @@ class Expectation:
     name: str
     """Description of the rows that break it, for people; the name of the check."""
     type: str
-    """Type of the expectation as Great Expectations calls it: one of this module's four."""
-    arguments: Mapping[str, Any]
+    """One of this module's three."""
+    columns: tuple[str, ...]
+    """The columns it looks at; several only where they are to be unique together."""
+    low: float | None = None
+    high: float | None = None
+    values: tuple[str | bool, ...] = ()
     mostly: float = 1.0
     """Share of the rows that have to follow it, in (0, 1]."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it looks at."""
-        return tuple(self.arguments.get("column_list", (self.arguments.get("column"),)))
 
     @property
     def allowed(self) -> str:
@@ -55,16 +50,14 @@ class Expectation:
     def violation_condition(self) -> str:
         """Return the SQL condition that is true for the rows that break it."""
         column = self.columns[0]
-        if self.type in (UNIQUE, UNIQUE_TOGETHER):
+        if self.type == UNIQUE:
             return f"count(*) OVER (PARTITION BY {', '.join(self.columns)}) > 1"
         if self.type == AMONG:
-            values = ", ".join(_literal(value) for value in self.arguments["value_set"])
+            values = ", ".join(_literal(value) for value in self.values)
             return f"{column} NOT IN ({values})"
-        low, high = self.arguments.get("min_value"), self.arguments.get("max_value")
-        sides = ([f"{column} < {low}"] if low is not None else []) + (
-            [f"{column} > {high}"] if high is not None else []
-        )
-        return " OR ".join(sides)
+        below = [f"{column} < {self.low}"] if self.low is not None else []
+        above = [f"{column} > {self.high}"] if self.high is not None else []
+        return " OR ".join(below + above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +85,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Result of the comparison that Great Expectations makes: the same share of the same rows."""
+        """Result of the comparison with the share of rows that have to follow it."""
         return not self.rows or (self.rows - self.broken) / self.rows >= self.expectation.mostly
 
     @property
@@ -115,25 +108,22 @@ def between(name: str, column: str, low: float | None, high: float | None = None
     Returns:
         The expectation.
     """
-    sides = {"min_value": low, "max_value": high}
-    return Expectation(name, BETWEEN, {"column": column, **{k: v for k, v in sides.items() if v is not None}})
+    return Expectation(name, BETWEEN, (column,), low, high)
 
 
 def among(name: str, column: str, values: Iterable[str]) -> Expectation:
     """Expect one of the values in a column."""
-    return Expectation(name, AMONG, {"column": column, "value_set": sorted(values)})
+    return Expectation(name, AMONG, (column,), values=tuple(sorted(values)))
 
 
 def holds(name: str, column: str, mostly: float = 1.0) -> Expectation:
     """Expect a column to be true."""
-    return Expectation(name, AMONG, {"column": column, "value_set": [True]}, mostly)
+    return Expectation(name, AMONG, (column,), values=(True,), mostly=mostly)
 
 
 def unique(name: str, *columns: str) -> Expectation:
     """Expect no two rows to agree in the columns."""
-    if len(columns) == 1:
-        return Expectation(name, UNIQUE, {"column": columns[0]})
-    return Expectation(name, UNIQUE_TOGETHER, {"column_list": list(columns)})
+    return Expectation(name, UNIQUE, columns)
 
 
 def build_frames(connection: duckdb.DuckDBPyConnection, suites: Iterable[Suite]) -> None:
@@ -154,7 +144,7 @@ def run_suite(connection: duckdb.DuckDBPyConnection, suite: Suite) -> tuple[Outc
     """Run every expectation of a suite over its frame, which `build_frames` made; one scan when none is broken."""
     frame = f"frames.{suite.table}"
     expectations = suite.expectations
-    plain = [each for each in expectations if each.type not in (UNIQUE, UNIQUE_TOGETHER)]
+    plain = [each for each in expectations if each.type != UNIQUE]
     row_counts = ", ".join(["count(*)", *(f"count(*) FILTER (WHERE {each.violation_condition()})" for each in plain)])
     rows, *found = connection.execute(f"SELECT {row_counts} FROM {frame}").fetchone() or (0,)
     broken = dict(zip((each.name for each in plain), found, strict=True))
@@ -185,7 +175,7 @@ def shown_columns(suite: Suite, expectation: Expectation) -> Sequence[str]:
 def _examples(connection: duckdb.DuckDBPyConnection, suite: Suite, expectation: Expectation) -> tuple[str, ...]:
     columns = shown_columns(suite, expectation)
     listed = ", ".join(columns)
-    clause = "QUALIFY" if expectation.type in (UNIQUE, UNIQUE_TOGETHER) else "WHERE"
+    clause = "QUALIFY" if expectation.type == UNIQUE else "WHERE"
     rows = connection.execute(
         f"SELECT {listed} FROM frames.{suite.table} {clause} {expectation.violation_condition()} "
         f"ORDER BY ALL LIMIT {EXAMPLES}"

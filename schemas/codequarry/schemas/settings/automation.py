@@ -60,6 +60,12 @@ class AutomationSettings(_UnshownSection):
     remote_wait_s: float = Field(
         default=30.0, ge=0, le=3600, description="Wait before the first of these tries; each next one is twice as long."
     )
+    max_carried_hours: float = Field(
+        default=72.0, ge=0, description="How long the last snapshot of a repository that cannot be read goes on."
+    )
+    service_url: Annotated[str, Reach.ADDRESS] = Field(
+        default="", description="Address of the service whose version Dagster shows, such as http://localhost:8765."
+    )
     retention: bool = Field(default=False, description="Start the schedule that prunes versions and cleans the store.")
     retention_cron: Annotated[str, Reach.WORDS] = Field(default="30 4 * * *", description="When it does (cron syntax).")
     store_days: int = Field(default=30, ge=0, description="What was not used for so many days goes from the store.")

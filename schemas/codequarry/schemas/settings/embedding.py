@@ -42,7 +42,8 @@ class EncoderSettings(StrictModel):
     device: Annotated[str, Reach.WORDS] = Field(
         default="",
         description="Where torch embeds chunks by a model of sentence-transformers, in half precision on a GPU: cuda, "
-        "cuda:1, mps or cpu. When empty the exported model does, as it does for queries.",
+        "cuda:1, mps or cpu. Other encoders run on the CPU all the same, and warn. When empty the exported model does, "
+        "as it does for queries.",
     )
     trust_remote_code: Annotated[bool, Reach.CODE] = Field(
         default=False,

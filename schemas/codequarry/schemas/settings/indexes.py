@@ -67,7 +67,9 @@ class IndexesSettings(StrictModel):
         default=256, ge=1, le=10_000, description="Questions, made of the chunks' own documentation, it is measured on."
     )
     faiss_gpu: bool = Field(
-        default=False, description="Train and fill an IVF index on the GPU, where FAISS has one; else on the CPU."
+        default=False,
+        description="Build lists (IVF) on the GPU that FAISS sees. Without one all cores of the CPU build, and the run "
+        "warns.",
     )
 
     @model_validator(mode="after")

@@ -126,8 +126,8 @@ class ProAnswer(StrictModel):
     findings: list[Finding] = Field(description="Best first; empty when nothing matched.")
     answer: str = Field(description="The findings in a sentence: how many, and where the first ones are.")
     confidence: float = Field(
-        description="Share, by weight, of the stages that answered and have the first finding among their own first "
-        "three; 0 without findings. It says how far the stages agree, and is no probability."
+        description="How sure it is that the index holds what was asked for, from 0 to 1 and comparable between "
+        "queries; 0 without findings, and where the lexical index is off."
     )
     limits: list[str] = Field(description="What was clamped, missing or cut; empty when nothing was.")
     method: Method = Field(description="How the answer came about.")

@@ -29,7 +29,8 @@ MAX_TOKENS_DEFAULT, MAX_TOKENS_MIN, MAX_TOKENS_MAX = 4000, 256, 16_000
 CHARS_PER_TOKEN = 4
 MAX_QUERY_CHARS = 4096
 MAX_OBJECT_IDS = 50
-MAX_SNIPPET_LINES = 8
+MAX_SNIPPET_LINES, LEAN_LINES = 8, 2
+"""Lines of a snippet with explanations, and without: then the text item alone shows the whole window."""
 MAX_GLOBS, MAX_GLOB_CHARS = 32, 256
 
 
@@ -109,7 +110,7 @@ class SearchRequest(StrictModel):
     top_k: int = Field(
         default=TOP_K_DEFAULT,
         validation_alias=AliasChoices("top_k", "limit"),
-        description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; out of range is clamped.",
+        description=f"How many results, {TOP_K_MIN} to {TOP_K_MAX}; left out, fewer for an exact name or a weak match.",
     )
     explain: bool = Field(
         default=False, description="Say how each score was made, with code of all results; many times as long."
@@ -204,7 +205,8 @@ class Explain(StrictModel):
     results, only reasons and ranks are told."""
 
     hit_reason: list[str] = Field(
-        description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'."
+        description="E.g. 'embedding:cosine', 'bm25:terms=open,file', 'symbol:exact=Index.open'; unless "
+        "`explain` was asked for, the first alone, of results with code."
     )
     channels: dict[str, ChannelScore] = Field(
         default={},
@@ -268,7 +270,8 @@ class SearchResult(StrictModel):
     url: str = Field(description="repo://repository/path#La-Lb")
     snippet: str = Field(
         default="",
-        description=f"The lines of the chunk that answer best, at most 8; of the first {WITH_CODE} results.",
+        description=f"The lines of the chunk that answer best: at most {LEAN_LINES}, of the first {WITH_CODE} results; "
+        f"with `explain` at most {MAX_SNIPPET_LINES}, of all.",
     )
     score: float = Field(description="In (0, 1]; comparable within one answer.")
     source: str = Field(description="Index of the channel that contributed most.")
@@ -276,9 +279,11 @@ class SearchResult(StrictModel):
     handle: SkipJsonSchema[str] = Field(default="", exclude=True)
     """Short form of the id, for texts."""
     heading: SkipJsonSchema[str] = Field(default="", exclude=True)
-    """The definitions around the snippet, outermost first: ``Worker > method start``; for texts."""
-    snippet_line: SkipJsonSchema[int] = Field(default=0, exclude=True)
-    """First line of the snippet in its file, 0-based; for texts."""
+    """The definitions around the code, outermost first: ``Worker > method start``; for texts."""
+    code: SkipJsonSchema[str] = Field(default="", exclude=True)
+    """The lines that answer best, at most 8; for texts. The snippet of a lean result is a part of them."""
+    code_line: SkipJsonSchema[int] = Field(default=0, exclude=True)
+    """First line of the code in its file, 0-based; for texts."""
 
 
 class BundleInfo(StrictModel):
@@ -289,6 +294,21 @@ class BundleInfo(StrictModel):
     commits: dict[str, str] = Field(description="Commit of each repository; '' without git, '+dirty' when changed.")
 
 
+class Match(StrictModel):
+    """Certainty that the index holds what was asked for: comparable between queries, unlike scores."""
+
+    confidence: float = Field(description="From 0 to 1, made of the figures that follow.")
+    coverage: float = Field(
+        description="Share of the query's terms that one of the first ten chunks holds, rare terms counting more."
+    )
+    terms: int = Field(description="Number of terms of the query.")
+    similarity: float | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Cosine similarity of the nearest vector; absent where its scale is not known.",
+        json_schema_extra=_without_default,
+    )
+
+
 class SearchAnswer(StrictModel):
     """Results, best first."""
 
@@ -297,6 +317,11 @@ class SearchAnswer(StrictModel):
     top_k: int = Field(description="How many results were asked for, after clamping.")
     limits: list[str] = Field(description="What was clamped, missing or cut; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version the answer speaks for.")
+    match: Match | SkipJsonSchema[None] = Field(
+        default=None,
+        description="How sure the match is; with `explain`, of searches over all channels.",
+        json_schema_extra=_without_default,
+    )
     candidates: SkipJsonSchema[int] = Field(default=0, exclude=True)
     """Chunks that any channel found; for texts."""
 

@@ -34,10 +34,11 @@ def handle_of(chunk_id: int, chunk_ids: np.ndarray) -> str:
     length = _SHORTEST
     while 1 << (_STEP * length) < _SPARE * len(chunk_ids):
         length += 1
-    letters = _letters_of(chunk_id)
-    while length < _LONGEST and len(_beginning_with(letters[:length], chunk_ids)) > 1:
-        length += 1
-    return letters[:length]
+    at = int(chunk_ids.searchsorted(chunk_id))
+    for other in chunk_ids[max(0, at - 1) : at + 2].tolist():
+        if other != chunk_id:
+            length = max(length, _letters_in_common(chunk_id, other) + 1)
+    return _letters_of(chunk_id)[:length]
 
 
 def ids_of_handle(text: str, chunk_ids: np.ndarray) -> list[int]:
@@ -52,6 +53,11 @@ def ids_of_handle(text: str, chunk_ids: np.ndarray) -> list[int]:
     """
     match = _HANDLE.fullmatch(text)
     return _beginning_with(match[1], chunk_ids).tolist() if match else []
+
+
+def _letters_in_common(one: int, other: int) -> int:
+    """Return how many letters the handles of two chunks begin with alike; of all chunks a neighbour has most."""
+    return (_BITS - (one ^ other).bit_length()) // _STEP
 
 
 def _letters_of(chunk_id: int) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.catalog.chunk_arrays import RowIndex
@@ -14,13 +12,18 @@ _MOST = 2
 _NO_KINDS = ("block", "text", "")
 
 
+def depends_on_lines(row: ChunkRow) -> bool:
+    """Return whether the heading of a chunk is not the same for all of its lines."""
+    return len(row.symbols) > 1 or bool(row.symbols and not row.qualified_name)
+
+
 def enclosing_heading(index: RowIndex, row: ChunkRow, last: int) -> str:
     """Return the definitions around some lines of a chunk, outermost first: ``Worker > method start``.
 
     Args:
         index: Chunks and definitions by number.
         row: The chunk.
-        last: Last of the lines, from the chunk's first.
+        last: Last of the lines, from the chunk's first; it matters where the heading `depends_on_lines`.
 
     Returns:
         The heading; "" where no definition is near.
@@ -38,17 +41,26 @@ def enclosing_heading(index: RowIndex, row: ChunkRow, last: int) -> str:
 
 def _nearest(row: ChunkRow, last: int) -> str:
     """Return the definition of the chunk that starts last before the end of some lines, or the one around it."""
-    best, found = row.qualified_name, -1
-    if len(row.symbols) > 1 or not best:
-        lines = row.text.split("\n")[: last + 1]
+    best, line = row.qualified_name, 0
+    if depends_on_lines(row):
+        shown = "\n".join(row.text.split("\n")[: last + 1])
         for symbol in row.symbols:
-            word = re.compile(rf"(?<!\w){re.escape(symbol.rsplit('.', 1)[-1])}(?!\w)")
-            at = next((number for number in range(max(found, 0), len(lines)) if word.search(lines[number])), -1)
-            if at > found or (at == found >= 0):
-                best, found = symbol, at
-        if not best and row.symbols:
-            best = row.symbols[0]
-    return best
+            at = _find_word(shown, symbol.rpartition(".")[2], line)
+            if at >= 0:
+                best, line = symbol, shown.rfind("\n", 0, at) + 1
+    return best or next(iter(row.symbols), "")
+
+
+def _find_word(text: str, word: str, start: int) -> int:
+    """Return where a whole word begins in a text, from ``start`` on; -1 where it does not occur."""
+    at = text.find(word, start)
+    while at >= 0 and (_is_of_word(text[at - 1 : at]) or _is_of_word(text[at + len(word) : at + len(word) + 1])):
+        at = text.find(word, at + 1)
+    return at
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _kinds(index: RowIndex, row: ChunkRow) -> dict[str, str]:

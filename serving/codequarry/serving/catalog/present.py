@@ -160,8 +160,13 @@ def location(row: ChunkRow) -> Location:
         start_byte=row.start_byte,
         end_byte=row.end_byte,
         lang=row.lang,
-        symbols=[f"{row.module}.{name}" if row.module else name for name in row.symbols],
+        symbols=symbols(row),
     )
+
+
+def symbols(row: ChunkRow) -> list[str]:
+    """Return the qualified names of the definitions that start in a chunk."""
+    return [f"{row.module}.{name}" if row.module else name for name in row.symbols]
 
 
 def sentence_list(names: Iterable[str]) -> str:

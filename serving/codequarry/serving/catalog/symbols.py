@@ -193,6 +193,15 @@ class SymbolTables:
         sql = f"SELECT {columns} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
         return [SymbolRow(*row) for row in self._fetch(sql, {"numbers": numbers})]
 
+    def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
+        """Find definitions with these ``name_id``, at most that many of each, best first."""
+        columns = ", ".join(SymbolRow._fields)
+        sql = (
+            f"SELECT {columns} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) "
+            "QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY symbol_id) <= $most"
+        )
+        return sorted(SymbolRow(*row) for row in self._fetch(sql, {"names": list(names), "most": most}))
+
     def _found_in(
         self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
     ) -> DefinitionMatches:
@@ -238,6 +247,24 @@ class SymbolTables:
         columns = ", ".join(Named._fields)
         sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ?"
         return sorted(Named(*row) for row in self._fetch(sql, [file, line]))
+
+    def named_within(self, file: int, first: int, last: int) -> list[Named]:
+        """Return the names on some lines of a file, in source order.
+
+        Args:
+            file: Row of the file in the directory.
+            first: First line, 0-based.
+            last: Last line, 0-based, inclusive.
+
+        Returns:
+            Names; each ends on the line on which it starts.
+        """
+        columns = ", ".join(Named._fields)
+        sql = (
+            f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line BETWEEN ? AND ? AND end_line = start_line"
+        )
+        named = [Named(*row) for row in self._fetch(sql, [file, first, last])]
+        return sorted(named, key=lambda one: (one.end_line, one))
 
     def places(self, targets: Sequence[int]) -> Places:
         """Return the places that name or define one of these targets."""

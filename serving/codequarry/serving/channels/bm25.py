@@ -6,6 +6,7 @@ without stop words, identifiers and code as they are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +190,17 @@ class Bm25Channel(Channel):
         for term in rarest:
             query = tantivy.Query.term_query(self._schema, "body", term, index_option="basic")
             yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1))[0]
+
+    def rarity(self, query: Query) -> dict[str, float]:
+        """Return the terms that are looked up for a query, with their inverse document frequencies.
+
+        A term counts as frequent as in the field that has it most often.
+        """
+        return {
+            term: math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
+            for term in query.terms[:MAX_TERMS]
+            for frequency in [max(self._searcher.doc_freq(field, term) for field in FIELDS)]
+        }
 
     def _hits(self, query: tantivy.Query, limit: int) -> tuple[np.ndarray, np.ndarray]:
         """Return ids (m,) int64 and scores (m,) float32 of the best hits, best first."""

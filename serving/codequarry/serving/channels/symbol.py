@@ -32,6 +32,8 @@ from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.text.analyzer import words
 from codequarry.serving.text.query_classes import NAMES, Query
 
+NAMED = 0.6
+"""Least score of a definition whose whole name the query has: as written, in another convention, or misspelt."""
 _BY_WORDS = 200
 """Number of chunks considered because their names share most words with the query."""
 _MAX_REASON = 200

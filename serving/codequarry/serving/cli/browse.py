@@ -1,4 +1,4 @@
-"""Commands ``codequarry outline``, ``codequarry files`` and ``codequarry overview``."""
+"""Commands ``codequarry outline``, ``codequarry files``, ``codequarry overview`` and ``codequarry explore``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 from pydantic import BaseModel
 
 from codequarry.schemas.settings.load import load_settings
+from codequarry.schemas.wire.explore import ExploreRequest
 from codequarry.schemas.wire.list_files import FILES_DEFAULT, TREE_DEPTH_DEFAULT, ListFilesRequest
 from codequarry.schemas.wire.outline import OUTLINE_DEFAULT, OutlineRequest
 from codequarry.schemas.wire.overview import OverviewRequest
-from codequarry.schemas.wire.search import to_wire
+from codequarry.schemas.wire.search import MAX_TOKENS_DEFAULT, to_wire
 from codequarry.serving.cli.options import (
     ExcludeOption,
     IncludeOption,
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
     app.command("outline")(outline)
     app.command("files")(files)
     app.command("overview")(overview)
+    app.command("explore")(explore)
 
 
 def outline(
@@ -99,6 +101,32 @@ def overview(
     request = parse(OverviewRequest, {"repos": repo or []})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
         _print(engine.answer("overview", tool, request), overview_text, as_json)
+
+
+def explore(
+    query: Annotated[str, typer.Argument(help="The task or the question, in words.")],
+    max_tokens: Annotated[
+        int, typer.Option(help="Budget of the text in tokens of four characters, 256 to 16000.")
+    ] = MAX_TOKENS_DEFAULT,
+    lang: LangOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    repo: RepoOption = None,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Gather the code for a task: matches, then callers, callees, types and tests as one line each.
+
+    Example: codequarry explore "remove expired sessions when the store is opened"
+    """
+    from codequarry.serving.render.explore import explore_text
+    from codequarry.serving.tools.browse.explore import explore as tool
+
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
+    request = parse(ExploreRequest, {"query": query, "max_tokens": max_tokens, "filters": filters})
+    with open_engine(load_settings(settings_file, bundle_root=root, look="up")) as engine:
+        _print(engine.answer("explore", tool, request), explore_text, as_json)
 
 
 def _print(answer: Any, text: Callable[[Any], str], as_json: bool) -> None:

@@ -16,6 +16,7 @@ from codequarry.schemas.wire.search import (
     TOP_K_DEFAULT,
     Explain,
     FetchRequest,
+    Match,
     Scoring,
     SearchAnswer,
     SearchRequest,
@@ -50,7 +51,15 @@ def register(app: typer.Typer) -> None:
 
 def search(
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
-    top_k: Annotated[int, typer.Option("--top-k", "-k", help="How many results, 1 to 50.")] = TOP_K_DEFAULT,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            "--top-k",
+            "-k",
+            help="How many results, 1 to 50.",
+            show_default=f"{TOP_K_DEFAULT}; fewer for an exact name or a weak match",
+        ),
+    ] = None,
     channel: Annotated[
         str,
         typer.Option(
@@ -90,7 +99,11 @@ def search(
     Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
     """
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol, kinds=kind)
-    request = parse(SearchRequest, {"query": query, "top_k": top_k, "channel": channel, "filters": filters})
+    # With explanations, so with code and exact scores of all results: people read on, and programs pay for no tokens.
+    arguments: dict[str, object] = {"query": query, "channel": channel, "filters": filters, "explain": True}
+    if top_k is not None:
+        arguments["top_k"] = top_k
+    request = parse(SearchRequest, arguments)
     settings = load_settings(settings_file, bundle_root=root, look="up")
     effort = {name: value for name, value in (("nprobe", nprobe), ("ef_search", ef_search)) if value}
     if rerank_model:
@@ -199,16 +212,29 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
 
 
 def _show(answer: SearchAnswer, explain: bool) -> None:
+    from codequarry.serving.render.ranked import code_lines  # brings NumPy, which the list of commands does without
+
+    if explain and answer.match is not None:
+        _explain_match(answer.match)
     for number, result in enumerate(answer.results, start=1):
         typer.secho(f"{number:>2}. {result.title}", bold=True, nl=False)
         typer.echo(f"  {result.score:.3f}  id {result.id}")
+        if result.heading:
+            typer.secho(for_terminal(f"    {result.heading}"), dim=True)
         if explain:
             _explain(result)
-        for line in for_terminal(result.snippet).splitlines():
-            typer.echo(f"      {line}")
+        for line in code_lines(result) if result.code else []:
+            typer.echo(for_terminal(f"    {line}"))
     if not answer.results:
         print_notes(["no results: use other words, or fewer filters"])
     print_notes(answer.limits)
+
+
+def _explain_match(match: Match) -> None:
+    near = "" if match.similarity is None else f", nearest vector {match.similarity:.3f}"
+    typer.echo(
+        f"confidence {match.confidence:.2f}: {match.coverage:.0%} of {counted(match.terms, 'term')} in one chunk{near}"
+    )
 
 
 def _explain(result: SearchResult) -> None:

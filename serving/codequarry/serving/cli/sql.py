@@ -14,7 +14,7 @@ import typer
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import load_settings
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
-from codequarry.serving.cli.terminal import echo_json, escaped, for_terminal, print_table
+from codequarry.serving.cli.terminal import echo_json, escaped, for_terminal, print_rows, print_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +46,7 @@ def ask_catalog(
 
     Nothing can be written, and no other file be read. Without a query it lists the tables; `DESCRIBE chunks` has the
     columns of one, and docs/CATALOG.md what each means. The table that is printed ends after 100 rows; --json and --csv
-    do not.
+    do not. Rows that are wider than the terminal are printed as lines of `column: value`.
 
     Examples:
 
@@ -75,7 +75,7 @@ def ask_catalog(
                 rows = chain([first] if first is not None else [], rows)
             except duckdb.Error as error:
                 raise _describe_error(error) from None
-        _print(head, rows, as_json=as_json, as_csv=as_csv)
+        _print(head, rows, as_table=not query.strip(), as_json=as_json, as_csv=as_csv)
 
 
 def _only_query(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.Statement:
@@ -157,7 +157,9 @@ def _describe_error(error: duckdb.Error) -> InvalidArgumentError:
     )
 
 
-def _print(head: tuple[str, ...], rows: Iterator[tuple[Any, ...]], *, as_json: bool, as_csv: bool) -> None:
+def _print(
+    head: tuple[str, ...], rows: Iterator[tuple[Any, ...]], *, as_table: bool, as_json: bool, as_csv: bool
+) -> None:
     if as_json:
         listed = [dict(zip(head, row, strict=True)) for row in rows]
         echo_json(listed)
@@ -165,8 +167,8 @@ def _print(head: tuple[str, ...], rows: Iterator[tuple[Any, ...]], *, as_json: b
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows(map(_format_row, chain([head], rows)) if sys.stdout.isatty() else chain([head], rows))
     else:
-        shown = list(islice(rows, _ROWS))
-        print_table(tuple(map(_cell, head)), (tuple(map(_cell, row)) for row in shown), whole=1)
+        names, shown = tuple(map(_cell, head)), [tuple(map(_cell, row)) for row in islice(rows, _ROWS)]
+        (print_table if as_table else print_rows)(names, shown, whole=1)
         if next(rows, None) is not None:
             typer.echo(f"the first {_ROWS} rows; --json and --csv print all", err=True)
 

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import typer
@@ -17,6 +17,10 @@ import typer
 _OUTSIDE_ASCII = re.compile(r"[^\x20-\x7e\n]")
 _WIDEST = 10_000
 """Columns of a table that is never folded."""
+_GAP = 2
+"""Columns around each cell of a table."""
+_RULE = 40
+"""Columns of the line above a row."""
 
 
 def for_terminal(text: str) -> str:
@@ -72,6 +76,29 @@ def print_table(
         needed = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
         console.width = max(console.width, needed)
     console.print(table)
+
+
+def print_rows(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, whole: int) -> None:
+    """Print a table, or a line for each cell where the table would be wider than the terminal.
+
+    Args:
+        head: Names of the columns.
+        rows: Cells of each row; each is one line.
+        whole: Number of columns, from the left, that the table never folds.
+    """
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    widths = [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
+    width = Console().width
+    if not rows or sum(widths) + _GAP * len(widths) <= width:
+        print_table(head, rows, whole=whole)
+        return
+    names = [name.ljust(max(map(len, head))) for name in head]
+    for number, row in enumerate(rows, start=1):
+        typer.echo(f"row {number} ".ljust(min(width, _RULE), "-"))
+        for name, cell in zip(names, row, strict=True):
+            typer.echo(f"{name}: {cell}".rstrip())
 
 
 class OneLine(logging.Formatter):

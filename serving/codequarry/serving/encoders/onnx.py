@@ -18,7 +18,9 @@ and fingerprint.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -130,7 +132,7 @@ def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cp
     Raises:
         IntegrityError: The graph has other inputs or outputs.
         MissingExtraError: ONNX Runtime is not installed.
-        UnavailableError: ONNX Runtime does not support the device.
+        UnavailableError: ONNX Runtime does not support the device, or could not start it.
     """
     # ONNX Runtime otherwise keeps a device id in the home folder and sends telemetry; read when it is imported.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -145,6 +147,10 @@ def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cp
             f"ONNX Runtime has no {wanted[0]} for device {device}, only {', '.join(offered)}",
             suggestion="install onnxruntime-gpu in its place, or choose the device cpu",
         )
+    if device == "cuda":
+        # CUDA and cuDNN from packages are found by this alone. What it cannot find it prints.
+        with contextlib.redirect_stdout(sys.stderr):
+            onnxruntime.preload_dlls()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
@@ -154,6 +160,12 @@ def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cp
         session = onnxruntime.InferenceSession(str(path), options, providers=list(wanted))
     except Exception as error:  # ONNX Runtime's exceptions share no base class of their own
         raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=REMEDY) from error
+    # Without driver or CUDA libraries it writes a line to the log and takes the CPU. Vectors are kept by device.
+    if wanted[0] not in (started := session.get_providers()):
+        raise UnavailableError(
+            f"ONNX Runtime could not start {wanted[0]} for device {device}, only {', '.join(started)}",
+            suggestion="check `nvidia-smi` and install onnxruntime-gpu[cuda,cudnn], or choose the device cpu",
+        )
     inputs = [node.name for node in session.get_inputs()]
     shapes = [node.shape for node in session.get_outputs()]
     if inputs != ["input_ids"] or len(shapes) != 1 or not _fits(shapes[0], (1, *shape)):

@@ -11,7 +11,7 @@ from typing import Literal
 from codequarry.schemas.bundle.layout import IMPORT_PREFIX, REMOVED_PREFIX, STAGING_PREFIX, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError
-from codequarry.schemas.install_hints import install_hint
+from codequarry.schemas.install_hints import REPLACEMENTS, install_hint
 from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.trust.programs import find_program
 from codequarry.schemas.wording import counted
@@ -190,10 +190,12 @@ def _tools(folders: list[Path]) -> Iterator[Diagnosis]:
 
 
 def _library(name: str, missing: Level, suggestion: str) -> Diagnosis:
-    try:
-        return Diagnosis("tools", name, "ok", metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return Diagnosis("tools", name, missing, "not installed", "installed", suggestion)
+    for candidate in (name, *REPLACEMENTS.get(name, ())):
+        try:
+            return Diagnosis("tools", candidate, "ok", metadata.version(candidate))
+        except metadata.PackageNotFoundError:
+            continue
+    return Diagnosis("tools", name, missing, "not installed", "installed", suggestion)
 
 
 def _unknown(area: str, name: str, error: ResourcesError) -> Diagnosis:

@@ -263,7 +263,7 @@ class Follower:
     def _warm(self, bundle: Bundle) -> None:
         """Run one search and one fetch, so that maps, code paths and encoder are loaded before the first request."""
         context = ToolContext(bundle, self._settings, NEVER)
-        answer = find_results(context, SearchRequest(query="open the file"))
+        answer = find_results(context, SearchRequest(query="open the file", explain=True))
         if answer.results:
             fetch(context, FetchRequest(id=answer.results[0].id))
 

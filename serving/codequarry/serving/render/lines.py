@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog import present
 
+NOTHING_FOUND = "nothing found: use other words or fewer filters; overview tells what is indexed"
 MAX_COMMITS = 3
 """Repositories whose commits the last line names."""
 _SHORT_COMMIT = 7

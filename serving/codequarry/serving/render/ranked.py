@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codequarry.schemas.wire.search import SearchAnswer, SearchResult
-from codequarry.serving.render.lines import footer, numbered, place, shown_path
+from codequarry.serving.render.lines import NOTHING_FOUND, footer, numbered, place, shown_path
 
 _ELLIPSIS = "…"
 
@@ -19,16 +19,16 @@ def search_text(answer: SearchAnswer) -> str:
     """
     lines: list[str] = []
     for result in answer.results:
-        if result.snippet:
-            lines += [_heading(result, answer), *_code(result)]
-    rest = [_one_line(result, answer) for result in answer.results if not result.snippet]
+        if result.code:
+            lines += [_heading(result, answer), *code_lines(result)]
+    rest = [_one_line(result, answer) for result in answer.results if not result.code]
     if rest:
         lines.append("more: " + " · ".join(rest))
     count = len(answer.results)
     many = f"{count} of {answer.candidates} found" if answer.candidates > count else ""
     uris = [result.metadata.uri for result in answer.results]
     if not answer.results:
-        lines.append("nothing found: use other words or fewer filters; overview tells what is indexed")
+        lines.append(NOTHING_FOUND)
     return "\n".join([*lines, *footer(answer.bundle, uris, [many], answer.limits)])
 
 
@@ -45,8 +45,8 @@ def _one_line(result: SearchResult, answer: SearchAnswer) -> str:
     return f"{where} {result.heading.rpartition(' ')[2]}".rstrip()
 
 
-def _code(result: SearchResult) -> list[str]:
-    """Return the numbered lines of a snippet, with a mark where the chunk goes on."""
-    lines = result.snippet.split("\n")
-    more = result.snippet_line + len(lines) <= result.metadata.end_line
-    return [*numbered(lines, result.snippet_line), *([f"  {_ELLIPSIS}"] if more else [])]
+def code_lines(result: SearchResult) -> list[str]:
+    """Return the numbered lines of a result's code, with a mark where the chunk goes on."""
+    lines = result.code.split("\n")
+    more = result.code_line + len(lines) <= result.metadata.end_line
+    return [*numbered(lines, result.code_line), *([f"  {_ELLIPSIS}"] if more else [])]

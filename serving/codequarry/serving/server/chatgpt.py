@@ -17,7 +17,7 @@ from codequarry.schemas.wire.chatgpt import (
     ConnectorSearchAnswer,
     ConnectorSearchRequest,
 )
-from codequarry.schemas.wire.search import MAX_TOKENS_MAX, FetchRequest, SearchRequest
+from codequarry.schemas.wire.search import MAX_TOKENS_MAX, TOP_K_DEFAULT, FetchRequest, SearchRequest
 from codequarry.serving.server.descriptions import ToolDescription
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.fetch import fetch, no_chunk
@@ -37,7 +37,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 def connector_search(context: ToolContext, request: ConnectorSearchRequest) -> ConnectorSearchAnswer:
     """Answer ``search`` in OpenAI's shape; raises as `search`."""
-    answer = search(context, SearchRequest(query=request.query))
+    answer = search(context, SearchRequest(query=request.query, top_k=TOP_K_DEFAULT))
     return ConnectorSearchAnswer(
         results=[
             ConnectorResult(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from codequarry.schemas.wire.describe import DescribeAnswer, DescribeRequest
+from codequarry.schemas.wire.explore import ExploreAnswer, ExploreRequest
 from codequarry.schemas.wire.grep import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.wire.health import HealthAnswer, HealthRequest
 from codequarry.schemas.wire.list_files import ListFilesAnswer, ListFilesRequest
@@ -20,13 +21,15 @@ from codequarry.schemas.wire.scope import GetScopeRequest, ScopeAnswer, SetScope
 from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.serving.render.browse import files_text, outline_text, overview_text
+from codequarry.serving.render.explore import explore_text
 from codequarry.serving.render.fetch import fetch_text
 from codequarry.serving.render.places import definitions_text, matches_text, references_text
 from codequarry.serving.render.ranked import search_text
+from codequarry.serving.tools.browse.explore import explore
 from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.browse.outline import outline
 from codequarry.serving.tools.browse.overview import overview
-from codequarry.serving.tools.budgets import lean_references, lean_search
+from codequarry.serving.tools.budgets import lean_references
 from codequarry.serving.tools.context import ToolFunction
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.describe import describe_index
@@ -101,7 +104,6 @@ Example: {"query": "where are expired sessions removed", "filters": {"lang": ["p
     SearchAnswer,
     search,
     search_text,
-    lean_search,
     rare=("rerank", "channel", "scope_id", "max_tokens", "explain", "filters.symbols"),
 )
 
@@ -129,8 +131,8 @@ Search with the stages of retrieval in your hand, and get an envelope of finding
 method. Use it when search ranks the wrong things first and you know why: raise `stage_weights.bm25` for exact words, \
 `stage_weights.faiss` for meaning, or leave a stage out. Do not use it first: search is already tuned.
 
-Returns `findings` with uri, lines (0-based), preview, `chunk_id` for fetch and `why`. `confidence` tells how far the \
-stages agree on the first finding. `limits` says which of the stages asked for this index does not have.
+Returns `findings` with uri, lines (0-based), preview, `chunk_id` for fetch and `why`. `confidence` tells how sure it \
+is that the index holds an answer. `limits` says which of the stages asked for this index does not have.
 
 Example: {"query": "retry with exponential backoff", "limit": 10, "stage_weights": {"faiss": 2, "bm25": 0.5}}""",
     ProRequest,
@@ -240,6 +242,25 @@ Example: {"repos": []}""",
     overview_text,
 )
 
+EXPLORE = ToolDescription(
+    "explore",
+    "Explore a task",
+    """\
+Gather the code for a task in one call: the places that answer it, each grown to its whole definition, then callers, \
+callees, types and tests of these as one line each. Use it when you begin a change in code that you do not know. Do \
+not use it to look something up (use search, which costs a sixth), to read a place you know (use fetch), nor again for \
+the same task.
+
+Never longer than `max_tokens`. The last lines count what is left out, with places for fetch.
+
+Example: {"query": "remove expired sessions when the store is opened", "max_tokens": 4000}""",
+    ExploreRequest,
+    ExploreAnswer,
+    explore,
+    explore_text,
+    rare=("scope_id",),
+)
+
 SET_SCOPE = ToolDescription(
     "set_scope",
     "Set scope",
@@ -300,7 +321,7 @@ Example: {}""",
 
 TOOLS = (
     SEARCH, FETCH, SEMANTIC_SEARCH_PRO, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, OUTLINE, LIST_FILES, OVERVIEW,
-    SET_SCOPE, GET_SCOPE, DESCRIBE_INDEX, HEALTHZ,
+    EXPLORE, SET_SCOPE, GET_SCOPE, DESCRIBE_INDEX, HEALTHZ,
 )  # fmt: skip
 """The full profile, as listed."""
 

@@ -70,18 +70,21 @@ def best_window(text: str, terms: Collection[str], size: int) -> Window:
     return Window(best, end)
 
 
-@lru_cache(maxsize=64)
-def _any_of(terms: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern that every line with one of these terms has: splitting all lines into terms takes far longer.
+def _lines_that_may_hold(lowered: str, terms: Collection[str]) -> set[int]:
+    """Return the lines that hold the beginning of a term: splitting all lines into terms takes far longer.
 
     Terms are words or stems, which words begin with, but for a last "y" ("queries" has the stem "query").
     """
-    return re.compile("|".join(re.escape(term.removesuffix("y")) for term in sorted(terms)) or r"(?!)")
-
-
-def _lines_that_may_hold(lowered: str, terms: frozenset[str]) -> set[int]:
     ends = list(accumulate(len(line) + 1 for line in lowered.split("\n")))
-    return {bisect_right(ends, match.start()) for match in _any_of(terms).finditer(lowered)}
+    holding: set[int] = set()
+    for term in terms:
+        beginning = term.removesuffix("y")
+        at = lowered.find(beginning)
+        while at >= 0:
+            line = bisect_right(ends, at)
+            holding.add(line)
+            at = lowered.find(beginning, ends[line])
+    return holding
 
 
 def _weighed(line: str, wanted: frozenset[str]) -> dict[str, float]:

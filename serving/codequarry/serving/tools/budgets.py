@@ -17,11 +17,7 @@ from codequarry.schemas.wire.search import (
     CHARS_PER_TOKEN,
     MAX_TOKENS_MAX,
     MAX_TOKENS_MIN,
-    WITH_CODE,
     Explain,
-    ResultMetadata,
-    SearchAnswer,
-    SearchRequest,
     SearchResult,
     to_wire,
 )
@@ -32,49 +28,6 @@ from codequarry.serving.text.arguments import clamp_argument
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
 _SNIPPET_LINES = (4, 2, 1, 0)
-_REASONS, _REASON_CHARS = 2, 40
-"""Of the lean form."""
-
-
-def lean_search(request: SearchRequest, answer: SearchAnswer) -> SearchAnswer:
-    """Return an answer with what a client needs and no more, unless the caller asked for explanations.
-
-    Args:
-        request: The request.
-        answer: Its whole answer.
-
-    Returns:
-        The answer: code of the first results alone, scores with three digits, two reasons.
-    """
-    if request.explain:
-        return answer
-    results = [_lean_result(result, code=number < WITH_CODE) for number, result in enumerate(answer.results)]
-    return answer.model_copy(update={"results": results})
-
-
-def _lean_result(result: SearchResult, *, code: bool) -> SearchResult:
-    found = result.metadata
-    metadata = ResultMetadata(
-        uri=found.uri,
-        start_line=found.start_line,
-        end_line=found.end_line,
-        lang=found.lang,
-        symbols=found.symbols[:1],
-        explain=Explain(hit_reason=[reason[:_REASON_CHARS] for reason in found.explain.hit_reason[:_REASONS]]),
-    )
-    shown = {"snippet": result.snippet} if code else {}
-    return SearchResult(
-        id=result.id,
-        title=result.title,
-        url=result.url,
-        score=round(result.score, 3),
-        source=result.source,
-        metadata=metadata,
-        handle=result.handle,
-        heading=result.heading,
-        snippet_line=result.snippet_line,
-        **shown,
-    )
 
 
 def lean_references(request: ReferencesRequest, answer: ReferencesAnswer) -> ReferencesAnswer:
@@ -135,8 +88,8 @@ def fit_budget(
 
 
 def shorter_result(result: SearchResult, lines: int) -> SearchResult:
-    """Return a search result with at most ``lines`` lines in its snippet."""
-    return result.model_copy(update={"snippet": _first(result.snippet, lines)})
+    """Return a search result with at most ``lines`` lines of code."""
+    return result.model_copy(update={"snippet": _first(result.snippet, lines), "code": _first(result.code, lines)})
 
 
 def briefer_result(result: SearchResult) -> SearchResult:

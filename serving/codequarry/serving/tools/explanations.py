@@ -1,16 +1,19 @@
-"""Explanation of search results: scores, reasons, matched terms and tokens, and facts about the chunk."""
+"""Results of a search, lean or with their explanation: scores, reasons, matched terms, facts about the chunk."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypedDict
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.wire.search import (
+    LEAN_LINES,
     MAX_SNIPPET_LINES,
+    WITH_CODE,
     ChannelScore,
     Evidence,
     Explain,
@@ -25,14 +28,14 @@ from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.catalog.explanation_facts import MAX_SAID
 from codequarry.serving.catalog.handles import handle_of
-from codequarry.serving.catalog.headings import enclosing_heading
+from codequarry.serving.catalog.headings import depends_on_lines, enclosing_heading
 from codequarry.serving.channels.bm25 import matched_terms
 from codequarry.serving.channels.splade import SpladeChannel
 from codequarry.serving.channels.warp.channel import WarpChannel
 from codequarry.serving.ranking import ranking
 from codequarry.serving.ranking.late import LATE
 from codequarry.serving.ranking.ranking import Scored
-from codequarry.serving.text.window import best_window
+from codequarry.serving.text.window import Window, best_window
 from codequarry.serving.tools.channel_answers import Answers, SearchPlan
 from codequarry.serving.version.open import Bundle
 
@@ -41,6 +44,8 @@ _EXPLAIN_BYTES = 2048
 """Largest explanation of a result, as JSON."""
 _MAX_TERMS_CHARS = 300
 _SHORT_REASON = 40
+_LEAN_REASONS = 1
+"""Reasons of a lean result that shows code; each result names the channel that found most as its `source`."""
 _LITTLE_TEXT = 220
 """Bytes of the file's text with which an explanation without lists never grows too large."""
 
@@ -56,29 +61,78 @@ class ExplainedRanking:
     """Decision about late interaction."""
 
 
-def explain_result(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> SearchResult:
-    """Build a result with its explanation.
+def build_results(
+    ranked: ExplainedRanking, shown: Sequence[tuple[Scored, ChunkRow]], *, code: bool
+) -> list[SearchResult]:
+    """Build the results of a search, each with its explanation if the request asks for that.
 
     Args:
         ranked: The ranking.
-        scored: Score of the chunk and its parts.
-        row: The chunk.
+        shown: Score and chunk of each result, best first.
+        code: Whether the first results show code although no explanation was asked for.
 
     Returns:
-        The result.
+        The results.
     """
+    if ranked.plan.request.explain:
+        return [_explained(ranked, scored, row) for scored, row in shown]
+    first = WITH_CODE if code else 0
+    return [_lean(ranked, scored, row, code=number < first) for number, (scored, row) in enumerate(shown)]
+
+
+def _lean(ranked: ExplainedRanking, scored: Scored, row: ChunkRow, *, code: bool) -> SearchResult:
+    """Build a result with what a client needs and no more; with lines that answer, if it shows code."""
+    bundle, terms = ranked.plan.bundle, ranked.plan.query.terms
+    window = Window(0, 0)
+    if code or depends_on_lines(row):
+        window = best_window(row.text, terms, MAX_SNIPPET_LINES)
+    shown: dict[str, str] = {}
+    reasons: list[str] = []
+    if code:
+        reasons = [one[:_SHORT_REASON] for one in islice(_reasons(ranked, scored, row), _LEAN_REASONS)]
+        lines = present.window_lines(row.text, window.first, window.last)
+        shown = {"code": lines, "snippet": present.window_lines(lines, *best_window(lines, terms, LEAN_LINES))}
+    return SearchResult(
+        id=str(row.chunk_id),
+        title=present.title(row),
+        url=present.url(row),
+        score=round(scored.score, 3),
+        source=bundle.channels[scored.leader].source if scored.leader else "files",
+        metadata=ResultMetadata(
+            uri=row.uri,
+            start_line=row.start_line,
+            end_line=row.end_line,
+            lang=row.lang,
+            symbols=present.symbols(row)[:1],
+            explain=Explain(hit_reason=reasons),
+        ),
+        handle=handle_of(row.chunk_id, bundle.directory.chunk_ids),
+        heading=enclosing_heading(bundle.catalog.index, row, window.last),
+        code_line=row.start_line + window.first,
+        **shown,
+    )
+
+
+def _explained(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> SearchResult:
+    """Build a result with its code, its exact score and the explanation of it."""
+    lean = _lean(ranked, scored, row, code=True)
+    explain = _within_bounds(_explain(ranked, scored, row))
+    metadata = ResultMetadata(**present.location(row).model_dump(), explain=explain)
+    return lean.model_copy(update={"snippet": lean.code, "score": scored.score, "metadata": metadata})
+
+
+def _explain(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> Explain:
     plan = ranked.plan
-    bundle, query = plan.bundle, plan.query
-    explain = Explain(
-        hit_reason=_reasons(ranked, scored, row),
+    return Explain(
+        hit_reason=list(_reasons(ranked, scored, row)),
         channels={
             name: ChannelScore(rank=part.rank, score=part.score, value=part.value, weight=part.weight)
             for name, part in scored.channels.items()
         },
         scoring=Scoring(
             method=plan.settings.fusion,
-            query_class=query.kind,
-            reason=query.reason,
+            query_class=plan.query.kind,
+            reason=plan.query.reason,
             chunk=_evidence(scored.chunk),
             file=_evidence(scored.file),
             factors=scored.factors,
@@ -92,22 +146,9 @@ def explain_result(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> S
         scip=row.scip,
         ast=row.kind != "text",
         cst=row.cst,
-        **_facts_about(bundle, row),
+        **_facts_about(plan.bundle, row),
         tokens=_tokens(plan, scored, row),
         terms=_terms(plan, scored, row),
-    )
-    window = best_window(row.text, query.terms, MAX_SNIPPET_LINES)
-    return SearchResult(
-        id=str(row.chunk_id),
-        title=present.title(row),
-        url=present.url(row),
-        snippet=present.window_lines(row.text, window.first, window.last),
-        handle=handle_of(row.chunk_id, bundle.directory.chunk_ids),
-        heading=enclosing_heading(bundle.catalog.index, row, window.last),
-        snippet_line=row.start_line + window.first,
-        score=scored.score,
-        source=bundle.channels[scored.leader].source if scored.leader else "files",
-        metadata=ResultMetadata(**present.location(row).model_dump(), explain=_within_bounds(explain)),
     )
 
 
@@ -183,25 +224,25 @@ def _join_terms(terms: Sequence[str]) -> str:
     return f"{','.join(terms[:shown])} and {len(terms) - shown} more"
 
 
-def _reasons(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> list[str]:
+def _reasons(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> Iterator[str]:
+    """Yield the reasons why a chunk was found; matched terms take longest, so what precedes them costs little."""
     answers, filters = ranked.answers, ranked.plan.request.filters
-    reasons: list[str] = []
     if not scored.channels.keys().isdisjoint(DENSE_LEGS):
-        reasons.append("embedding:cosine")
+        yield "embedding:cosine"
     if LATE in scored.channels:
-        reasons.append("late_interaction:maxsim")
+        yield "late_interaction:maxsim"
     if SPARSE in scored.channels:
-        reasons.append("learned_sparse:impact")
+        yield "learned_sparse:impact"
     if not scored.channels.keys().isdisjoint({"bm25", *DENSE_LEGS}):
         terms = matched_terms(ranked.plan.query, [row.path, row.qualified_name, *row.symbols, row.text])
         by = "bm25" if "bm25" in scored.channels else "shared"
-        reasons += [f"{by}:terms={_join_terms(terms)}"] if terms else []
-    reasons += [
+        yield from [f"{by}:terms={_join_terms(terms)}"] if terms else []
+    yield from (
         answers[name].reasons[row.chunk_id] for name in scored.channels if row.chunk_id in answers[name].reasons
-    ]
-    reasons += [f"text:{name}" for name in scored.chunk]
-    reasons += ["file:name"] if "name_cover" in scored.file else []
-    reasons += [f"rerank:place {scored.fused_place} before"] if scored.fused_place else []
+    )
+    yield from (f"text:{name}" for name in scored.chunk)
+    yield from ["file:name"] if "name_cover" in scored.file else []
+    yield from [f"rerank:place {scored.fused_place} before"] if scored.fused_place else []
     given: Mapping[str, bool] = {
         f"filter:lang={row.lang}": bool(filters.lang),
         f"filter:repo={row.repo}": bool(filters.repos),
@@ -210,4 +251,4 @@ def _reasons(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> list[st
         "filter:symbols": bool(filters.symbols),
         "filter:kinds": bool(filters.kinds),
     }
-    return reasons + [reason for reason, applies in given.items() if applies]
+    yield from (reason for reason, applies in given.items() if applies)

@@ -30,7 +30,6 @@ from codequarry.serving.version.open import Bundle
 
 CODERANK = "CodeRankEmbed"
 _NAMED_IN_ANSWER = 3
-_AGREEING_RANK = 3
 
 
 def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
@@ -49,7 +48,7 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
     weights, notes = _stages(bundle, request)
     if request.use_reranker and context.reranker is None:
         notes.append("no language model is configured to rerank; the order is that of the fusion")
-    asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters)
+    asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters, explain=True)
     effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
     notes += _without_effect(bundle, effort)
     settings = context.settings.model_copy(update=effort)
@@ -61,7 +60,7 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
     return ProAnswer(
         findings=shown,
         answer=_sentence(found.results[: len(shown)]),
-        confidence=_confidence(found.results[: len(shown)]),
+        confidence=0.0 if found.match is None else round(found.match.confidence, 4),
         limits=list(dict.fromkeys(limits)),
         method=Method(
             retrieval=RetrievalMethod(
@@ -134,18 +133,6 @@ def _sentence(results: list[SearchResult]) -> str:
 def _place(result: SearchResult) -> str:
     symbols = present.sentence_list(present.one_line(name, 80) for name in result.metadata.symbols[:2])
     return result.title + (f" ({symbols})" if result.metadata.symbols else "")
-
-
-def _confidence(results: list[SearchResult]) -> float:
-    """Return the weight share of the channels that have the first result among their first three."""
-    weights: dict[str, float] = {}
-    for result in results:
-        weights |= {name: part.weight for name, part in result.metadata.explain.channels.items()}
-    total = sum(weights.values())
-    if not results or total <= 0:
-        return 0.0
-    first: Mapping[str, int] = {name: part.rank for name, part in results[0].metadata.explain.channels.items()}
-    return round(sum(weights[name] for name, rank in first.items() if rank <= _AGREEING_RANK) / total, 4)
 
 
 def _scope(request: ProRequest, found: SearchAnswer) -> ProScope:

@@ -54,20 +54,20 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
     deadline.check()
     target = resolve(bundle, request)
     found = target.found
-    places = _places(bundle, target, request)
+    places = named_places(bundle, target, heuristic=request.precision == "all")
     others = unlisted(bundle, target, places) if target.others else []
     limits += [*target.notes, *outside(bundle, target, dict(others))]
     if found.total > len(found.rows):
         limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
     deadline.check()
-    uses = _ordered(bundle, _filtered(places.where(~places.defining), request.role, files))
+    uses = order_places(bundle, _filtered(places.where(~places.defining), request.role, files))
     totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
     count = totals.precise + totals.heuristic
     shown = uses.where(np.arange(count) < limit)
     if request.include_definitions:
         own = np.isin(places.target_id, [*(row.target_id for row in found.rows), *target.others])
         defining = _filtered(places.where(places.defining & own), "any", files)
-        shown = _join_places(_ordered(bundle, defining), shown, limit)
+        shown = _join_places(order_places(bundle, defining), shown, limit)
     if count > limit:
         limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
     deadline.check()
@@ -81,17 +81,26 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
     )
 
 
-def _places(bundle: Bundle, target: ResolvedTarget, request: ReferencesRequest) -> Places:
-    """Return the places that use or define the target and its related targets."""
+def named_places(bundle: Bundle, target: ResolvedTarget, *, heuristic: bool) -> Places:
+    """Return the places that use or define the target and its related targets.
+
+    Args:
+        bundle: The version.
+        target: The target.
+        heuristic: Take places that are known by name alone as well.
+
+    Returns:
+        Places, in no order.
+    """
     rows = target.found.rows
     meant = bundle.symbols.related([*dict.fromkeys(row.target_id for row in rows), *target.others])
-    names = [] if request.precision == "precise" else list(dict.fromkeys(row.name_id for row in rows))
+    names = list(dict.fromkeys(row.name_id for row in rows)) if heuristic else []
     places = bundle.symbols.places([*meant, *names])
     kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))[places.file]
     of_meaning = members(places.target_id, np.array(sorted(meant), np.int64))
     of_name = members(places.target_id, np.array(sorted(names), np.int64))
-    heuristic = np.where(places.defining, of_meaning, of_name) & kindred & (request.precision == "all")
-    return own_places(places.where(np.where(places.precise, of_meaning, heuristic)), target)
+    by_name = np.where(places.defining, of_meaning, of_name) & kindred & heuristic
+    return own_places(places.where(np.where(places.precise, of_meaning, by_name)), target)
 
 
 def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
@@ -103,7 +112,7 @@ def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
     return places.where(keep)
 
 
-def _ordered(bundle: Bundle, places: Places) -> Places:
+def order_places(bundle: Bundle, places: Places) -> Places:
     """Sort places: precise first, then by class of the file, then by place."""
     rank = bundle.directory.class_rank[places.file]
     return places.where(np.lexsort((places.start_column, places.start_line, places.file, rank, ~places.precise)))

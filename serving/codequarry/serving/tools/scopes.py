@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from codequarry.schemas.wire.explore import ExploreRequest
 from codequarry.schemas.wire.grep import CodeSearchRequest
 from codequarry.schemas.wire.outline import OutlineRequest
 from codequarry.schemas.wire.pro import ProRequest
@@ -17,8 +18,9 @@ from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.version.open import Bundle
 
 ScopedT = TypeVar(
-    "ScopedT", SearchRequest, CodeSearchRequest, DefinitionRequest, ReferencesRequest, ProRequest, OutlineRequest
-)
+    "ScopedT",
+    SearchRequest, CodeSearchRequest, DefinitionRequest, ReferencesRequest, ProRequest, OutlineRequest, ExploreRequest,
+)  # fmt: skip
 
 
 def set_scope(context: ToolContext, request: SetScopeRequest) -> ScopeAnswer:

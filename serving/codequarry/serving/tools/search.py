@@ -9,11 +9,13 @@ from functools import partial
 
 import numpy as np
 
+from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.errors import EndpointError
 from codequarry.schemas.wire.search import (
     MAX_QUERY_CHARS,
     TOP_K_MAX,
     TOP_K_MIN,
+    Match,
     SearchAnswer,
     SearchRequest,
     SearchResult,
@@ -21,15 +23,18 @@ from codequarry.schemas.wire.search import (
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.catalog.filters import allowed_chunks
 from codequarry.serving.channels.base import ChannelQuery
+from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.faiss_search import Effort
+from codequarry.serving.channels.symbol import NAMED
+from codequarry.serving.ranking.confidence import MatchStrength, match_strength
 from codequarry.serving.ranking.duplicates import SPARE, keep_distinct
 from codequarry.serving.ranking.late import LATE
 from codequarry.serving.ranking.ranking import Scored, rank, rank_alone
 from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
 from codequarry.serving.request.trace import saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.text.arguments import checked_text, clamp_argument
-from codequarry.serving.text.query_classes import analyze_query
-from codequarry.serving.tools.budgets import briefer_result, fit_budget, lean_search, shorter_result
+from codequarry.serving.text.query_classes import NAMES, analyze_query
+from codequarry.serving.tools.budgets import briefer_result, fit_budget, shorter_result
 from codequarry.serving.tools.channel_answers import (
     Answers,
     SearchPlan,
@@ -40,10 +45,20 @@ from codequarry.serving.tools.channel_answers import (
     weigh_channels,
 )
 from codequarry.serving.tools.context import ToolContext
-from codequarry.serving.tools.explanations import ExplainedRanking, explain_result
+from codequarry.serving.tools.explanations import ExplainedRanking, build_results
 from codequarry.serving.tools.scopes import scoped
 
 logger = logging.getLogger(__name__)
+
+WEAK_MATCH = (
+    "weak match: the index probably holds no answer, and these places are the nearest; use other words, or the exact "
+    "text with search_code"
+)
+"""Note of an answer whose confidence is low."""
+_OF_WEAK = 5
+"""Results of a weak match."""
+_BESIDE_DEFINITION = 2
+"""Results beside the definitions of a name that is the whole query."""
 
 
 def search(context: ToolContext, request: SearchRequest) -> SearchAnswer:
@@ -59,8 +74,6 @@ def search(context: ToolContext, request: SearchRequest) -> SearchAnswer:
     if not context.settings.reranker_always:
         context = replace(context, reranker=None)
     answer = find_results(context, scoped(request))
-    if request.max_tokens and not request.explain:
-        answer = lean_search(request, answer)
     briefer = briefer_result if request.explain else None
     results, notes = fit_budget(answer.results, request.max_tokens, shorter_result, briefer)
     return answer.model_copy(update={"results": results, "limits": [*answer.limits, *notes]})
@@ -73,7 +86,7 @@ def find_results(
 
     Args:
         context: Version, settings and deadline; its reranker, if any, orders the first results.
-        request: Query, filters and options.
+        request: Query, filters and options; its ``explain`` decides how much is worked out about each result.
         weights: Multipliers of the profile's channel weights, instead of the settings'; 0 leaves a channel out.
 
     Returns:
@@ -95,8 +108,7 @@ def find_results(
     for name, problem in bundle.problems().items():
         saw_degraded(name)
         limits.append(f"channel {name} is off: {problem}")
-    results: list[SearchResult] = []
-    candidates = 0
+    found = _Found([], 0, [], None)
     if text.strip():
         query, settings = analyze_query(text), context.settings
         multipliers = {**settings.weights_by_channel, **(weights or {})}
@@ -106,24 +118,39 @@ def find_results(
         effort = Effort(settings.nprobe, settings.ef_search)
         asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort)
         plan = SearchPlan(bundle, request, settings, asked, chosen, top_k, context.reranker)
-        results, candidates, more = _results(plan)
-        limits += [*notes, *more]
+        found = _results(plan)
+        limits += [*notes, *found.notes]
+    sure = {} if found.match is None or not request.explain else {"match": _explained_match(found.match)}
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
-        results=results,
+        results=found.results,
         queryEcho=text,
         top_k=top_k,
         limits=list(dict.fromkeys(limits)),
         bundle=bundle.info,
-        candidates=candidates,
+        candidates=found.candidates,
+        **sure,
     )
 
 
-def _results(plan: SearchPlan) -> tuple[list[SearchResult], int, list[str]]:
-    """Return the results of a search, best first, the number of candidates, and notes for the caller."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Outcome of a search."""
+
+    results: list[SearchResult]
+    """Best first."""
+    candidates: int
+    """Chunks that any channel found."""
+    notes: list[str]
+    """For the caller."""
+    match: MatchStrength | None
+    """None where confidence is unknown: nothing was found, one channel was asked, or the lexical index is off."""
+
+
+def _results(plan: SearchPlan) -> _Found:
     answers, notes = ask_channels(plan)
     if not answers:
-        return [], 0, notes
+        return _Found([], 0, notes, None)
     wanted = plan.top_k if plan.reranker is None else max(plan.top_k, plan.reranker.candidates)
     order, more = _order(plan, answers, wanted + SPARE)
     notes += more
@@ -136,10 +163,64 @@ def _results(plan: SearchPlan) -> tuple[list[SearchResult], int, list[str]]:
     if plan.reranker is not None:
         shown, more = _rerank(plan, plan.reranker, shown)
         notes += more
+    match = _match(plan, order.answers, shown)
+    weak = match is not None and match.weak and not _defines(shown)
+    if weak:
+        notes.append(WEAK_MATCH)
     ranking = ExplainedRanking(plan, order.answers, order.late)
     with stage("hydration"):
-        results = [explain_result(ranking, one, row) for one, row in shown[: plan.top_k]]
-    return results, len(np.unique(np.concatenate([one.chunk_ids for one in order.answers.values()]))), notes
+        results = build_results(ranking, _worth_showing(plan, shown, weak=weak), code=not weak)
+    candidates = np.unique(np.concatenate([one.chunk_ids for one in order.answers.values()]))
+    return _Found(results, len(candidates), notes, match)
+
+
+def _match(plan: SearchPlan, answers: Answers, shown: Sequence[tuple[Scored, ChunkRow]]) -> MatchStrength | None:
+    lexical = plan.bundle.channels.get("bm25")
+    if not shown or not plan.hybrid or not isinstance(lexical, Bm25Channel):
+        return None
+    encoder, nearest = plan.bundle.manifest.encoder.model, answers.get(DENSE_LEGS[0])
+    similarity = None
+    if encoder is not None and encoder.kind == "static" and nearest is not None and len(nearest.scores):
+        similarity = float(nearest.scores[0])
+    return match_strength((row for _, row in shown), lexical.rarity(plan.query), similarity, whole=plan.request.explain)
+
+
+def _defines(shown: Sequence[tuple[Scored, ChunkRow]]) -> list[int]:
+    """Return the places, from 0, of the results that define what the query names."""
+    return [
+        place
+        for place, (one, _) in enumerate(shown)
+        if (symbol := one.channels.get("symbol")) is not None and symbol.score >= NAMED
+    ]
+
+
+def _worth_showing(
+    plan: SearchPlan, shown: Sequence[tuple[Scored, ChunkRow]], *, weak: bool
+) -> list[tuple[Scored, ChunkRow]]:
+    """Select the results of an answer; a caller that asked for a number of them gets that number.
+
+    Args:
+        plan: The search.
+        shown: Score and chunk of each result, best first.
+        weak: Whether the index probably holds no answer.
+
+    Returns:
+        The first results: few of a weak match, and those that define a name with few others when it is the query.
+    """
+    first = list(shown[: plan.top_k])
+    if "top_k" in plan.request.model_fields_set:
+        return first
+    if weak:
+        return first[:_OF_WEAK]
+    if plan.query.kind in NAMES and (defining := _defines(first)):
+        others = [place for place in range(len(first)) if place not in defining][:_BESIDE_DEFINITION]
+        return [first[place] for place in sorted((*defining, *others))]
+    return first
+
+
+def _explained_match(match: MatchStrength) -> Match:
+    known = {} if match.similarity is None else {"similarity": match.similarity}
+    return Match(confidence=match.confidence, coverage=match.coverage, terms=match.terms, **known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -233,9 +234,12 @@ def test_a_device_is_a_provider_and_one_that_is_not_there_is_said(
 
     def session(path: str, options: object, providers: list[str]) -> object:
         asked.append(providers)
-        return opened(path, options, providers=["CPUExecutionProvider"])
+        real = opened(path, options, providers=["CPUExecutionProvider"])
+        return SimpleNamespace(
+            run=real.run, get_inputs=real.get_inputs, get_outputs=real.get_outputs, get_providers=lambda: started
+        )
 
-    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    started = both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
     monkeypatch.setattr(onnxruntime, "InferenceSession", session)
     texts = ["def load(path):\n    return path"]
@@ -243,3 +247,6 @@ def test_a_device_is_a_provider_and_one_that_is_not_there_is_said(
     (here,) = encoding.open().encode_documents(texts)
     assert asked == [both, ["CPUExecutionProvider"]]
     assert there.tobytes() == here.tobytes()
+    started = ["CPUExecutionProvider"]
+    with pytest.raises(UnavailableError, match="could not start CUDAExecutionProvider for device cuda, only CPU"):
+        replace(encoding, device="cuda").open()

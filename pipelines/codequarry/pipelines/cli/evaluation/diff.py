@@ -165,7 +165,7 @@ def _movers(
     root, serving = settings.bundle.root, settings.asking
     with Bars() as bars, engine_over(root, serving, versions[0]) as old, engine_over(root, serving, versions[1]) as new:
         for done, query in enumerate(queries, start=1):
-            request = SearchRequest(query=query, top_k=top_k)
+            request = SearchRequest(query=query, top_k=top_k, explain=True)
             found += movers(
                 query, old.search(request), new.search(request),
                 heirs=heirs, chunks_before=chunks[0], chunks_after=chunks[1],

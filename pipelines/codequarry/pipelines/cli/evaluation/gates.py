@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +18,13 @@ from codequarry.serving.cli.terminal import print_table
 from codequarry.serving.files.integrity import read_manifest, verify
 
 if TYPE_CHECKING:
-    from codequarry.pipelines.gates.great_expectations import SuiteResult
+    from codequarry.pipelines.gates.great_expectations import TableStatistics
+    from codequarry.pipelines.gates.native_suites import NativeSuite
+    from codequarry.schemas.bundle.layout import BundlePaths
+    from codequarry.schemas.bundle.manifest import Manifest
 
 gates_app = typer.Typer(
-    help="The expectation suites: what every row of every table has to be, asked by Great Expectations.",
+    help="Great Expectations: lengths, nulls, foreign keys, quantiles and distributions of every table.",
     no_args_is_help=True,
 )
 
@@ -41,9 +44,10 @@ def check(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Run the suites over a published version, and keep their result documents in the work folder.
+    """Measure the tables of a published version with Great Expectations, and keep the result documents.
 
-    `codequarry index` and `codequarry doctor` ask the same without Great Expectations. Exit code 1 when one fails.
+    Single rows are judged when a version is published, and by `codequarry doctor`. Exit code 1 when an
+    expectation does not hold. Tables that were measured before are answered from their document.
 
     Examples:
 
@@ -56,13 +60,13 @@ def check(
     if as_json:
         typer.echo(json.dumps({"version": name, "gates": _rows(results)}, ensure_ascii=False, indent=1))
     else:
-        typer.echo(f"{name}: {counted(sum(len(result.outcomes) for result in results), 'expectation')}")
-        head = ("table", "rows that must not be", "found", "allowed", "examples")
+        typer.echo(f"{name}: {counted(len(_rows(results)), 'expectation')}")
+        head = ("table", "quantity", "found", "allowed", "examples")
         found = [row for row in _rows(results) if not row["passed"]]
         if found:
             print_table(head, (_cells(row) for row in found), whole=len(head))
         typer.echo(f"{len(found)} failed" if found else "all hold")
-    if not all(result.passed for result in results):
+    if not all(result.document.passed for result in results):
         raise typer.Exit(1)
 
 
@@ -73,9 +77,9 @@ def docs(
     ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Build the Data Docs of the last results: those of `codequarry gates check`, or of the last Dagster run.
+    """Build the Data Docs of the kept results: those of `codequarry gates check` and of Dagster's runs.
 
-    The pages take their scripts and styles from public servers when a browser opens them.
+    The last 20 of each table are kept. The pages need no network.
 
     Examples:
 
@@ -83,10 +87,11 @@ def docs(
 
       codequarry gates docs --out public/gates
     """
-    from codequarry.pipelines.gates.great_expectations import build_docs, documents_folder
+    from codequarry.pipelines.gates.great_expectations import build_docs
+    from codequarry.pipelines.gates.kept_documents import SITE, documents_folder
 
     kept = documents_folder(load_settings(settings_file).paths.work)
-    typer.echo(build_docs(kept, out if out is not None else kept / "site"))
+    typer.echo(build_docs(kept, out if out is not None else kept / SITE))
 
 
 def verdict(
@@ -112,34 +117,57 @@ def verdict(
     typer.echo(read_verdict(bundle_root, version, "verdict.json" if as_json else PAGE).rstrip("\n"))
 
 
-def _check_version(settings: Settings, version: str) -> tuple[str, tuple[SuiteResult, ...]]:
-    from codequarry.pipelines.gates.great_expectations import documents_folder, keep, run_suites
+def _check_version(settings: Settings, version: str) -> tuple[str, list[TableStatistics]]:
+    from codequarry.pipelines.gates.great_expectations import NamedRun, run_suite_once
+    from codequarry.pipelines.gates.kept_documents import documents_folder
+    from codequarry.pipelines.gates.native_suites import NATIVE_SUITES, vectors_suite
+    from codequarry.pipelines.gates.published_shares import published_shares
     from codequarry.pipelines.measure.asking import version_called
-    from codequarry.serving.version.file_checks import open_tables, suites_of
+    from codequarry.serving.version.file_checks import open_tables
 
     root = BundleRoot(settings.bundle.root)
     paths = root.published(version_called(root, version))
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=False)
-    with closing(open_tables(paths, manifest)) as connection:
-        results = run_suites(connection, suites_of(manifest))
-    keep(results, documents_folder(settings.paths.work))
+    names = tuple(source.name for source in manifest.sources)
+    run = NamedRun(names, manifest.version, datetime.now(UTC))
+    results = [
+        run_suite_once(
+            lambda: open_tables(paths, manifest, ()),
+            suite,
+            lambda suite=suite: published_shares(root, suite, names, besides=manifest.version),
+            run,
+            documents_folder(settings.paths.work),
+            suite.digest(_digests(paths, manifest, suite)),
+        )
+        for suite in (*NATIVE_SUITES.values(), *(vectors_suite(leg.channel) for leg in manifest.legs))
+    ]
     return manifest.version, results
 
 
-def _rows(results: tuple[SuiteResult, ...]) -> list[dict[str, object]]:
+def _digests(paths: BundlePaths, manifest: Manifest, suite: NativeSuite) -> dict[str, str]:
+    """Return the sha256 of the files that a suite reads."""
+    read = {
+        file.relative_to(paths.path).as_posix()
+        for name in (suite.table, *suite.reads)
+        for file in paths.table_files(name)
+    }
+    return {entry.path: entry.sha256 for entry in manifest.files if entry.path in read}
+
+
+def _rows(results: list[TableStatistics]) -> list[dict[str, object]]:
     return [
         {
-            "table": result.suite.table,
-            "name": each.expectation.name,
-            "passed": each.passed,
-            "rows": each.rows,
-            "found": each.count_text,
-            "allowed": each.expectation.allowed,
-            "examples": list(each.examples),
+            "table": result.document.table,
+            "name": each["name"],
+            "passed": each["passed"],
+            "rows": result.document.summary["rows"],
+            "found": each["found"],
+            "allowed": each["allowed"],
+            "examples": each["examples"],
         }
         for result in results
-        for each in result.outcomes
+        for each in result.document.summary["found"]
     ]
 
 

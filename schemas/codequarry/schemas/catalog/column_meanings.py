@@ -1,4 +1,11 @@
-"""Meanings of the catalog's columns that are not simply those of a table of the schemas."""
+"""Meanings of the catalog's columns: those of the schemas, and of what tables and views add to them.
+
+They are the comments of ``catalog.duckdb`` (``duckdb_columns()``), and the column "meaning" of ``docs/CATALOG.md``.
+"""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
+# Arrow ships no type stubs.
 
 from __future__ import annotations
 
@@ -10,6 +17,7 @@ from codequarry.schemas.bundle import tables
 from codequarry.schemas.catalog.session_tables import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS, POOLS
 
 _OWN: dict[str, dict[str, str]] = {
+    "bundle_folder": {"folder": "Path of the folder, as DuckDB opened the catalog."},
     "v_faiss_join": {
         "faiss_row": "Row of the vector; NULL when the chunk has none.",
         "idmap_chunk_id": "Id in the id map; NULL when the chunk has no vector.",
@@ -123,13 +131,28 @@ _INHERITED: dict[str, tuple[pa.Schema, ...]] = {
     "v_pool_rank_changes": (POOLS,),
     "v_documents": (tables.CHUNKS,),
 }
+_WITHOUT: dict[str, frozenset[str]] = {
+    "places_mat": frozenset({"enclosing", "chunk"}),
+    "chunks_mat": frozenset({"signature", "doc", "content_sha256", "text"}),
+    "v_documents": frozenset(
+        {"chunk_id", "repo", "path", "qualified_name", "signature", "doc", "content_sha256", "text"}
+    ),
+    "v_pool_rank_changes": frozenset(POOLS.names) - {"query", "channel", "chunk_id"},
+}
+"""Columns of those above that a table or view leaves out."""
 
 
-def column_descriptions(name: str) -> dict[str, str]:
-    """Return the meaning of each column of a table or view; nothing for a table that is not described here."""
-    found = {field.name: _described(field.metadata) for schema in _INHERITED.get(name, ()) for field in schema}
-    return {**found, **_OWN.get("occurrences_mat" if name == "places_mat" else name, {})}
+def column_meanings(name: str) -> dict[str, str]:
+    """Return the meaning of each column of a table or view; nothing for a table that is not described here.
+
+    >>> column_meanings("faiss_idmap_mat")["faiss_row"]
+    'Row of the vector inside the FAISS index.'
+    """
+    inherited = {field.name: _description(field.metadata) for schema in _INHERITED.get(name, ()) for field in schema}
+    own = _OWN.get("occurrences_mat" if name == "places_mat" else name, {})
+    absent = _WITHOUT.get(name, frozenset())
+    return {column: meaning for column, meaning in {**inherited, **own}.items() if column not in absent}
 
 
-def _described(metadata: Mapping[bytes, bytes] | None) -> str:
+def _description(metadata: Mapping[bytes, bytes] | None) -> str:
     return (metadata or {}).get(b"description", b"").decode()
