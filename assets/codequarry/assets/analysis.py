@@ -1,6 +1,7 @@
 """Assets that describe what is published: its coverage, and what late interaction is worth on it."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -36,9 +37,15 @@ def coverage_report(context: dg.AssetExecutionContext, project: Project) -> dg.M
 
 
 def _coverage(settings: Settings) -> Mapping[str, Any]:
+    import duckdb
+
     from codequarry.serving.catalog.session import open_catalog
 
-    with open_catalog(settings.bundle.root, pools=settings.telemetry.pool_folder) as session:
+    # The queries are ours, so they need no connection that is confined to reading.
+    with (
+        closing(duckdb.connect()) as connection,
+        open_catalog(settings.bundle.root, pools=settings.telemetry.pool_folder, connection=connection) as session,
+    ):
         languages, skipped = (session.sql(query).fetchall() for query in (_LANGUAGES, _SKIPPED))
         version = session.manifest.version
     columns = ("language", "files", "indexed", "lines", "chunks", "definitions")
