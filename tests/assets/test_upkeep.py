@@ -7,7 +7,9 @@ import pytest
 
 from codequarry.assets import checks as module
 from codequarry.assets.definitions import build_definitions
+from codequarry.assets.repositories import READ_CHECK
 from codequarry.pipelines.git import remote as git_remote
+from codequarry.pipelines.sources import snapshot
 from codequarry.schemas.errors import PublishError, RemoteError
 from tests.assets.test_reindex import failure
 from tests.pipelines.repositories import git, shim
@@ -123,18 +125,31 @@ def test_data_that_is_wrong_is_not_tried_again(workbench):
         raise PublishError("half the vectors are gone")
 
 
-def test_a_fetch_that_breaks_off_is_tried_again_in_the_run(workbench, monkeypatch):
+def test_a_fetch_that_breaks_off_is_tried_again_for_its_repository_alone(workbench, monkeypatch):
     folder = workbench.folder / "repositories" / "alpha"
     commit(folder)
-    text = f'[sources]\nrepositories = [{{ url = "file://{folder}", name = "far" }}]\n[automation]\nremote_wait_s = 0\n'
+    text = (
+        f'[sources]\nrepositories = [{{ path = "repositories/beta" }}, {{ url = "file://{folder}", name = "far" }}]\n'
+        "[automation]\nremote_wait_s = 0\n"
+    )
     (workbench.folder / "dagster_project.toml").write_text(text)
     script = f"""case "$*" in *ls-remote*) if mkdir {workbench.folder}/broke 2>/dev/null; then
         echo 'fatal: Could not resolve host: far' >&2; exit 128; fi;; esac; exec $REAL "$@" """
     monkeypatch.setenv("PATH", shim(workbench.folder / "bin", "git", script))
     monkeypatch.setattr(git_remote, "WAITS_S", ())
+    read = []
+    real = snapshot.snapshot_repository
+
+    def counted(repository, *rest):
+        read.append(repository.name)
+        return real(repository, *rest)
+
+    monkeypatch.setattr(snapshot, "snapshot_repository", counted)
     result = workbench.reindex()
     assert result.success
-    assert [event.step_key for event in result.all_events if event.is_step_up_for_retry] == ["repository_snapshot"]
+    assert read == ["beta", "far", "far"]
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+    assert not [each for each in result.get_asset_check_evaluations() if not each.passed and each.check_name == READ_CHECK]
 
 
 def test_a_clone_that_times_out_fails_its_step_after_the_last_try_and_says_so(workbench, monkeypatch):
@@ -143,10 +158,11 @@ def test_a_clone_that_times_out_fails_its_step_after_the_last_try_and_says_so(wo
     (workbench.folder / "dagster_project.toml").write_text(text)
     monkeypatch.setattr(git_remote, "WAITS_S", ())
     monkeypatch.setattr(git_remote, "LIST_TIMEOUT_S", 0.5)
-    script = 'case "$*" in *ls-remote*) sleep 9;; esac; exec $REAL "$@" '
+    asked = workbench.folder / "asked"
+    script = f'case "$*" in *ls-remote*) echo asked >> {asked}; sleep 9;; esac; exec $REAL "$@" '
     monkeypatch.setenv("PATH", shim(workbench.folder / "bin", "git", script))
     result = workbench.reindex()
-    assert len([event for event in result.all_events if event.is_step_up_for_retry]) == 2
+    assert (workbench.folder / "asked").read_text().count("asked") == 3
     step, shown = failure(result)
     assert step == "repository_snapshot"
     assert "did not answer in 0.5 s" in shown

@@ -10,6 +10,7 @@ from codequarry.assets.metadata import bar_plot, markdown_table
 from codequarry.assets.project import Project
 from codequarry.assets.repositories import EVERY_SNAPSHOT
 from codequarry.assets.stages import OWNERS, once, whole_asset
+from codequarry.pipelines.store.library_versions import own_version
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.settings.load import Settings
 
@@ -30,6 +31,7 @@ _SKIPPED = "SELECT skip_reason AS reason, count(*) AS files FROM files WHERE ski
     owners=OWNERS,
     kinds={"duckdb"},
     deps=["published_bundle"],
+    code_version=own_version(),
 )
 def coverage_report(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
     with project.explained(context.retry_number) as settings:

@@ -5,6 +5,7 @@ builds, verifies and publishes a version; a version equal to CURRENT publishes n
 """
 
 from collections.abc import Generator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -17,10 +18,12 @@ from codequarry.assets.stages import OWNERS, POOL, described, gpu_check, gpu_res
 from codequarry.pipelines.gates.version_rules import Rule, rules_of
 from codequarry.pipelines.sources.carried import FailedReading, failed_reading
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.library_versions import own_version
 from codequarry.pipelines.store.workspace import Progress, repository_work
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.errors import CodequarryError, SourceError
+from codequarry.schemas.settings.automation import AutomationSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import current_manifest
 
@@ -97,11 +100,32 @@ def _specs(settings: Settings) -> list[dg.AssetSpec]:
         _spec("faiss_idmap", "catalog", idmap, (DENSE_LEGS[0],), {"parquet"}),
         *(_spec(name, "catalog", said, deps, {"duckdb"}) for name, (said, deps) in VIEWS.items()),
         _spec("manifest", "bundle", described("gates.verify.verify_staged"), (*indexes, *VIEWS), {"json"}),
-        _spec("published_bundle", "bundle", described("publish.publish.publish_verified"), ("manifest",), {"file"}),
+        _spec(
+            "published_bundle",
+            "bundle",
+            described("publish.publish.publish_verified"),
+            ("manifest",),
+            {"file"},
+            _freshness(settings.automation),
+        ),
     ]
 
 
-def _spec(name: str, group: str, description: str, deps: tuple[str, ...], kinds: set[str]) -> dg.AssetSpec:
+def _freshness(automation: AutomationSettings) -> dg.FreshnessPolicy | None:
+    """Return the age that the settings allow CURRENT; its daemon judges it at any time, without a run."""
+    if not automation.freshness:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=automation.max_age_hours))
+
+
+def _spec(
+    name: str,
+    group: str,
+    description: str,
+    deps: tuple[str, ...],
+    kinds: set[str],
+    freshness: dg.FreshnessPolicy | None = None,
+) -> dg.AssetSpec:
     every = dg.AllPartitionMapping()
     return dg.AssetSpec(
         name,
@@ -109,6 +133,8 @@ def _spec(name: str, group: str, description: str, deps: tuple[str, ...], kinds:
         group_name=group,
         owners=OWNERS,
         kinds=kinds,
+        code_version=own_version(),
+        freshness_policy=freshness,
         # Without a change nothing is built, and what was built before is what there is.
         skippable=name != "published_bundle",
         deps=[
@@ -244,9 +270,11 @@ def _pieces(
         except StopIteration as end:
             return end.value
         if piece.name == "catalog":
-            yield from (dg.MaterializeResult(view, metadata=view_metadata(piece, view)) for view in VIEWS)
+            made = {view: view_metadata(piece, view) for view in VIEWS}
         else:
-            yield dg.MaterializeResult(piece.name, metadata=piece_metadata(piece))
+            made = {piece.name: piece_metadata(piece)}
+        for name, metadata in made.items():
+            yield dg.MaterializeResult(name, metadata=metadata, data_version=dg.DataVersion(metadata["sha256"]))
         if piece.use is not None and piece.use.fell_back:
             context.log.warning(piece.use.sentence())
         if piece.name in gpu:

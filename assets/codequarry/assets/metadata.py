@@ -6,7 +6,7 @@ Pictures are SVG inside of Markdown, so that nothing has to be served beside the
 import base64
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
@@ -48,15 +48,24 @@ def table_metadata(work: RepositoryWork, name: str, columns: Sequence[str]) -> d
             if len(head) < _PREVIEW_ROWS:
                 batch = next(file.iter_batches(_PREVIEW_ROWS - len(head), columns=list(columns)), None)
                 head += [] if batch is None else batch.to_pylist()
-    digests = "\n".join(file_sha256(path) for path in files)
     return {
         "dagster/row_count": rows,
         "dagster/column_schema": _column_schema(schema),
-        "bytes": sum(path.stat().st_size for path in files),
-        "sha256": hashlib.sha256(digests.encode()).hexdigest(),
+        "megabytes": megabytes(path.stat().st_size for path in files),
+        "sha256": tables_sha256(files),
         "path": dg.MetadataValue.path(files[0] if len(files) == 1 else work.parts),
         "preview": markdown_table(head, columns),
     }
+
+
+def tables_sha256(files: Sequence[Path]) -> str:
+    """Return the sha256 over the sha256 of files, in their order."""
+    return hashlib.sha256("\n".join(file_sha256(path) for path in files).encode()).hexdigest()
+
+
+def megabytes(sizes: Iterable[int]) -> float:
+    """Return the sum of sizes in bytes as megabytes, to the kilobyte."""
+    return round(sum(sizes) / 1e6, 3)
 
 
 def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
@@ -67,7 +76,7 @@ def bundle_metadata(manifest: Manifest) -> dict[str, Any]:
     ]
     return {
         "dagster/row_count": manifest.counts.chunks,
-        "bytes": sum(entry.size_bytes for entry in manifest.files),
+        "megabytes": megabytes(entry.size_bytes for entry in manifest.files),
         "version": manifest.version,
         "digest": manifest.digest,
         "repositories": len(manifest.sources),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import bar_plot, frontier_plot, markdown_table
+from codequarry.assets.metadata import bar_plot, frontier_plot, markdown_table, megabytes
 from codequarry.assets.stages import device_metadata
 from codequarry.schemas.bundle.faiss_tuning import read_tuning
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
@@ -79,7 +79,7 @@ def _sizes(piece: "VersionPiece") -> dict[str, Any]:
     digests = "\n".join(entry.content_sha256 or entry.sha256 for entry in piece.files)
     return {
         "files": len(piece.files),
-        "megabytes": round(sum(entry.size_bytes for entry in piece.files) / 1e6, 3),
+        "megabytes": megabytes(entry.size_bytes for entry in piece.files),
         "sha256": hashlib.sha256(digests.encode()).hexdigest(),
         "seconds": round(piece.seconds, 3),
     }

@@ -1,16 +1,25 @@
 """The assets of each repository: its snapshot and what the stages make of it."""
 
+import hashlib
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.metadata import chunk_sizes_plot, counts_table, markdown_table, shares_plot, table_metadata
+from codequarry.assets.metadata import (
+    chunk_sizes_plot,
+    counts_table,
+    markdown_table,
+    shares_plot,
+    table_metadata,
+    tables_sha256,
+)
 from codequarry.assets.project import Project
 from codequarry.assets.stages import (
     chosen_repositories,
+    content_version,
     device_metadata,
     each_repository,
     gpu_check,
@@ -24,7 +33,7 @@ from codequarry.assets.stages import (
 )
 from codequarry.pipelines.sources.carried import FailedReading, forget_failure, keep_failure
 from codequarry.pipelines.store.device_use import DeviceUse, is_gpu
-from codequarry.pipelines.store.workspace import Progress, repository_work
+from codequarry.pipelines.store.workspace import Progress, repository_work, working
 from codequarry.schemas.errors import RemoteError, SourceError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
@@ -50,35 +59,62 @@ READ_CHECK = "every_repository_is_read"
 def repository_snapshot(
     context: dg.AssetExecutionContext, project: Project
 ) -> Generator[dg.MaterializeResult | dg.AssetCheckResult, None, None]:
-    with project.step(context.retry_number) as settings:
-        failures: list[FailedReading] = []
+    with project.explained(context.retry_number) as settings:
         chosen = chosen_repositories(context, settings)
-        for repository in chosen:
-            failure = _read(context, repository, settings)
-            failures += [failure] if failure is not None else []
+        versions, failures = _read(context, chosen, settings)
         if len([failure for failure in failures if not failure.carried]) == len(chosen):
             raise dg.Failure("; ".join(failure.line() for failure in failures), allow_retries=False)
-        yield dg.MaterializeResult()
+        yield dg.MaterializeResult(data_version=content_version(versions))
         yield _readings(failures, settings.automation.max_carried_hours)
 
 
 def _read(
-    context: dg.AssetExecutionContext, repository: RepositorySettings, settings: Settings
-) -> FailedReading | None:
-    """Take the snapshot of one repository; return why not, when an earlier one or the others can go on without it."""
-    work, started = repository_work(settings.paths.work, repository.name), time.perf_counter()
-    try:
-        metadata = _snapshot(repository, settings, logged(context))
-    except RemoteError as error:
-        if context.retry_number < settings.automation.remote_retries:
-            raise
-        return _carried(context, keep_failure(work, error))
-    except SourceError as error:
-        return _carried(context, keep_failure(work, error))
-    forget_failure(work)
+    context: dg.AssetExecutionContext, chosen: Sequence[RepositorySettings], settings: Settings
+) -> tuple[list[str], list[FailedReading]]:
+    """Take the snapshots of repositories, and ask again for those alone whose remote did not answer.
+
+    Other runs may use the work folder during a wait.
+
+    Args:
+        context: Context of the step.
+        chosen: The repositories.
+        settings: Settings of the run.
+
+    Returns:
+        The hashes of the trees that were read, and the failures of the others.
+    """
+    versions: dict[str, str] = {}
+    failures: dict[str, FailedReading] = {}
+    waiting, automation = list(chosen), settings.automation
+    for tries in range(automation.remote_retries + 1):
+        if tries:
+            wait_s = automation.remote_wait_s * 2 ** (tries - 1)
+            names = ", ".join(repository.name for repository in waiting)
+            context.log.warning(f"{names}: no answer; asked again in {wait_s:.0f} seconds")
+            time.sleep(wait_s)
+        unanswered: list[RepositorySettings] = []
+        with working(settings):
+            for repository in waiting:
+                try:
+                    versions[repository.name] = _read_one(context, repository, settings)
+                    failures.pop(repository.name, None)
+                except SourceError as error:
+                    work = repository_work(settings.paths.work, repository.name)
+                    failures[repository.name] = _carried(context, keep_failure(work, error))
+                    unanswered += [repository] if isinstance(error, RemoteError) else []
+        if not (waiting := unanswered):
+            break
+    return list(versions.values()), list(failures.values())
+
+
+def _read_one(context: dg.AssetExecutionContext, repository: RepositorySettings, settings: Settings) -> str:
+    """Take the snapshot of a repository, and return the hash of its tree."""
+    started = time.perf_counter()
+    metadata = _snapshot(repository, settings, logged(context))
+    forget_failure(repository_work(settings.paths.work, repository.name))
     seconds = round(time.perf_counter() - started, 3)
     context.add_asset_metadata({**metadata, "seconds": seconds}, "repository_snapshot", repository.name)
-    return None
+    return metadata["tree_sha256"]
 
 
 def _carried(context: dg.AssetExecutionContext, failure: FailedReading) -> FailedReading:
@@ -329,14 +365,24 @@ def _token_codes(repository: RepositorySettings, settings: Settings, progress: P
     from codequarry.pipelines.indexes.warp.stage import embed_tokens
 
     read = embed_tokens(repository.name, settings, progress)
-    return {"texts_encoded": read.encoded, "encoder_fingerprint": read.fingerprint}
+    return _derived(repository, settings, read.encoded, read.fingerprint)
 
 
 def _sparse_terms(repository: RepositorySettings, settings: Settings, progress: Progress) -> Mapping[str, Any]:
     from codequarry.pipelines.indexes.splade.stage import embed_sparse
 
     made = embed_sparse(repository.name, settings, progress)
-    return {"texts_encoded": made.encoded, "encoder_fingerprint": made.fingerprint}
+    return _derived(repository, settings, made.encoded, made.fingerprint)
+
+
+def _derived(repository: RepositorySettings, settings: Settings, texts: int, fingerprint: str) -> Mapping[str, Any]:
+    """Return the metadata of what an encoder made of chunks; both together tell one content from another."""
+    chunks = tables_sha256(repository_work(settings.paths.work, repository.name).tables("chunks"))
+    return {
+        "texts_encoded": texts,
+        "encoder_fingerprint": fingerprint,
+        "sha256": hashlib.sha256(f"{fingerprint}\n{chunks}".encode()).hexdigest(),
+    }
 
 
 EVERY_SNAPSHOT = (dg.AssetDep("repository_snapshot", partition_mapping=dg.AllPartitionMapping()),)

@@ -1,6 +1,7 @@
 """Common parts of all assets: policy, description, timing, progress."""
 
 import ast
+import hashlib
 import re
 import time
 import warnings
@@ -14,6 +15,7 @@ import dagster as dg
 from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, repositories
 from codequarry.pipelines.sources.carried import left_out
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.library_versions import own_version
 from codequarry.pipelines.store.workspace import Progress, repository_work
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
@@ -69,6 +71,7 @@ def repository_asset(
             partitions_def=repositories,
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=POOL,
+            code_version=own_version(),
         )
 
 
@@ -87,7 +90,13 @@ def repository_assets(
     """
     specs = [
         dg.AssetSpec(
-            name, description=described(function), group_name="syntax", owners=OWNERS, kinds=each, deps=[after]
+            name,
+            description=described(function),
+            group_name="syntax",
+            owners=OWNERS,
+            kinds=each,
+            deps=[after],
+            code_version=own_version(),
         )
         for name, each in kinds.items()
     ]
@@ -115,20 +124,25 @@ def whole_asset(
         kinds=kinds,
         deps=list(after),
         pool=POOL,
+        code_version=own_version(),
     )
 
 
 def each_repository(context: dg.AssetExecutionContext, project: Project, stage: Stage) -> dg.MaterializeResult:
     """Run a stage for every partition of the run, each with metadata of its own."""
     key = context.asset_key.to_user_string()
-    together_for_each_repository(context, project, lambda *chosen: {key: stage(*chosen)})
-    return dg.MaterializeResult()
+    (result,) = together_for_each_repository(context, project, lambda *chosen: {key: stage(*chosen)})
+    return result
 
 
 def together_for_each_repository(
     context: dg.AssetExecutionContext, project: Project, stage: StageOfSeveral
 ) -> tuple[dg.MaterializeResult, ...]:
-    """Run a stage that makes several assets for every partition of the run, each with metadata of its own."""
+    """Run a stage that makes several assets for every partition of the run, each with metadata of its own.
+
+    The ``sha256`` in the metadata becomes the data version, see ``content_version``.
+    """
+    digests: dict[str, list[str]] = {}
     with project.step(context.retry_number) as settings:
         for repository in chosen_repositories(context, settings):
             if (failure := left_out(repository_work(settings.paths.work, repository.name))) is not None:
@@ -140,7 +154,27 @@ def together_for_each_repository(
             seconds = round(time.perf_counter() - started, 3)
             for asset, metadata in made.items():
                 context.add_asset_metadata({**metadata, "seconds": seconds}, asset, repository.name)
-    return tuple(dg.MaterializeResult(asset_key=key) for key in sorted(context.selected_asset_keys))
+                digests.setdefault(asset, []).append(metadata["sha256"])
+    return tuple(
+        dg.MaterializeResult(asset_key=key, data_version=content_version(digests.get(key.to_user_string(), [])))
+        for key in sorted(context.selected_asset_keys)
+    )
+
+
+def content_version(digests: Sequence[str]) -> dg.DataVersion:
+    """Return the data version of what a step made for its partitions.
+
+    Dagster keeps one data version for all partitions of a step. For a single partition it is the digest of its content;
+    for several it changes as soon as one of them does.
+
+    Args:
+        digests: Digest of the content of each partition, in the order of the partitions.
+
+    Returns:
+        The data version.
+    """
+    together = digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return dg.DataVersion(together)
 
 
 def once(

@@ -92,7 +92,9 @@ def publish_verified(verified: Verified, bundle: BundleSettings, *, force: bool 
             )
         manifest = read_manifest(staged)
         current = current_manifest(root)
-        if current is None or current.digest != manifest.digest or force:
+        # Equal contents that other tools made are published too: CURRENT would never say that these tools made it, and
+        # each run would build it again.
+        if current is None or (current.digest, current.tools) != (manifest.digest, manifest.tools) or force:
             return publish_staged(bundle, staged, manifest)
         shutil.rmtree(staged.path)
         settle_root(root)

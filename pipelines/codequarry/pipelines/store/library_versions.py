@@ -31,7 +31,13 @@ _VERSION = re.compile(r"^Version: *(\S+)", re.MULTILINE)
 def tool_versions() -> dict[str, str]:
     """Return the versions of the libraries that decide any bundle's bytes, and a hash of our own code."""
     versions = {name: library_version(name) for name in (*_LIBRARIES, *GRAMMARS)}
-    return {"codequarry": f"{library_version('codequarry')}+code.{_own_code()[:12]}", **versions}
+    return {"codequarry": own_version(), **versions}
+
+
+@lru_cache(maxsize=1)
+def own_version() -> str:
+    """Return the version of this program, with a hash of the code that decides a bundle's bytes."""
+    return f"{library_version('codequarry')}+code.{_own_code()[:12]}"
 
 
 @lru_cache(maxsize=1)
