@@ -11,8 +11,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from codequarry.pipelines.bundle import manifest as manifest_module
 from codequarry.pipelines.cli.repositories import parse_repository
 from codequarry.pipelines.run import IndexReport, index_repositories
+from codequarry.pipelines.store.library_versions import tool_versions
 from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.catalog.views import set_bundle
@@ -129,6 +131,19 @@ def test_an_unchanged_repository_costs_its_census(tmp_path: Path, make_settings:
     assert list(second.seconds) == ["census"]
     assert second.manifest == first.manifest
     assert BundleRoot(settings.bundle.root).version_names() == [first.manifest.version]
+
+
+def test_equal_contents_of_other_tools_are_published_once(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings(write_shop(tmp_path))
+    first = index_repositories(settings)
+    newer = {**tool_versions(), "tantivy": "a later version"}
+    monkeypatch.setattr(manifest_module, "tool_versions", lambda: newer)
+    second, third = index_repositories(settings), index_repositories(settings)
+    assert (second.unchanged, second.manifest.digest) == (False, first.manifest.digest)
+    assert second.manifest.tools["tantivy"] == "a later version"
+    assert (third.unchanged, list(third.seconds)) == (True, ["census"])
 
 
 def test_force_publishes_the_same_contents_as_another_version(tmp_path: Path, make_settings: MakeSettings) -> None:
