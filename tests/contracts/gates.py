@@ -1,4 +1,4 @@
-"""Every gate a version has to pass, by what it is about, as docs/OPERATIONS.md lists them."""
+"""Every gate a version has to pass, by what it is about, as docs/GATES.md lists them."""
 
 from __future__ import annotations
 

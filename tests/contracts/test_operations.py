@@ -1,4 +1,4 @@
-"""docs/BUNDLE.md names every field and file; the commands of docs/OPERATIONS.md run, in order, on a real bundle."""
+"""docs/BUNDLE.md names every field and file; the commands of operators run, in order, on a real bundle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.serving.corpus import PIECES
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUNDLE = (PROJECT / "docs" / "BUNDLE.md").read_text(encoding="utf-8")
-OPERATIONS = (PROJECT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+OPERATIONS, GATES = ((PROJECT / "docs" / name).read_text(encoding="utf-8") for name in ("OPERATIONS.md", "GATES.md"))
 
 
 def test_every_field_of_the_manifest_is_documented_with_its_meaning() -> None:
@@ -48,8 +48,8 @@ def test_every_file_of_a_version_and_every_hidden_name_is_documented(tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
-    blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS, re.DOTALL)
+def test_the_commands_of_operators_run(tmp_path: Path) -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS + GATES, re.DOTALL)
     lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
     verbs = {line.split()[0] for line in lines}
     assert verbs == {
@@ -75,8 +75,8 @@ def test_the_commands_of_the_operations_page_run(tmp_path: Path) -> None:
     assert root.read_current().version == root.version_names()[-1]
 
 
-def test_every_gate_is_on_the_operations_page_with_what_to_do(tmp_path: Path) -> None:
-    section = OPERATIONS.partition("\n## Gates")[2].partition("\n## ")[0]
+def test_every_gate_is_on_its_page_with_what_to_do(tmp_path: Path) -> None:
+    section = GATES.partition("\n## When the answers are worse")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:2] == "| "
     ]

@@ -71,7 +71,7 @@ def suite_check(table: str, asset: str) -> dg.AssetChecksDefinition:
         asset=asset,
         blocking=True,
         pool=POOL,
-        description=f"Every row of {table}, judged by SQL. docs/OPERATIONS.md says how to react to each gate.",
+        description=f"Every row of {table}, judged by SQL. docs/GATES.md says how to react to each gate.",
     )
     def check(context: dg.AssetCheckExecutionContext, project: Project) -> dg.AssetCheckResult:
         started = time.perf_counter()
