@@ -84,7 +84,7 @@ def test_mistakes_in_naming_versions_and_queries(versions: tuple[Path, list[str]
     root, names = versions
     unknown = run("diff", "20200101T000000Z-00000000", "--root", root)
     assert unknown.returncode == 1
-    assert f"no such version; there are: {', '.join(names)}" in unknown.stderr.replace("\n", " ")
+    assert f"no such version; there are: {', '.join(sorted(names))}" in unknown.stderr.replace("\n", " ")
     missing = run("diff", "--root", root, "--queries", tmp_path / "none.txt")
     assert missing.returncode == 2
     assert "cannot be read" in missing.stderr
