@@ -149,7 +149,9 @@ def test_a_fetch_that_breaks_off_is_tried_again_for_its_repository_alone(workben
     assert result.success
     assert read == ["beta", "far", "far"]
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
-    assert not [each for each in result.get_asset_check_evaluations() if not each.passed and each.check_name == READ_CHECK]
+    assert not [
+        each for each in result.get_asset_check_evaluations() if not each.passed and each.check_name == READ_CHECK
+    ]
 
 
 def test_a_clone_that_times_out_fails_its_step_after_the_last_try_and_says_so(workbench, monkeypatch):
