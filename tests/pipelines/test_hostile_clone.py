@@ -138,6 +138,12 @@ def test_row_23_no_code_is_sent_where_a_clone_says(clone, run: Run, tmp_path: Pa
     assert "codequarry trust" in done.stderr
 
 
+def test_a_file_named_like_a_missing_default_needs_trust_too(clone, run: Run) -> None:
+    victim = clone(lambda evil: (evil / "dagster_project.toml").write_text('[auth]\npublic_key = "None"\n') and None)
+    done = run(victim, "settings")
+    assert (done.returncode, "auth.public_key = 'None'" in done.stderr) == (UNTRUSTED, True)
+
+
 def test_a_folder_is_trusted_once_until_its_file_changes(clone, run: Run, tmp_path: Path) -> None:
     def prepare(evil: Path) -> None:
         (evil / "dagster_project.toml").write_text('[bundle]\nroot = "../mine"\n')

@@ -108,14 +108,16 @@ def _requests(model: type[BaseModel], data: Mapping[str, Any], base: Path, prefi
                 yield from _requests(inner, item, base, f"{key}[{place}]." if isinstance(value, list) else f"{key}.")
             continue
         reach = reach_of(field) or Reach.CODE
-        harmless = {"", False, str(field.default), *_harmless(field)}
+        harmless = {"", False, *_harmless(field)}
         for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if item not in harmless and _reaches_out(reach, item, base):
                 yield Request(key, reach, _mask_value(field, reach, item))
 
 
 def _harmless(field: FieldInfo) -> tuple[str, ...]:
-    return next((each.values for each in field.metadata if isinstance(each, Harmless)), ())
+    """Return the values that reach nothing; the text of None is a name like any other, and no default."""
+    default = (str(field.default),) if isinstance(field.default, str | Path) else ()
+    return next((each.values for each in field.metadata if isinstance(each, Harmless)), ()) + default
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
