@@ -44,6 +44,7 @@ def site(tmp_path_factory, first_run):
         build_definitions(bench.project).resolve_job_def("freshness").execute_in_process(instance=instance)
         bench.write("alpha/added.py", "def added() -> int:\n    return 1\n")
         bench.configure("beta", "alpha", more=f"{automatic}[checks]\nmin_chunks = 1000\n")
+        (folder / "repositories" / "beta").rename(folder / "repositories" / "moved")
         bad = bench.reindex()
     assert (good.success, bad.success) == (True, False)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -75,19 +76,33 @@ def _answers(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture
+def keep(tmp_path, page):
+    """Photograph the page; `CODEQUARRY_PICTURES=docs/pictures` makes the pictures of the documentation again."""
+
+    def take(name):
+        picture = Path(os.environ.get("CODEQUARRY_PICTURES", tmp_path)) / f"dagster-{name}.png"
+        time.sleep(1)  # what is drawn slides into its place
+        page.photograph(picture)
+        assert picture.stat().st_size > 10_000
+
+    return take
+
+
+@pytest.fixture
 def page(tmp_path):
     assert CHROMIUM is not None
     with browsing(CHROMIUM, tmp_path / "profile") as page:
         yield page
 
 
-def test_the_graph_is_drawn_from_repositories_to_the_bundle(site, page):
+def test_the_graph_is_drawn_from_repositories_to_the_bundle(site, page, keep):
     page.open(f"{site[0]}/asset-groups")
     page.shows("Global asset lineage", "sources", "indexes", "catalog", "bundle", "serving")
     place = "[...document.querySelectorAll('*')].filter(e => e.innerText === {!r}).at(-1).getBoundingClientRect().left"
     page.until("document.querySelectorAll('svg foreignObject').length > 1")
     order = [page.run(place.format(group)) for group in ("sources", "vectors", "indexes", "bundle", "serving")]
     assert order == sorted(order)
+    keep("lineage")
 
 
 NODES = {
@@ -116,26 +131,29 @@ def test_each_clause_of_the_promise_is_a_node_with_its_figures(site, page, asset
     assert picture.stat().st_size > 10_000
 
 
-def test_a_rule_shows_what_was_found_and_what_is_allowed(site, page):
+def test_a_rule_shows_what_was_found_and_what_is_allowed(site, page, keep):
     page.open(f"{site[0]}/assets/faiss_idmap?view=checks")
     page.shows("chunks_that_are_in_the_id_map_twice", "Passed")
+    keep("check")
 
 
-def test_schedules_and_sensors_are_on_as_the_settings_say(site, page):
+def test_schedules_and_sensors_are_on_as_the_settings_say(site, page, keep):
     page.open(f"{site[0]}/automation")
     page.shows(
         "dead_runs", "failed_runs", "freshness_schedule", "git_heads", "reindex_schedule", "repository_partitions",
         "retention_schedule", "served_version",
     )  # fmt: skip
     page.until("document.querySelectorAll('input[type=checkbox]:checked').length === 6")
+    keep("automation")
 
 
-def test_a_partition_shows_its_rows_and_its_plots(site, page):
+def test_a_partition_shows_its_rows_and_its_plots(site, page, keep):
     page.open(f"{site[0]}/assets/repository_chunks?view=partitions&partition=alpha")
     page.shows("dagster/row_count", "chunk_sizes", "language_shares")
     drawn = "[...document.querySelectorAll('img')].filter(each => each.naturalWidth > 100).map(each => each.alt)"
     page.until(f"{drawn}.length === 2")
     assert page.run(drawn) == ["Chunks by size", "Chunks by language"]
+    keep("partition")
 
 
 def test_a_bundle_shows_the_time_of_its_parts_and_its_history(site, page):
@@ -147,6 +165,18 @@ def test_a_bundle_shows_the_time_of_its_parts_and_its_history(site, page):
 def test_a_failed_run_shows_what_was_found_and_what_to_do(site, page):
     page.open(f"{site[0]}/runs/{site[2]}")
     page.shows("Failure", "index_version", "expected at least 1000")
+
+
+def test_the_rule_that_stopped_a_version_shows_what_was_found_and_what_is_allowed(site, page, keep):
+    page.open(f"{site[0]}/assets/manifest?view=checks&checkDetail=chunks")
+    page.shows("chunks", "Failed", "allowed", "1000")
+    keep("failed-check")
+
+
+def test_a_repository_that_is_carried_forward_is_named_with_its_remedy(site, page, keep):
+    page.open(f"{site[0]}/assets/repository_snapshot?view=checks&checkDetail=every_repository_is_read")
+    page.shows("every_repository_is_read", "its last snapshot goes on")
+    keep("carried")
 
 
 def test_the_check_of_currents_age_shows_its_verdict(site, page):
