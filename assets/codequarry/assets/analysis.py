@@ -1,4 +1,4 @@
-"""Assets that describe what is published: its coverage, and what late interaction is worth on it."""
+"""Assets that describe what is published: its coverage, the operator's notebook, what late interaction is worth."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -78,3 +78,27 @@ def _measure_late(settings: Settings, progress: Progress) -> Mapping[str, Any]:
 
     verdict = measure_late(settings, progress)
     return {"helps": verdict.helps, "late_interaction": verdict.said, "digest": verdict.said}
+
+
+def rendered_notebook() -> dg.AssetsDefinition:
+    """Return the asset of the notebook that the settings name; without one it does not exist."""
+    published = dg.AssetDep("published_bundle")
+
+    @whole_asset("publish.notebook.render.render_notebook", group="analysis", kinds={"jupyter"}, after=(published,))
+    def notebook_page(context: dg.AssetExecutionContext, project: Project) -> dg.MaterializeResult:
+        return once(context, project, _render)
+
+    return notebook_page
+
+
+def _render(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
+    from codequarry.pipelines.publish.notebook.render import render_notebook
+
+    page = render_notebook(settings)
+    return {
+        "path": dg.MetadataValue.path(page.path),
+        "version": page.version,
+        "pictures": page.pictures,
+        "executed": page.executed,
+        "digest": page.sha256,
+    }

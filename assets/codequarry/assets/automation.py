@@ -32,7 +32,11 @@ QUIET_S = 300.0
 """Longest time, in seconds, that a living run goes without a log entry outside of its steps, the wait for a retry
 included."""
 
-_ON_REQUEST = dg.AssetSelection.groups("analysis", "serving") - dg.AssetSelection.assets("coverage_report")
+_ON_REQUEST = (
+    dg.AssetSelection.groups("analysis", "serving")
+    - dg.AssetSelection.assets("coverage_report")
+    - dg.AssetSelection.key_substring("notebook_page")  # which is missing where the settings name none
+)
 """Assets that the job leaves out, with their checks."""
 reindex = dg.define_asset_job(
     "reindex",
@@ -40,7 +44,7 @@ reindex = dg.define_asset_job(
     # Late interaction is measured only on request.
     selection=dg.AssetSelection.all() - dg.AssetSelection.checks(current_is_fresh, served_is_published) - _ON_REQUEST,
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
-    "By hand: Materialize all, All, Launch backfill; that is one run.",
+    "By hand: Materialize all on the page of this job, with all partitions; that is one run.",
     # From the first step on: until the retry another run may have used the work folder, and what a killed publish had
     # renamed is not there to be published.
     tags={"dagster/retry_strategy": "ALL_STEPS"},

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from codequarry.assets.analysis import coverage_report, measured_late_interaction
+from codequarry.assets.analysis import coverage_report, measured_late_interaction, rendered_notebook
 from codequarry.assets.automation import (
     dead_run_sensor,
     failed_runs,
@@ -38,6 +38,7 @@ def project_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         index_version(settings),
         coverage_report,
         *([measured_late_interaction()] if settings.late_interaction else []),
+        *([rendered_notebook()] if settings.automation.notebook else []),
     ]
 
 

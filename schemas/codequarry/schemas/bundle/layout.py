@@ -7,7 +7,7 @@
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
     <root>/versions/.staging-import-<...>/  one that the process which writes it publishes, or nobody
     <root>/versions/.removed-<version>/   a version being removed; never opened by readers
-    <root>/verdicts/<version>/            what the retrieval gate found of a version, published or stopped
+    <root>/verdicts/<version>/            what the retrieval gate found of a version, and a notebook's page
     <root>/imports/<version>.json         where an imported version came from (`provenance`)
     <root>/.publishing                    as CURRENT: the version whose publish has begun and not ended
     <root>/.publish.lock                  held by the one publisher
@@ -105,7 +105,7 @@ class BundleRoot:
 
     @property
     def verdicts(self) -> Path:
-        """Folder of what the retrieval gate found, by version."""
+        """Folder of what the retrieval gate found and a notebook showed, by version."""
         return self.path / "verdicts"
 
     @property

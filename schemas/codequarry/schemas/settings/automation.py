@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
@@ -75,7 +76,19 @@ class AutomationSettings(_UnshownSection):
         default=48.0, gt=0, description="Longest time since a run published CURRENT, or found it up to date."
     )
 
+    notebook: Annotated[Path | None, Reach.CODE] = Field(
+        default=None,
+        description="Notebook that is executed over each new version and kept as a page beside its verdict; "
+        "none when left out.",
+    )
+    notebook_timeout_s: float = Field(default=1800.0, gt=0, description="Longest time of its execution.")
+
     _crons = field_validator("retention_cron", "freshness_cron")(_five_fields)
+
+    @field_validator("notebook", mode="before")
+    @classmethod
+    def _none_when_empty(cls, value: object) -> object:
+        return value or None
 
 
 class NotifySettings(_UnshownSection):

@@ -427,6 +427,9 @@ def _resolved(settings: Settings, base: Path) -> Settings:
             "ranking": settings.ranking.model_copy(
                 update={"profile": settings.ranking.profile and absolute(settings.ranking.profile)}
             ),
+            "automation": settings.automation.model_copy(
+                update={"notebook": settings.automation.notebook and absolute(settings.automation.notebook)}
+            ),
             "auth": settings.auth.model_copy(
                 update={"public_key": settings.auth.public_key and absolute(settings.auth.public_key)}
             ),

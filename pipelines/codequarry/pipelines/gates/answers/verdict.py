@@ -1,7 +1,7 @@
 """The verdict page: results of the retrieval gate, in Markdown with plots, beside the version it is of.
 
 ``<root>/verdicts/<version>/``: ``verdict.md``, ``verdict.json`` and plots. It holds times, and stopped versions have
-one as well, so it is no part of a version.
+one as well, so it is no part of a version. The page of a notebook lies there too, also where there is no verdict.
 """
 
 from __future__ import annotations
@@ -83,10 +83,20 @@ def write_verdict(root: BundleRoot, verdict: Verdict) -> Path:
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    there = {*root.version_names(), verdict.version}
-    for name in [name for name in verdict_names(root) if name not in there][:-_KEPT_STOPPED]:
-        shutil.rmtree(root.verdicts / name, ignore_errors=True)
+    remove_old_verdicts(root, verdict.version)
     return folder
+
+
+def remove_old_verdicts(root: BundleRoot, staged: str = "") -> None:
+    """Remove the folders of versions that are not there, but for the newest ones.
+
+    Args:
+        root: Bundle root.
+        staged: Version that counts as there.
+    """
+    there = {*root.version_names(), staged}
+    for name in [name for name in _oldest_first(root, "") if name not in there][:-_KEPT_STOPPED]:
+        shutil.rmtree(root.verdicts / name, ignore_errors=True)
 
 
 def _write_files(folder: Path, verdict: Verdict) -> None:
@@ -106,12 +116,17 @@ def _write_files(folder: Path, verdict: Verdict) -> None:
 
 
 def verdict_names(root: BundleRoot) -> list[str]:
-    """Return the versions that have a verdict, oldest first."""
+    """Return the versions that have a verdict, oldest first; other pages may lie in folders without one."""
+    return _oldest_first(root, PAGE)
+
+
+def _oldest_first(root: BundleRoot, file: str) -> list[str]:
     if not root.verdicts.is_dir():
         return []
-    found = [entry for entry in root.verdicts.iterdir() if is_version_name(entry.name)]
+    places = {entry.name: entry / file for entry in root.verdicts.iterdir() if is_version_name(entry.name)}
     # Not by name: two versions of one second differ in their digests alone.
-    return [entry.name for entry in sorted(found, key=lambda entry: (entry.stat().st_mtime_ns, entry.name))]
+    times = {name: place.stat().st_mtime_ns for name, place in places.items() if place.exists()}
+    return sorted(times, key=lambda name: (times[name], name))
 
 
 def read_verdict(root: BundleRoot, version: str = "", file: str = PAGE) -> str:
