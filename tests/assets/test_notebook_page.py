@@ -75,6 +75,7 @@ def test_a_run_keeps_one_page_that_needs_no_network_and_executes_nothing_again(b
     metadata, path, page = page_of(first)
     version = bench.manifest.version
     assert path == bench.root.verdicts / version / "notebook.html"
+    assert metadata["page"] == path.as_uri()
     assert (metadata["version"], metadata["pictures"], metadata["executed"]) == (version, 1, True)
     assert isinstance(metadata["seconds"], float)
     assert "alpha.py" in page

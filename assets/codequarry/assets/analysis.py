@@ -97,6 +97,7 @@ def _render(settings: Settings, _progress: Progress) -> Mapping[str, Any]:
     page = render_notebook(settings)
     return {
         "path": dg.MetadataValue.path(page.path),
+        "page": dg.MetadataValue.url(page.path.as_uri()),
         "version": page.version,
         "pictures": page.pictures,
         "executed": page.executed,
