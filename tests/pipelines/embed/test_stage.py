@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,10 @@ from codequarry.pipelines.embed.stage import embed_repository
 from codequarry.pipelines.embed.torch import _require_device, gpu_memory_mb
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.content import remove_store
+from codequarry.pipelines.store.parts import Part, break_seal, plan_parts
+from codequarry.pipelines.store.vectors import vector_file
+from codequarry.pipelines.store.workspace import repository_work
 from codequarry.pipelines.syntax.stage import chunk_repository
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings.embedding import EmbeddingSettings
@@ -53,14 +58,92 @@ def test_a_static_encoder_says_that_it_uses_no_gpu(chunked, device: str) -> None
 
 def test_an_encoder_on_a_gpu_is_no_fall_back(chunked, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = chunked("cuda")
+    fake_gpu(monkeypatch, lambda inner, texts: inner(texts))
+    (leg,) = embed_repository("shop", settings).legs
+    assert (leg.use.device, leg.use.fell_back) == ("cuda:0", False)
+
+
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, encode: Callable[[Callable, list[str]], np.ndarray]) -> None:
+    """Let the shipped encoder stand for one on a GPU; ``encode`` gets it and the texts."""
     opened = stage._open_encoder
 
     def on_gpu(*arguments: object) -> object:
-        return SimpleNamespace(encode_documents=opened(*arguments).encode_documents, device="cuda:0")
+        inner = opened(*arguments).encode_documents
+        return SimpleNamespace(encode_documents=lambda texts: encode(inner, texts), device="cuda:0")
 
     monkeypatch.setattr(stage, "_open_encoder", on_gpu)
-    (leg,) = embed_repository("shop", settings).legs
-    assert (leg.use.device, leg.use.fell_back) == ("cuda:0", False)
+
+
+def commit_parts(folder: Path) -> None:
+    """Commit files that make several parts, some with equal chunks."""
+    body = "".join(f"    item += {number} * item\n" for number in range(300))
+    files: dict[str, str | bytes] = {
+        f"{kind}{number}.py": f"def {kind}_{number if kind == 'own' else ''}(item):\n{body}"
+        for kind in ("own", "same")
+        for number in range(20)
+    }
+    commit(folder, files)
+
+
+def parts_of(settings: Settings) -> list[Part]:
+    return plan_parts(repository_work(settings.paths.work, "shop"), settings)
+
+
+def test_overlapping_leaves_the_bytes_as_they_are(tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The same text in every file: a later part finds the vector that is not written yet.
+    commit_parts(tmp_path / "shop")
+    sequential = chunked("")
+    report = embed_repository("shop", sequential)
+    before = {part.number: part.table("embeddings").read_bytes() for part in parts_of(sequential)}
+    assert len(before) > 1
+    overlapping = chunked("cuda")
+    remove_store(vector_file(overlapping.paths.store, report.legs[0].fingerprint))
+    for part in parts_of(overlapping):
+        break_seal(part.folder, stage.embedded_seal("faiss"))
+        part.table("embeddings").unlink()
+    fake_gpu(monkeypatch, lambda inner, texts: inner(texts))
+    again = embed_repository("shop", overlapping)
+    assert {part.number: part.table("embeddings").read_bytes() for part in parts_of(overlapping)} == before
+    assert (again.embedded, again.reused) == (report.embedded, report.reused)
+
+
+@pytest.mark.parametrize("broken", ["_read_texts", "_write_part"])
+def test_an_error_of_the_reader_or_the_writer_ends_the_stage(
+    chunked, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    settings = chunked("cuda")
+    fake_gpu(monkeypatch, lambda inner, texts: inner(texts))
+
+    def fail(*_: object) -> None:
+        raise UnavailableError("the disk is full", suggestion="free some")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, broken, fail)
+        with pytest.raises(UnavailableError, match="disk is full"):
+            embed_repository("shop", settings)
+    assert not any(part.table("embeddings").exists() for part in parts_of(settings))
+    assert embed_repository("shop", settings).chunks > 0
+
+
+def test_an_error_of_the_encoder_ends_the_stage_and_keeps_what_was_finished(
+    tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_parts(tmp_path / "shop")
+    settings, calls = chunked("cuda"), []
+
+    def fail_later(inner: Callable, texts: list[str]) -> np.ndarray:
+        calls.append(len(texts))
+        if len(calls) == 2:
+            raise UnavailableError("the GPU is gone", suggestion="look for it")
+        return inner(texts)
+
+    with monkeypatch.context() as patched:
+        fake_gpu(patched, fail_later)
+        with pytest.raises(UnavailableError, match="GPU is gone"):
+            embed_repository("shop", settings)
+    again = embed_repository("shop", settings)
+    keys = {key for part in parts_of(settings) for key in stage._read_texts(part).keys}
+    assert again.embedded == len(keys) - calls[0] > 0
 
 
 @pytest.mark.parametrize(("device", "slabs"), [("cpu", [256, 256, 88]), ("cuda:0", [600])])

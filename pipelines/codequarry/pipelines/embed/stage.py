@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings
+from codequarry.pipelines.embed.overlap import WriteBehind, read_ahead
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories
 from codequarry.pipelines.embed.token_encoders import token_encoder_directory
 from codequarry.pipelines.embed.torch import TorchDocuments, gpu_memory_mb
@@ -132,13 +133,19 @@ def _embed_leg(
     total = sum(rows.values())
     done = total - sum(rows[part.number] for part, _ in todo)
     encoding = _Encoding(folder, settings)
-    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
-        for part, key in todo:
+    overlap = encoding.elsewhere
+    with (
+        open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store,
+        WriteBehind(overlap=overlap) as behind,
+    ):
+        vectors = _Vectors(store, behind)
+        for (part, key), read in read_ahead(lambda each: _read_texts(each[0]), todo, overlap=overlap):
 
             def show(left: int, upto: int = done + rows[part.number]) -> None:
                 progress(what, upto - left, total)
 
-            _embed_part(part, key, channel, store, encoding, spec, show)
+            known = _known_vectors(read, vectors, encoding, show)
+            behind.put(partial(_write_part, part, key, channel, read, known, spec.dim))
             done += rows[part.number]
             show(0)
     embedded, use = encoding.embedded, encoding.use(spec)
@@ -166,31 +173,71 @@ def embedded_seal(channel: str) -> str:
     return f"{EMBEDDED}{leg_suffix(channel)}"
 
 
-def _embed_part(
-    part: Part,
-    key: str,
-    channel: str,
-    store: VectorStore,
-    encoding: _Encoding,
-    spec: EncoderSpec,
-    show: Callable[[int], None],
-) -> None:
-    seal, name = embedded_seal(channel), embeddings_table(channel)
+@dataclass(frozen=True, slots=True)
+class _PartTexts:
+    """Texts of a part's chunks."""
+
+    chunk_ids: pa.ChunkedArray
+    keys: list[bytes]
+    texts: dict[bytes, str]
+    """Distinct texts by key."""
+
+
+class _Vectors:
+    """Vectors of a store, and those that are still to be written to it."""
+
+    def __init__(self, store: VectorStore, behind: WriteBehind) -> None:
+        self._store = store
+        self._behind = behind
+        self._unwritten: dict[bytes, Vector] = {}
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+        """Return the vectors that are present, (d,) float32 each."""
+        # Copied first: what is written between the two look-ups is found by either.
+        unwritten = self._unwritten.copy()
+        found = self._store.get(keys)
+        return found | {key: unwritten[key] for key in keys if key in unwritten and key not in found}
+
+    def put(self, entries: Sequence[tuple[bytes, Vector]]) -> None:
+        """Add vectors, which a thread writes."""
+        self._unwritten.update(entries)
+        self._behind.put(partial(self._write, entries))
+
+    def _write(self, entries: Sequence[tuple[bytes, Vector]]) -> None:
+        self._store.put(entries)
+        for key, _ in entries:
+            self._unwritten.pop(key)
+
+
+def _read_texts(part: Part) -> _PartTexts:
+    """Read the texts of a part that the dense encoder reads."""
     chunks = read_table(part.table("chunks"), ["chunk_id", *TEXT_COLUMNS])
     texts = [dense_text(**row) for row in chunks.select(TEXT_COLUMNS).to_pylist()]
     keys = [text_key(text) for text in texts]
-    known = store.get(list(dict.fromkeys(keys)))
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    for entries in encoding.of(missing):
-        store.put(entries)
+    return _PartTexts(chunks["chunk_id"], keys, dict(zip(keys, texts, strict=True)))
+
+
+def _known_vectors(
+    read: _PartTexts, vectors: _Vectors, encoding: _Encoding, show: Callable[[int], None]
+) -> dict[bytes, Vector]:
+    """Return the vector of every text of a part; those that are missing are computed."""
+    known = vectors.get(list(read.texts))
+    for entries in encoding.of({key: text for key, text in read.texts.items() if key not in known}):
+        vectors.put(entries)
         known.update(entries)
-        show(len(keys) - sum(key in known for key in keys))
-    flat = pa.array(np.concatenate([known[key] for key in keys]), pa.float32())
-    schema = embeddings_schema(spec.dim)
-    vectors = pa.FixedSizeListArray.from_arrays(flat, spec.dim)
+        show(len(read.keys) - sum(key in known for key in read.keys))
+    return known
+
+
+def _write_part(part: Part, key: str, channel: str, read: _PartTexts, known: Mapping[bytes, Vector], dim: int) -> None:
+    """Write the table of a part's vectors, and its completion marker."""
+    seal, name = embedded_seal(channel), embeddings_table(channel)
+    flat = pa.array(np.concatenate([known[each] for each in read.keys]), pa.float32())
+    schema = embeddings_schema(dim)
+    vectors = pa.FixedSizeListArray.from_arrays(flat, dim)
     break_seal(part.folder, seal)
     with replacing(part.table(name)) as temporary:
-        write_table(temporary, pa.table([chunks["chunk_id"], vectors], schema=schema), schema)
+        write_table(temporary, pa.table([read.chunk_ids, vectors], schema=schema), schema)
     put_seal(part.folder, seal, key, [f"{name}.parquet"], {})
 
 
@@ -247,6 +294,11 @@ class _Encoding:
             self.seconds += time.perf_counter() - started
             yield [(key, vector) for (key, _), vector in zip(part, vectors, strict=True)]
             self.embedded += len(part)
+
+    @property
+    def elsewhere(self) -> bool:
+        """True when a server or a GPU is asked for, so that this machine's CPU can read and write meanwhile."""
+        return bool(self._settings.endpoint) or is_gpu(self._settings.device)
 
     @property
     def _on_gpu(self) -> bool:

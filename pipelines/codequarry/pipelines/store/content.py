@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,43 +37,28 @@ class Swept:
 
 
 class ContentStore:
-    """Byte strings by key. Use through `open_content_store`."""
+    """Byte strings by key. Use through `open_content_store`. Safe to share between threads."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._lock = threading.RLock()
         self._connection = _connected(file)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the entries that are present and undamaged; each is marked as used today."""
-        found: dict[bytes, bytes] = {}
-        today = _today()
-        try:
-            for part, marks in _parts(keys):
-                rows = self._connection.execute(f"SELECT key, value, used FROM entries WHERE key IN ({marks})", part)
-                stale = []
-                for key, value, used in rows:
-                    if (whole := _unseal_value(key, value)) is not None:
-                        found[key] = whole
-                        stale += [key] if used < today else []
-                if stale:
-                    with self._connection:
-                        self._connection.executemany(
-                            "UPDATE entries SET used = ? WHERE key = ?", ((today, key) for key in stale)
-                        )
-        except sqlite3.DatabaseError as error:
-            self._start_anew(error)
-            return {}
-        return found
+        with self._lock:
+            return self._read_entries(keys)
 
     def put(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Add or replace entries in one transaction."""
         today = _today()
         rows = [(key, _sealed(key, value), today) for key, value in entries]
-        try:
-            self._insert(rows)
-        except sqlite3.DatabaseError as error:
-            self._start_anew(error)
-            self._insert(rows)
+        with self._lock:
+            try:
+                self._insert(rows)
+            except sqlite3.DatabaseError as error:
+                self._start_anew(error)
+                self._insert(rows)
 
     def sweep(self, live: frozenset[bytes], unused_days: int, *, dry_run: bool) -> Swept:
         """Drop damaged entries, and those that are not live and were not used recently.
@@ -105,6 +91,27 @@ class ContentStore:
     def close(self) -> None:
         """Close the connection to the file."""
         self._connection.close()
+
+    def _read_entries(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        today = _today()
+        try:
+            for part, marks in _parts(keys):
+                rows = self._connection.execute(f"SELECT key, value, used FROM entries WHERE key IN ({marks})", part)
+                stale = []
+                for key, value, used in rows:
+                    if (whole := _unseal_value(key, value)) is not None:
+                        found[key] = whole
+                        stale += [key] if used < today else []
+                if stale:
+                    with self._connection:
+                        self._connection.executemany(
+                            "UPDATE entries SET used = ? WHERE key = ?", ((today, key) for key in stale)
+                        )
+        except sqlite3.DatabaseError as error:
+            self._start_anew(error)
+            return {}
+        return found
 
     def _insert(self, rows: list[tuple[bytes, bytes, int]]) -> None:
         with self._connection:
@@ -162,7 +169,8 @@ def remove_store(file: Path) -> None:
 def _connected(file: Path, *, fresh: bool = False) -> sqlite3.Connection:
     if fresh:
         remove_store(file)
-    connection = sqlite3.connect(file, timeout=60)
+    # The lock of `ContentStore` lets one thread at a time use it.
+    connection = sqlite3.connect(file, timeout=60, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
