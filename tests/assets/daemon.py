@@ -21,7 +21,6 @@ from typing import Any
 
 import dagster as dg
 
-from codequarry.assets.automation import whole
 from codequarry.assets.project import PARTITIONS, SETTINGS_VARIABLE
 from tests.assets.conftest import Workbench
 
@@ -36,6 +35,24 @@ _BACKFILL = """mutation Backfill($params: LaunchBackfillParams!) { launchPartiti
 _START_SCHEDULE = """mutation Start($selector: ScheduleSelector!) { startSchedule(scheduleSelector: $selector) {
     __typename ... on ScheduleStateResult { scheduleState { id } } } }"""
 _STOP_SCHEDULE = "mutation Stop($id: String!) { stopRunningSchedule(id: $id) { __typename } }"
+_REQUIRED = "query Required($keys: [AssetKeyInput!]!) { assetNodeAdditionalRequiredKeys(assetKeys: $keys) { path } }"
+_NODES = """query Nodes($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) { assetKey { path } jobNames
+    partitionDefinition { name } assetChecksOrError { ... on AssetChecks { checks { name jobNames } } } } }"""
+_BY_THE_PAGES = [{"key": "dagster/from_ui", "value": "true"}]
+_BACKFILL_TICK = '''"""Let the daemon look for backfills every two seconds instead of thirty; no setting does."""
+import sys
+if "dagster._daemon" in sys.orig_argv:
+    import dagster._daemon.controller
+    dagster._daemon.controller.DEFAULT_DAEMON_INTERVAL_SECONDS = 2
+'''
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a page asked for: a backfill, or a run alone."""
+
+    run: str = ""
+    backfill: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,54 +63,73 @@ class Site:
     url: str
     server: subprocess.Popen[bytes]
 
-    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """Send a GraphQL request; return its one answer, which must not be an error."""
+    def query(self, query: str, **variables: Any) -> Any:
+        """Send a GraphQL request of one field; return its value."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=120) as answered:
             answer = json.loads(answered.read())
         assert "errors" not in answer, answer
         (one,) = answer["data"].values()
-        assert "Error" not in one["__typename"], answer
         return one
 
-    def launch(self, assets: Sequence[str], *, job: str = "__ASSET_JOB", over: Sequence[str] = ()) -> dg.DagsterRun:
-        """Launch a run and wait for its end.
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        """Send a GraphQL request; return its one answer, which must not be an error."""
+        one = self.query(query, **variables)
+        assert "Error" not in one["__typename"], one
+        return one
+
+    def materialize(self, assets: Sequence[str], *, over: Sequence[str] = (), job: str = "") -> Request:
+        """Press *Materialize* or *Materialize all* on a page, and confirm its dialogs.
+
+        As the pages do, it adds the assets that the same step makes, and asks for the job of the page. Where that does
+        not have all of them, or the page has none, it asks for the first job that does.
 
         Args:
-            assets: Assets to materialize.
-            job: Job of the run.
-            over: Partitions, which are neighbours; none for assets without.
+            assets: Assets that the page shows.
+            over: Partitions to choose in the dialog, at least two; it is shown where an asset has some.
+            job: Job of the page.
 
         Returns:
-            The run.
+            The request, whose runs `runs` waits for.
         """
-        tags = [{"key": key, "value": value} for key, value in (whole(tuple(over)) if over else {}).items()]
-        selection = [{"path": [asset]} for asset in assets]
-        selector = {**REPOSITORY, "pipelineName": job, "assetSelection": selection, "assetCheckSelection": None}
-        params = {"mode": "default", "executionMetadata": {"tags": tags}, "runConfigData": "{}", "selector": selector}
-        run_id = self.ask(_LAUNCH, params=params)["run"]["runId"]
-        return self.wait(lambda: next((run for run in self.ended() if run.run_id == run_id), None))
+        keys = [{"path": [asset]} for asset in assets]
+        keys += self.query(_REQUIRED, keys=keys)
+        nodes = self.query(_NODES, keys=keys)
+        common = [name for name in nodes[0]["jobNames"] if all(name in node["jobNames"] for node in nodes)]
+        chosen = job if job in common else common[0]
+        if not any(node["partitionDefinition"] for node in nodes):
+            return Request(run=self._launch(chosen, nodes))
+        assert len(over) > 1, "with one partition, the pages launch a run"
+        params = {"tags": _BY_THE_PAGES, "assetSelection": keys, "partitionNames": list(over), "fromFailure": False}
+        if not chosen.startswith("__"):
+            params["selector"] = {"partitionSetName": f"{chosen}_partition_set", "repositorySelector": REPOSITORY}
+        return Request(backfill=self.ask(_BACKFILL, params=params)["backfillId"])
 
-    def backfill(self, assets: Sequence[str], *, partitions: Sequence[str] = (), job: str = "") -> str:
-        """Ask for a backfill as the page of the lineage does, or with `job` as the page of a job; return its id."""
-        params: dict[str, Any] = {"tags": [], "assetSelection": [{"path": [asset]} for asset in assets]}
-        params |= {"partitionNames": list(partitions), "fromFailure": False} if partitions else {"allPartitions": True}
-        if job:
-            selector = {"repositoryName": "__repository__", "repositoryLocationName": "codequarry"}
-            params["selector"] = {"partitionSetName": f"{job}_partition_set", "repositorySelector": selector}
-        return self.ask(_BACKFILL, params=params)["backfillId"]
+    def _launch(self, job: str, nodes: list[dict[str, Any]]) -> str:
+        keys = [node["assetKey"] for node in nodes]
+        checks = [
+            {"name": check["name"], "assetKey": node["assetKey"]}
+            for node in nodes
+            for check in node["assetChecksOrError"].get("checks", [])
+            if job in check["jobNames"]
+        ]
+        selector = {**REPOSITORY, "pipelineName": job, "assetSelection": keys, "assetCheckSelection": checks}
+        params = {"mode": "default", "executionMetadata": {"tags": _BY_THE_PAGES}, "runConfigData": "{}"}
+        return self.ask(_LAUNCH, params={**params, "selector": selector})["run"]["runId"]
 
-    def backfilled(self, backfill: str) -> list[dg.DagsterRun]:
-        """Wait for the end of a backfill; return its runs, oldest first."""
-
-        def finished() -> bool:
-            held = self.bench.instance.get_backfill(backfill)
-            return held is not None and held.status.value.startswith(("COMPLETED", "FAILED", "CANCELED"))
-
-        self.wait(finished)
-        tagged = dg.RunsFilter(tags={"dagster/backfill": backfill})
+    def runs(self, request: Request) -> list[dg.DagsterRun]:
+        """Wait for the end of a request; return its runs, oldest first."""
+        if request.run:
+            return [self.wait(lambda: next((run for run in self.ended() if run.run_id == request.run), None))]
+        self.wait(lambda: self.outcome(request).startswith(("COMPLETED", "FAILED", "CANCELED")))
+        tagged = dg.RunsFilter(tags={"dagster/backfill": request.backfill})
         return list(reversed(self.bench.instance.get_runs(tagged)))
+
+    def outcome(self, request: Request) -> str:
+        """Return the status of a backfill, as Dagster names it."""
+        held = self.bench.instance.get_backfill(request.backfill)
+        return held.status.value if held is not None else ""
 
     @contextmanager
     def schedule(self, name: str) -> Iterator[None]:
@@ -102,13 +138,24 @@ class Site:
         try:
             yield
         finally:
+            # A tick under way writes back the state that it began with, so that this request would be lost.
+            self.wait(lambda: not self._ticking(name))
             self.ask(_STOP_SCHEDULE, id=started["scheduleState"]["id"])
 
-    def ended(self, **tags: str) -> list[dg.DagsterRun]:
-        """Return the runs with these tags that ended, oldest first; a name's ``__`` stands for a slash."""
+    def _ticking(self, name: str) -> bool:
+        instance = self.bench.instance
+        (state,) = [each for each in instance.all_instigator_state() if each.instigator_name == name]
+        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+        return any(tick.status.value == "STARTED" for tick in ticks)
+
+    def started(self, **tags: str) -> list[dg.DagsterRun]:
+        """Return the runs with these tags, oldest first; a name's ``__`` stands for a slash."""
         wanted = {key.replace("__", "/"): value for key, value in tags.items()}
-        runs = self.bench.instance.get_runs(dg.RunsFilter(tags=wanted or None, statuses=list(_ENDED)))
-        return list(reversed(runs))
+        return list(reversed(self.bench.instance.get_runs(dg.RunsFilter(tags=wanted or None))))
+
+    def ended(self, **tags: str) -> list[dg.DagsterRun]:
+        """Return those of the runs that ended."""
+        return [run for run in self.started(**tags) if run.status in _ENDED]
 
     def wait(self, seen: Callable[[], Any]) -> Any:
         """Wait until something is true; return it. Fails when the server ends or it never is."""
@@ -154,7 +201,9 @@ def serving(folder: Path, bench: Callable[[dg.DagsterInstance], Workbench]) -> I
         instance.get_dynamic_partitions(PARTITIONS)  # the tables are there before several processes look for them
         instance.get_runs()
         command = [str(Path(sys.executable).with_name("dagster")), "dev", "-w", str(ROOT / "workspace.yaml")]
-        own = {"DAGSTER_HOME": str(home), SETTINGS_VARIABLE: made.project.settings_file}
+        (home / "sitecustomize.py").write_text(_BACKFILL_TICK, encoding="utf-8")
+        path = os.pathsep.join(each for each in (str(home), os.environ.get("PYTHONPATH", "")) if each)
+        own = {"DAGSTER_HOME": str(home), SETTINGS_VARIABLE: made.project.settings_file, "PYTHONPATH": path}
         with (folder / "dagster.log").open("wb") as log:
             server = subprocess.Popen(
                 [*command, "-h", "127.0.0.1", "-p", str(port)], cwd=folder, env={**os.environ, **own},
@@ -179,9 +228,15 @@ def _answers(url: str) -> bool:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
+    """Ask Dagster to end, then the code servers that would wait for it; kill what is left after some time."""
     server.terminate()
     with suppress(subprocess.TimeoutExpired):
         server.wait(30)
     with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            os.killpg(server.pid, 0)
+            time.sleep(0.1)
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()

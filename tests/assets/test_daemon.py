@@ -1,6 +1,7 @@
 """A day of an operator, with a real webserver and daemon: what starts by itself, and what each page starts.
 
-The tests are steps of one story and run in this order.
+The tests are steps of one story and run in this order. What a page sends is what Dagster's pages send, see
+`Site.materialize`.
 """
 
 import dagster as dg
@@ -15,6 +16,8 @@ from tests.pipelines.repositories import commit
 pytestmark = pytest.mark.slow
 
 NAMES = ("alpha", "beta")
+OF_REPOSITORIES = ("sources", "syntax", "symbols", "vectors")
+"""Groups of the assets with partitions."""
 AUTOMATIC = (
     '[schedule]\ncron = "* * * * *"\nenabled = false\n'
     "[automation]\nwatch_heads = true\nwatch_interval_s = 30\nmax_carried_hours = 24\n"
@@ -27,8 +30,9 @@ def site(tmp_path_factory):
 
     def bench(instance):
         made = Workbench(folder, instance)
-        for name in (*NAMES, "gamma"):
+        for name in NAMES:
             commit(folder / "repositories" / name, {f"{name}.py": PYTHON.format(name=name)})
+        made.write("gamma/gamma.py", PYTHON.format(name="gamma"))  # without git, so that its head starts no run
         made.configure(*NAMES, more=AUTOMATIC)
         return made
 
@@ -44,7 +48,7 @@ def groups(site, *names):
 
 def everything(site):
     """Assets that the job makes."""
-    return groups(site, "sources", "syntax", "symbols", "vectors", "indexes", "catalog", "bundle", "analysis")
+    return groups(site, *OF_REPOSITORIES, "indexes", "catalog", "bundle", "analysis")
 
 
 def version_assets(site):
@@ -52,13 +56,13 @@ def version_assets(site):
     return groups(site, "indexes", "catalog", "bundle")
 
 
-def selected(site, run):
+def made(site, run):
     """Assets that a run materialized."""
     kind = dg.DagsterEventType.ASSET_MATERIALIZATION
     entries = site.bench.instance.all_logs(run.run_id, of_type=kind)
-    made = {each.dagster_event.asset_key.to_user_string() for each in entries}
+    names = {each.dagster_event.asset_key.to_user_string() for each in entries}
     # Without a change the step of the version makes only what says so.
-    return made | (set(version_assets(site)) if "published_bundle" in made else set())
+    return names | (set(version_assets(site)) if "published_bundle" in names else set())
 
 
 def found(site, word):
@@ -77,15 +81,6 @@ def test_the_sensor_of_heads_makes_the_first_version_in_one_run(site):
     assert found(site, "alpha_box") == {"alpha.py"}
 
 
-def test_a_tick_of_the_schedule_without_a_change_publishes_nothing(site):
-    before, runs = site.version, len(site.ended())
-    with site.schedule("reindex_schedule"):
-        (run,) = site.wait(lambda: site.ended(dagster__schedule_name="reindex_schedule"))[:1]
-    assert run.status.value == "SUCCESS"
-    assert site.version == before
-    assert len(site.ended()) > runs
-
-
 def test_a_commit_starts_one_run_over_its_repository(site):
     before, runs = site.version, len(site.ended(dagster__sensor_name="git_heads"))
     commit(site.bench.folder / "repositories" / "alpha", {"new.py": "def quokka() -> int:\n    return 1\n"})
@@ -97,54 +92,54 @@ def test_a_commit_starts_one_run_over_its_repository(site):
     assert found(site, "quokka") == {"new.py"}
 
 
-def test_a_broken_source_is_named_and_the_one_beside_it_is_published(site):
+def test_lineage_publishes_the_others_of_a_broken_source_and_names_it(site):
+    """Dagster puts assets with and without partitions into one run only where a job has them all: two runs."""
     repositories = site.bench.folder / "repositories"
     (repositories / "beta").rename(repositories / "away")
     site.bench.write("alpha/newer.py", "def numbat() -> int:\n    return 2\n")
-    run = site.launch(everything(site), job="reindex", over=NAMES)
-    assert run.status.value == "SUCCESS"
+    request = site.materialize(everything(site), over=NAMES)
+    runs = site.runs(request)
+    assert ([run.status.value for run in runs], site.outcome(request)) == (["SUCCESS"] * 2, "COMPLETED_SUCCESS")
+    assert [made(site, run) for run in runs] == [
+        set(groups(site, *OF_REPOSITORIES)), {*version_assets(site), "coverage_report"}
+    ]  # fmt: skip
     assert found(site, "numbat") == {"newer.py"}
     assert found(site, "beta_box") == {"beta.py"}
-    failed = site.failed_checks(run)
-    said = failed["every_repository_is_read"]
-    assert said.startswith("beta: ")
-    assert "its last snapshot goes on" in said
+    said = site.failed_checks(runs[0])["every_repository_is_read"]
+    for part in ("beta: ", "beta does not exist", "its last snapshot goes on", "check the path"):
+        assert part in said
 
 
-def test_it_recovers_when_the_source_is_back(site):
+def test_when_it_is_back_neither_pages_nor_the_schedule_publish_anything(site):
+    """All of these at once: their runs wait for each other, and each finds what CURRENT holds."""
     repositories = site.bench.folder / "repositories"
     (repositories / "away").rename(repositories / "beta")
-    commit(repositories / "alpha", {})  # what was not committed, so that its head is not ahead of CURRENT
-    run = site.launch(everything(site), job="reindex", over=NAMES)
-    assert run.status.value == "SUCCESS"
-    assert "every_repository_is_read" not in site.failed_checks(run)
-
-
-def test_materialize_all_ends_the_same_from_every_page(site):
-    """Pages of the lineage, of the job and of one asset; beside them a backfill of the repositories alone.
-
-    Dagster puts assets with and without partitions into one run only where a job has them all.
-    """
-    site.wait(lambda: len(site.bench.instance.get_runs()) == len(site.ended()))
-    before, of_repositories = site.version, groups(site, "sources", "syntax", "symbols", "vectors")
-    asked = {
-        "lineage": site.backfill(everything(site), partitions=NAMES),
-        "job": site.backfill(everything(site), partitions=NAMES, job="reindex"),
-        "repositories": site.backfill(of_repositories),
-    }
-    one_asset = site.launch(version_assets(site))
-    runs = {name: site.backfilled(each) for name, each in asked.items()}
-    assert {run.status.value for each in runs.values() for run in (*each, one_asset)} == {"SUCCESS"}
-    assert [selected(site, run) for run in runs["lineage"]] == [
-        set(of_repositories), {*version_assets(site), "coverage_report"}
-    ]  # fmt: skip
-    assert [selected(site, run) for run in runs["job"]] == [set(everything(site))]
-    assert [selected(site, run) for run in runs["repositories"]] == [set(of_repositories)]
+    before, runs = site.version, len(site.bench.instance.get_runs())
+    with site.schedule("reindex_schedule"):
+        job = site.materialize(everything(site), over=NAMES, job="reindex")
+        backfill = site.materialize(groups(site, *OF_REPOSITORIES), over=NAMES)
+        asset = site.materialize(["published_bundle"])
+        site.wait(lambda: site.ended(dagster__schedule_name="reindex_schedule"))
+    (of_job,), (of_backfill,), (of_asset,) = (site.runs(each) for each in (job, backfill, asset))
+    site.wait(lambda: len(site.ended()) == len(site.bench.instance.get_runs()))
+    of_schedule = site.ended(dagster__schedule_name="reindex_schedule")
+    every = [of_job, of_backfill, of_asset, *of_schedule]
+    assert {run.status.value for run in every} == {"SUCCESS"}
+    assert {site.outcome(job), site.outcome(backfill)} == {"COMPLETED_SUCCESS"}
+    assert len(site.ended()) == runs + len(every)
+    assert made(site, of_job) == made(site, of_schedule[0]) == set(everything(site))
+    assert made(site, of_backfill) == set(groups(site, *OF_REPOSITORIES))
+    assert made(site, of_asset) == set(version_assets(site))
+    assert not any("every_repository_is_read" in site.failed_checks(run) for run in every)
     assert site.version == before
 
 
-def test_the_settings_give_the_partitions(site):
+def test_the_settings_give_the_partitions_and_the_next_run_their_rows(site):
+    instance, runs = site.bench.instance, len(site.ended())
     site.bench.configure("alpha", "gamma", more=AUTOMATIC)
-    site.wait(lambda: set(site.bench.instance.get_dynamic_partitions(PARTITIONS)) == {"alpha", "gamma"})
-    site.wait(lambda: found(site, "gamma_box") == {"gamma.py"})
+    site.wait(lambda: set(instance.get_dynamic_partitions(PARTITIONS)) == {"alpha", "gamma"})
+    assert len(instance.get_runs()) == runs
+    (run,) = site.runs(site.materialize(everything(site), over=("alpha", "gamma"), job="reindex"))
+    assert run.status.value == "SUCCESS"
+    assert found(site, "gamma_box") == {"gamma.py"}
     assert found(site, "beta_box") == set()
