@@ -14,7 +14,7 @@ from tests.machine import can_mount, needs_address_limit, needs_proc
 from tests.serving.versions import flip, publish
 
 COMMON = """
-import os, resource, sys
+import os, resource, sys, time
 from pathlib import Path
 from codequarry.schemas.wire.health import HealthRequest
 from codequarry.schemas.wire.search import FetchRequest, SearchRequest
@@ -56,6 +56,10 @@ for step in map(int, os.environ["STEPS"].split()):
         break
     assert found == 0, found
     assert follower.refusal.reason and engine.health(HealthRequest()).refused.reason
+    # A thread of the failed opening may still be closing its own.
+    end = time.monotonic() + 60
+    while len(os.listdir("/dev/fd")) > before and time.monotonic() < end:
+        time.sleep(0.05)
     assert len(os.listdir("/dev/fd")) == before, "a failed opening left descriptors behind"
     refused += 1
 follower.look()
