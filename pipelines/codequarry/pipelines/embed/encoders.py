@@ -14,6 +14,7 @@ from codequarry.pipelines.embed.export import bert, minilm
 from codequarry.pipelines.embed.export import model as model_export
 from codequarry.pipelines.embed.export.endpoint import export_endpoint
 from codequarry.pipelines.embed.export.model import export_model
+from codequarry.pipelines.embed.half import check_half
 from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.bundle.manifest import (
@@ -22,6 +23,7 @@ from codequarry.schemas.bundle.manifest import (
     ModelEntry,
 )
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
@@ -200,7 +202,7 @@ def _exports(settings: Settings) -> dict[Path, Callable[[Path], EncoderSpec]]:
         elif encoder.by_transformers:
             found[_model_folder(settings, encoder)] = partial(export_model, embedding=encoder)
         else:
-            export = partial(minilm.export_minilm, max_tokens=encoder.max_tokens)
+            export = partial(minilm.export_minilm, max_tokens=encoder.max_tokens, half=encoder.half)
             found[_minilm_folder(settings, encoder)] = export
     return found
 
@@ -218,7 +220,7 @@ def _model_folder(settings: Settings, embedding: EncoderSettings) -> Path:
         return _encoder_folder(settings, "endpoint", named)
     weights = sorted(Path(embedding.model).rglob("*.safetensors")) if Path(embedding.model).is_dir() else []
     # Contents are left out: every step of a run would read hundreds of megabytes again.
-    named += [embedding.max_tokens, embedding.device]
+    named += [embedding.max_tokens, device_kind(embedding.device)]
     named += [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
     named += [file_sha256(Path(str(module.__file__))) for module in (model_export, torch_encoder)]
     return _encoder_folder(settings, "model", named)
@@ -232,7 +234,8 @@ def _encoder_folder(settings: Settings, stem: str, named: list[object]) -> Path:
 def _minilm_folder(settings: Settings, encoder: EncoderSettings) -> Path:
     # The exporter's own code names the folder: an export of older code is another encoder.
     exporter = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (bert, minilm))
-    return settings.paths.store / "encoders" / f"minilm-{encoder.max_tokens}-{exporter}"
+    precision = "-float16" if encoder.half else ""
+    return settings.paths.store / "encoders" / f"minilm{precision}-{encoder.max_tokens}-{exporter}"
 
 
 def _check(folder: Path, key: str) -> None:
@@ -270,7 +273,9 @@ def exported(folder: Path, export: Callable[[], EncoderSpec]) -> Path:
     """
     with exclusive(folder.with_name(f".{folder.name}.lock"), "exporting the encoder", wait=True):
         try:
-            EncoderSpec.load(folder).verify(folder)
+            spec = EncoderSpec.load(folder)
+            spec.verify(folder)
+            check_half(folder, spec)
         except IntegrityError:
             _export(folder, export)
     return folder

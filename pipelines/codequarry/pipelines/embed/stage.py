@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from codequarry.pipelines.embed.devices import Documents, SharedEncoder, device_names
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings
+from codequarry.pipelines.embed.half import HalfDocuments, has_half
 from codequarry.pipelines.embed.overlap import WriteBehind, read_ahead
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories
 from codequarry.pipelines.embed.token_encoders import token_encoder_directory
@@ -28,7 +30,7 @@ from codequarry.schemas.bundle.tables import embeddings_schema, read_table, writ
 from codequarry.schemas.resources import available_cores
 from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.encoders.spec import DocumentEncoder, EncoderSpec, open_encoder
+from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
 from codequarry.serving.text.lexical import dense_text
 
 _NO_DEVICE = "none"
@@ -286,7 +288,7 @@ class _Encoding:
         items, size = list(texts.items()), _SAVE_EVERY
         if self._on_gpu:  # a CPU gains nothing by the order: the shipped encoder took a twentieth longer
             items.sort(key=lambda item: -len(item[1]))
-            size = _SAVE_EVERY_ON_GPU
+            size = _SAVE_EVERY_ON_GPU * len(self._device.split(","))
         for start in range(0, len(items), size):
             part = items[start : start + size]
             started = time.perf_counter()
@@ -318,13 +320,13 @@ def _cpu_reason(spec: EncoderSpec, embedding: EncoderSettings) -> str:
     if spec.kind == "static":
         return "a static encoder adds up rows of a table, which NumPy does"
     return (
-        f"{spec.name} is run as an ONNX graph of int8 weights, one text at a time, which is made for CPUs; only models "
-        "of sentence-transformers run on a GPU"
+        f"{spec.name} is run as an ONNX graph of int8 weights, one text at a time, which is made for CPUs; minilm and "
+        "models of sentence-transformers run on a GPU"
     )
 
 
 @lru_cache(maxsize=1)
-def _open_encoder(folder: Path, _fingerprint: str, settings: str) -> DocumentEncoder:
+def _open_encoder(folder: Path, _fingerprint: str, settings: str) -> Documents[Vector]:
     """Return an encoder; the last one is cached, because chunks and file summaries need the same.
 
     Args:
@@ -336,6 +338,10 @@ def _open_encoder(folder: Path, _fingerprint: str, settings: str) -> DocumentEnc
         The opened encoder.
     """
     embedding, spec = EncoderSettings.model_validate_json(settings), EncoderSpec.load(folder)
+    if has_half(spec):
+        return HalfDocuments.open(folder, spec, embedding.device)
     if spec.documents is not None and embedding.by_transformers:
-        return TorchDocuments.open(spec, embedding)
+        names = device_names(embedding.device)
+        each = [TorchDocuments.open(spec, embedding.model_copy(update={"device": name})) for name in names]
+        return each[0] if len(each) == 1 else SharedEncoder(each, names)
     return open_encoder(folder, threads=embedding.threads or available_cores(), endpoint=embedding.made_by)

@@ -18,6 +18,7 @@ from codequarry.pipelines.embed.export import (
 from codequarry.pipelines.embed.named_model import NamedModel
 from codequarry.pipelines.store.parts import hashed
 from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.files.integrity import file_sha256
@@ -38,12 +39,13 @@ def token_encoder_folder(settings: Settings) -> Path:
         InvalidArgumentError: The model is neither a folder nor a name with a revision.
     """
     encoders, tokens = settings.paths.store / "encoders", settings.warp.max_tokens
+    precision = "-float16" if _on_gpu(settings) else ""
     if not settings.warp.model:
         exporters = "".join(file_sha256(Path(str(module.__file__)))[:6] for module in (bert, minilm, minilm_tokens))
-        return encoders / f"minilm-tokens-{tokens}-{exporters}"
+        return encoders / f"minilm-tokens{precision}-{tokens}-{exporters}"
     modules = (bert, model_folder, sparse_graph, token_export, token_model)
     exporters = [file_sha256(Path(str(module.__file__))) for module in modules]
-    return encoders / f"tokens-{hashed([exporters, _model_of(settings).identity(), tokens])[:24]}"
+    return encoders / f"tokens{precision}-{hashed([exporters, _model_of(settings).identity(), tokens])[:24]}"
 
 
 def token_encoder_directory(settings: Settings) -> Path:
@@ -62,7 +64,8 @@ def token_encoder_directory(settings: Settings) -> Path:
     """
     folder, max_tokens = token_encoder_folder(settings), settings.warp.max_tokens
     if not settings.warp.model:
-        return exported(folder, partial(minilm_tokens.export_minilm_tokens, folder, max_tokens=max_tokens))
+        export = partial(minilm_tokens.export_minilm_tokens, folder, max_tokens=max_tokens, half=_on_gpu(settings))
+        return exported(folder, export)
     return exported(folder, partial(_export_model, folder, settings))
 
 
@@ -77,7 +80,11 @@ def token_fingerprint(settings: Settings) -> str:
 def _export_model(folder: Path, settings: Settings) -> EncoderSpec:
     named = _model_of(settings)
     model = token_model.read_token_model(named.fetch(), named.name)
-    return token_export.export_tokens(model, folder, max_tokens=settings.warp.max_tokens)
+    return token_export.export_tokens(model, folder, max_tokens=settings.warp.max_tokens, half=_on_gpu(settings))
+
+
+def _on_gpu(settings: Settings) -> bool:
+    return device_kind(settings.warp.device) == "cuda"
 
 
 def _model_of(settings: Settings) -> NamedModel:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from codequarry.pipelines.embed.overlap import WriteBehind, read_ahead
 from codequarry.pipelines.store.links import link_all
 from codequarry.pipelines.store.parts import Part, Shard, put_seal, sealed
 from codequarry.pipelines.store.vectors import text_key
@@ -27,7 +29,7 @@ from codequarry.serving.encoders.tokens import token_text
 
 TEXT_COLUMNS = ("path", "qualified_name", "text")
 """Columns of a chunk that such an encoder reads."""
-_BATCH = 256
+_BATCH, _BATCH_ON_GPU = 256, 4_096
 _T = TypeVar("_T")
 _Made = TypeVar("_Made", covariant=True)
 
@@ -58,7 +60,12 @@ def chunk_text(row: Mapping[str, str]) -> str:
 
 
 def encode_parts(
-    parts: Iterable[Part], seal: str, key_of: Callable[[Part], str], encode: Callable[[Sequence[str]], int]
+    parts: Iterable[Part],
+    seal: str,
+    key_of: Callable[[Part], str],
+    encode: Callable[[Sequence[str]], int],
+    *,
+    on_gpu: bool = False,
 ) -> tuple[int, int]:
     """Encode the chunks of parts without a completion marker of their key, and write the marker.
 
@@ -67,22 +74,32 @@ def encode_parts(
         seal: Name of the completion marker.
         key_of: Returns the key of a part.
         encode: Makes sure that the store holds the results of texts, and returns how many it encoded.
+        on_gpu: Read the next part while one is encoded.
 
     Returns:
         Number of chunks in all parts, and number of texts that were encoded.
     """
     chunks = encoded = 0
+    todo: list[tuple[Part, str]] = []
     for part in parts:
         key = key_of(part)
         chunks += sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
         if sealed(part.folder, seal, key) is None:
-            encoded += encode([chunk_text(row) for row in _rows(part.table("chunks"))])
-            put_seal(part.folder, seal, key, [], {})
+            todo.append((part, key))
+    for (part, key), texts in read_ahead(_part_texts, todo, overlap=on_gpu):
+        encoded += encode(texts)
+        put_seal(part.folder, seal, key, [], {})
     return chunks, encoded
 
 
 def fill_store(
-    texts: Sequence[str], held: Store[_T], open_encoder: Callable[[], TextEncoder[_T]], progress: Progress, what: str
+    texts: Sequence[str],
+    held: Store[_T],
+    open_encoder: Callable[[], TextEncoder[_T]],
+    progress: Progress,
+    what: str,
+    *,
+    on_gpu: bool = False,
 ) -> int:
     """Make sure that a store holds the results of every text.
 
@@ -92,22 +109,28 @@ def fill_store(
         open_encoder: Called when a text is missing.
         progress: Told of the texts done.
         what: Name of the work in the progress.
+        on_gpu: Give the encoder a few thousand texts at a time, the longest first, and look up and store others
+            meanwhile.
 
     Returns:
         Number of texts that were encoded.
     """
     by_key = {text_key(text): text for text in texts}
-    keys = list(by_key)
-    encoded = 0
+    keys, size = list(by_key), _BATCH_ON_GPU if on_gpu else _BATCH
+    if on_gpu:
+        keys.sort(key=lambda key: -len(by_key[key]))
+    encoded = done = 0
     opened: TextEncoder[_T] | None = None
-    for start in range(0, len(keys), _BATCH):
-        part = keys[start : start + _BATCH]
-        known = held.get(part)
-        if missing := [key for key in part if key not in known]:
-            opened = opened or open_encoder()
-            held.put(zip(missing, opened.encode_documents([by_key[key] for key in missing]), strict=True))
-            encoded += len(missing)
-        progress(what, start + len(part), len(keys))
+    batches = [keys[start : start + size] for start in range(0, len(keys), size)]
+    with WriteBehind(overlap=on_gpu) as behind:
+        for part, known in read_ahead(held.get, batches, overlap=on_gpu):
+            if missing := [key for key in part if key not in known]:
+                opened = opened or open_encoder()
+                made = opened.encode_documents([by_key[key] for key in missing])
+                behind.put(partial(held.put, list(zip(missing, made, strict=True))))
+                encoded += len(missing)
+            done += len(part)
+            progress(what, done, len(keys))
     return encoded
 
 
@@ -204,6 +227,10 @@ def texts_of(
         keys += [text_key(text) for text in texts]
     order = np.argsort(np.array(ids, np.int64), kind="stable")
     return np.array(ids, np.int64)[order], [keys[row] for row in order.tolist()]
+
+
+def _part_texts(todo: tuple[Part, str]) -> list[str]:
+    return [chunk_text(row) for row in _rows(todo[0].table("chunks"))]
 
 
 def _rows(chunks: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from codequarry.schemas.prefixes import Prefixes, known_prefixes
+from codequarry.schemas.settings.device_setting import checked_devices, device_kind
 from codequarry.schemas.settings.model_servers import ENV_NAME, EndpointOptions, checked_url
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Harmless, Reach
@@ -41,9 +42,10 @@ class EncoderSettings(StrictModel):
     threads: int = Field(default=0, ge=0, description="Threads of an exported model while building; 0 = one per core.")
     device: Annotated[str, Reach.WORDS] = Field(
         default="",
-        description="Where torch embeds chunks by a model of sentence-transformers, in half precision on a GPU: cuda, "
-        "cuda:1, mps or cpu. Other encoders run on the CPU all the same, and warn. When empty the exported model does, "
-        "as it does for queries.",
+        description="Where chunks are embedded, in half precision on a GPU: cuda (every GPU there is), cuda:1, or "
+        "cuda:0,cuda:1. By minilm with onnxruntime-gpu; by a model of sentence-transformers with torch, also on mps or "
+        "cpu. Other encoders run on the CPU all the same, and warn. When empty the exported model does, as it does "
+        "for queries.",
     )
     trust_remote_code: Annotated[bool, Reach.CODE] = Field(
         default=False,
@@ -85,6 +87,11 @@ class EncoderSettings(StrictModel):
     def _address(cls, value: str) -> str:
         return checked_url(value) if value else value
 
+    @field_validator("device")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        return checked_devices(value)
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if not self.endpoint and self.model not in BUILT_IN and not self.by_transformers:
@@ -95,6 +102,11 @@ class EncoderSettings(StrictModel):
         if self.endpoint and self.model in BUILT_IN:
             raise ValueError("with an endpoint, model is what the server there calls its model")
         return self
+
+    @property
+    def half(self) -> bool:
+        """True when chunks are embedded by a float16 graph, while queries are read by the int8 one."""
+        return not self.endpoint and self.model == "minilm" and device_kind(self.device) == "cuda"
 
     @property
     def by_transformers(self) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from codequarry.schemas.settings.device_setting import checked_devices
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
@@ -136,10 +137,17 @@ class WarpSettings(StrictModel):
     )
     max_tokens: int = Field(default=512, ge=16, le=512, description="Tokens of a chunk that are read.")
     memory_mb: int = Field(default=1024, ge=16, description="Memory for sample and postings of a build, in MiB.")
-    device: Literal["cpu", "cuda"] = Field(
+    device: Annotated[str, Reach.WORDS] = Field(
         default="cpu",
-        description="Where tokens of chunks are encoded; cuda needs onnxruntime-gpu. Queries are read on the CPU.",
+        description="Where tokens of chunks are encoded: cpu, cuda (every GPU there is), cuda:1, or cuda:0,cuda:1. "
+        "GPUs need onnxruntime-gpu. Queries are read on the CPU.",
+        pattern=r"^(cpu|cuda|cuda:\d+(, ?cuda:\d+)*)$",
     )
+
+    @field_validator("device")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        return checked_devices(value)
 
     def resolved(self, in_full: Callable[[Path], Path]) -> Self:
         """Return the settings with the model's folder as a full path; the name of a model on a hub stays."""

@@ -22,6 +22,7 @@ from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import without_credentials
 from codequarry.schemas.settings.automation import AutomationSettings, NotifySettings, ScheduleSettings
 from codequarry.schemas.settings.bundle import ArchiveSettings, BundleSettings, VersionSettings
+from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.embedding import EmbeddingSettings, EncoderSettings
 from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
 from codequarry.schemas.settings.file import Look, find_settings, read_settings_file
@@ -213,13 +214,17 @@ class Settings(StrictModel):
             deciding["embedding"]["folder"] = True  # which one is there, its fingerprint tells
         if Path(self.embedding.model).is_absolute():
             deciding["embedding"]["model"] = Path(self.embedding.model).name
+        if self.embedding.half:
+            deciding["embedding"]["half"] = True
         if self.second_encoder is not None and self.embedding.second is not None:
             deciding["second"] = {
                 "model": Path(self.second_encoder.model).name,
                 "tokens": self.second_encoder.max_tokens,
+                **({"half": True} if self.second_encoder.half else {}),
             }
         if self.late_interaction:
             deciding["warp"] = self.warp.model_dump(mode="json", exclude={"enabled", "model", "revision"})
+            deciding["warp"]["device"] = device_kind(self.warp.device)
             if self.warp.model:
                 deciding["warp"]["model"] = Path(self.warp.model).name
         if self.learned_sparse:

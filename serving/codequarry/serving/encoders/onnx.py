@@ -24,7 +24,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE, WEIGHTS_FILE, _ = FILES["onnx"]
 _SLAB = 16
-Device = Literal["cpu", "cuda"]
-_PROVIDERS: dict[Device, tuple[str, ...]] = {
-    "cpu": ("CPUExecutionProvider",),
-    "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider"),
-}
+_CPU, _CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 class OnnxEncoder:
@@ -118,13 +114,16 @@ def on_threads(
         pool.shutdown(cancel_futures=True)
 
 
-def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cpu") -> onnxruntime.InferenceSession:
+def open_session(
+    path: Path, shape: tuple[int | None, ...], device: str = "cpu", *, texts: int | None = 1
+) -> onnxruntime.InferenceSession:
     """Open an ONNX Runtime session of one thread.
 
     Args:
         path: File of the graph.
-        shape: Shape of the one output, without the batch dimension of one; None for any length.
-        device: Preferred device; operators that a GPU does not support run on the CPU.
+        shape: Shape of the one output, without its first axis, of texts; None for any length.
+        device: Preferred device, "cpu", "cuda" or "cuda:1"; operators that a GPU does not support run on the CPU.
+        texts: Number of texts in a run; None for a graph that takes any number.
 
     Returns:
         The session.
@@ -141,13 +140,15 @@ def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cp
     except ModuleNotFoundError as error:
         raise missing_extra("an encoder that is an ONNX graph", "models", missing=error.name) from None
 
-    wanted = _PROVIDERS[device]
-    if wanted[0] not in (offered := onnxruntime.get_available_providers()):
+    kind, _, number = device.partition(":")
+    gpu: Any = (_CUDA, {"device_id": int(number)}) if number else _CUDA
+    wanted = _CUDA if kind == "cuda" else _CPU
+    if wanted not in (offered := onnxruntime.get_available_providers()):
         raise UnavailableError(
-            f"ONNX Runtime has no {wanted[0]} for device {device}, only {', '.join(offered)}",
+            f"ONNX Runtime has no {wanted} for device {device}, only {', '.join(offered)}",
             suggestion="install onnxruntime-gpu in its place, or choose the device cpu",
         )
-    if device == "cuda":
+    if kind == "cuda":
         # CUDA and cuDNN from packages are found by this alone. What it cannot find it prints.
         with contextlib.redirect_stdout(sys.stderr):
             onnxruntime.preload_dlls()
@@ -157,19 +158,19 @@ def open_session(path: Path, shape: tuple[int | None, ...], device: Device = "cp
     # It plans memory per input shape and keeps every plan; here each token count is a shape of its own.
     options.enable_mem_pattern = False
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=list(wanted))
+        session = onnxruntime.InferenceSession(str(path), options, providers=[gpu, _CPU] if kind == "cuda" else [_CPU])
     except Exception as error:  # ONNX Runtime's exceptions share no base class of their own
         raise IntegrityError(f"{path}: ONNX Runtime cannot load it: {error}", suggestion=REMEDY) from error
     # Without driver or CUDA libraries it writes a line to the log and takes the CPU. Vectors are kept by device.
-    if wanted[0] not in (started := session.get_providers()):
+    if wanted not in (started := session.get_providers()):
         raise UnavailableError(
-            f"ONNX Runtime could not start {wanted[0]} for device {device}, only {', '.join(started)}",
+            f"ONNX Runtime could not start {wanted} for device {device}, only {', '.join(started)}",
             suggestion="check `nvidia-smi` and install onnxruntime-gpu[cuda,cudnn], or choose the device cpu",
         )
     inputs = [node.name for node in session.get_inputs()]
     shapes = [node.shape for node in session.get_outputs()]
-    if inputs != ["input_ids"] or len(shapes) != 1 or not _fits(shapes[0], (1, *shape)):
-        expected = ", ".join("t" if length is None else str(length) for length in (1, *shape))
+    if inputs != ["input_ids"] or len(shapes) != 1 or not _fits(shapes[0], (texts, *shape)):
+        expected = ", ".join("t" if length is None else str(length) for length in (texts, *shape))
         raise IntegrityError(
             f"{path}: inputs {inputs} and output shapes {shapes}, "
             f"expected inputs ['input_ids'] and one output ({expected})",

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.warp import MAX_QUERY_TOKENS
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
-from codequarry.serving.encoders.onnx import Device, on_threads, open_session
+from codequarry.serving.encoders.onnx import on_threads, open_session
 from codequarry.serving.encoders.spec import FILES, REMEDY, EncoderSpec, open_tokenizer
 from codequarry.serving.files.arrays import read_array
 
@@ -96,7 +96,7 @@ class TokenEncoder:
         self._worded = _worded(tokenizer)
 
     @classmethod
-    def open(cls, directory: Path, *, threads: int = 1, punctuation: bool = False, device: Device = "cpu") -> Self:
+    def open(cls, directory: Path, *, threads: int = 1, punctuation: bool = False, device: str = "cpu") -> Self:
         """Open an encoder directory, checking its files against their digests.
 
         Args:
@@ -150,6 +150,18 @@ class TokenEncoder:
         encoding = self._encoding(self.spec.document_prefix + text)
         return self._run(encoding.ids)[self._select_positions(encoding)]
 
+    def read_documents(self, texts: Sequence[str]) -> list[tuple[list[int], NDArray[np.int64]]]:
+        """Return the tokens of each text as the graph takes them, and the positions of those that have vectors.
+
+        Args:
+            texts: Texts without the prefix of documents.
+
+        Returns:
+            Numbers of the tokens, and positions (t,) int64 with t >= 1.
+        """
+        whole = [_encodable(self.spec.document_prefix + text) for text in texts]
+        return [(each.ids, self._select_positions(each)) for each in self._tokenizer.encode_batch(whole)]
+
     def codes(self, vectors: NDArray[np.float32]) -> NDArray[np.int8]:
         """Return nearest codes of vectors, (t, d) float32; components beyond 127 steps are clipped."""
         return np.clip(np.rint(vectors / self.scales), -127, 127).astype(np.int8)
@@ -183,8 +195,7 @@ class TokenEncoder:
         return np.maximum(spans - len(self.spec.document_prefix), 0)
 
     def _encoding(self, text: str) -> tokenizers.Encoding:
-        # A lone surrogate is not UTF-8; the tokenizer would refuse the whole text. One character stays one.
-        return self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8"))
+        return self._tokenizer.encode(_encodable(text))
 
     def _select_positions(self, encoding: tokenizers.Encoding) -> NDArray[np.int64]:
         """Return positions of the tokens with vectors: (t,) int64, t >= 1."""
@@ -201,6 +212,11 @@ class TokenEncoder:
         tokens = np.array([ids], np.int64)
         output: np.ndarray = self._session.run(None, {"input_ids": tokens})[0]  # pyright: ignore[reportAssignmentType]
         return output[0]
+
+
+def _encodable(text: str) -> str:
+    # A lone surrogate is not UTF-8; the tokenizer would refuse the whole text. One character stays one.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _worded(tokenizer: tokenizers.Tokenizer) -> NDArray[np.bool_]:

@@ -12,9 +12,11 @@ import pytest
 from codequarry.pipelines.embed.export import token_export
 from codequarry.pipelines.embed.export.token_export import export_tokens
 from codequarry.pipelines.embed.export.token_model import read_token_model
+from codequarry.pipelines.embed.half import HalfTokens
 from codequarry.schemas.errors import InvalidArgumentError, MissingExtraError
 from codequarry.serving.encoders.spec import EncoderSpec
-from codequarry.serving.encoders.tokens import TokenEncoder
+from codequarry.serving.encoders.tokens import SCALES_FILE, TokenEncoder
+from codequarry.serving.files.arrays import read_array
 from tests.pipelines import late_models
 
 TEXT = "def remove_expired(self, key):\n    return self.store"
@@ -112,6 +114,21 @@ def test_a_graph_of_another_architecture_is_kept(tmp_path: Path, projected: bool
         expected = expected @ late_models.projection().T.astype(np.float64)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode_query("key").vectors, expected, atol=1e-5)
+
+
+def test_documents_in_half_precision_agree_and_queries_stay_as_they_are(tmp_path: Path) -> None:
+    model = read_token_model(late_models.write_colbert(tmp_path / "model"))
+    plain = export_tokens(model, tmp_path / "plain", max_tokens=64)
+    spec = export_tokens(model, tmp_path / "out", max_tokens=64, half=True)
+    assert (spec.sha256, spec.query_shape) == (plain.sha256, plain.query_shape)
+    assert spec.fingerprint != plain.fingerprint
+    texts = [TEXT, "key", f"{TEXT}\n{TEXT}"]
+    codes = HalfTokens.open(tmp_path / "out", "cpu", punctuation=True).encode_documents(texts)
+    expected = late_models.token_vectors(ids_of(TEXT, "[unused1]"))
+    vectors = codes[0] * read_array(tmp_path / "out" / SCALES_FILE)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert (vectors * expected).sum(axis=1).min() > 0.999
+    assert [len(each) for each in codes] == [len(ids_of(text, "[unused1]")) for text in texts]
 
 
 def test_int8_is_kept_where_it_agrees(tmp_path: Path) -> None:

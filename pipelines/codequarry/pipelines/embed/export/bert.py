@@ -1,7 +1,12 @@
 """BERT (Devlin et al. 2019) as an ONNX graph, spelled out operator by operator from its weights, without torch.
 
-The runtime runs one unpadded text at a time, so tokens attend to all others, unless ``attended`` names those they
-attend to. Weights are int8 with one scale per output column (word embeddings: one per row), or float32 as they are.
+On a CPU the runtime runs one unpadded text at a time, so tokens attend to all others, unless ``attended`` names those
+they attend to. Weights are int8 with one scale per output column (word embeddings: one per row), or float32 as they
+are.
+
+With float16 weights the graph is one for GPUs (`codequarry.pipelines.embed.half`): weights and activations have half
+precision, and a run takes many texts of unequal length. Tokens of number `PADDING` fill them up, and no token attends
+to those.
 
 Scales leave head-room so that no pair of products overflows the 16-bit sums of CPUs without VNNI: integer products are
 exact on every x86-64 CPU.
@@ -12,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from codequarry.pipelines.embed.half import PADDING
 from codequarry.serving.encoders.onnx import MODEL_FILE, WEIGHTS_FILE
 
 if TYPE_CHECKING:
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 
 _MAPPED_BYTES = 65_536
 """Least size of tensors that are memory-mapped."""
+Weights = Literal["int8", "float32", "float16"]
+"""Type of a graph's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class Bert:
     layers: int
     heads: int
     epsilon: float = 1e-12
-    int8: bool = True
+    weights: Weights = "int8"
     loud_hidden: Mapping[int, int] | None = None
     """Divisors of units with large activations, inputs of every layer's first feed-forward matrix."""
     loud_gelu: Sequence[Mapping[int, int]] = ()
@@ -54,6 +62,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
+    def real(self, name: str, values: np.ndarray) -> str:
+        """Add a constant of the type of the activations, float16 or float32, and return its name."""
+        return self.constant(name, values.astype(np.float16 if self.bert.weights == "float16" else np.float32))
+
     def node(self, operator: str, inputs: list[str], *outputs: str, domain: str = "", **attributes: Any) -> str:
         """Add a node and return its first output."""
         from onnx import helper
@@ -63,28 +75,28 @@ class Graph:
 
     def layer_norm(self, x: str, weights: Mapping[str, np.ndarray], name: str) -> str:
         # Not the fused SkipLayerNormalization: on CPU it costs six times as much as Add and LayerNormalization.
-        gain = self.constant(f"{name}.weight", weights[f"{name}.weight"])
-        bias = self.constant(f"{name}.bias", weights[f"{name}.bias"])
+        gain = self.real(f"{name}.weight", weights[f"{name}.weight"])
+        bias = self.real(f"{name}.bias", weights[f"{name}.bias"])
         return self.node("LayerNormalization", [x, gain, bias], name, axis=-1, epsilon=self.bert.epsilon)
 
     def linear(
         self, x: str, matrix: np.ndarray, bias: np.ndarray, name: str, loud: Mapping[int, int] | None = None
     ) -> str:
-        """Add ``x @ matrix + bias``, in int8 or float32.
+        """Add ``x @ matrix + bias``, in the type of the weights.
 
         Args:
-            x: Name of the input, (1, t, k) float32.
-            matrix: (k, n) float32.
-            bias: (n,) float32.
+            x: Name of the input, (n, t, k), of the type of the activations.
+            matrix: (k, m) float32.
+            bias: (m,) float32.
             name: Name of the output.
-            loud: Divisor by unit (row of the matrix) with large activations; ignored in float32.
+            loud: Divisor by unit (row of the matrix) with large activations; for int8 only.
 
         Returns:
-            Name of the output, (1, t, n) float32.
+            Name of the output, (n, t, m), of the type of the activations.
         """
-        if not self.bert.int8:
-            product = self.node("MatMul", [x, self.constant(f"{name}.weight", matrix)], f"{name}.product")
-            return self.node("Add", [product, self.constant(f"{name}.bias", bias)], name)
+        if self.bert.weights != "int8":
+            product = self.node("MatMul", [x, self.real(f"{name}.weight", matrix)], f"{name}.product")
+            return self.node("Add", [product, self.real(f"{name}.bias", bias)], name)
         if loud:
             divisors = np.ones(len(matrix), np.float32)
             divisors[list(loud)] = list(loud.values())
@@ -117,34 +129,78 @@ def quantize_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hidden_states(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int, attended: str = "") -> str:
-    """Add embeddings and all layers: (1, t, d) of ``input_ids``.
+    """Add embeddings and all layers: (n, t, d) of ``input_ids``, n = 1 but for float16 weights.
 
     Args:
         graph: Graph under construction.
         weights: Weights of the model by their names in BertModel.
         max_tokens: Longest text in tokens.
         attended: Name of a bool tensor that is true for tokens that others attend to, broadcast to (1, heads, t, t);
-            all when left out.
+            all when left out. For float16 weights the mask that `text_mask` adds.
 
     Returns:
-        Name of the last layer's output.
+        Name of the last layer's output, float32.
     """
+    from onnx import TensorProto
+
     x = _embed(graph, weights, max_tokens)
     for index in range(graph.bert.layers):
         x = _layer(graph, x, weights, index, attended)
-    return x
+    # Sums over tokens and norms, which follow, are taken in float32.
+    return graph.node("Cast", [x], "last.float", to=TensorProto.FLOAT) if graph.bert.weights == "float16" else x
+
+
+def text_mask(graph: Graph) -> str:
+    """Add an int32 tensor (n, t) of ``input_ids``: 1 for tokens of a text, 0 for padding."""
+    from onnx import TensorProto
+
+    padding = graph.constant("mask.padding", np.array([PADDING], np.int64))
+    inside = graph.node("Greater", ["input_ids", padding], "mask.inside")
+    return graph.node("Cast", [inside], "mask", to=TensorProto.INT32)
+
+
+def masked_mean(graph: Graph, x: str, mask: str) -> str:
+    """Add the mean over the tokens of each text: (n, t, d) float32 and a mask (n, t) -> (n, d)."""
+    from onnx import TensorProto
+
+    chosen = graph.node("Cast", [mask], "mask.float", to=TensorProto.FLOAT)
+    column = graph.node("Unsqueeze", [chosen, graph.constant("mask.axis", np.array([2], np.int64))], "mask.column")
+    axis = graph.constant("token_axis", np.ones(1, np.int64))
+    total = graph.node("ReduceSum", [graph.node("Mul", [x, column], "last.masked"), axis], "total", keepdims=0)
+    return graph.node("Div", [total, graph.node("ReduceSum", [column, axis], "tokens", keepdims=0)], "mean")
+
+
+def unit_rows(graph: Graph, x: str, name: str) -> str:
+    """Add vectors of norm one along the last axis, of the shape of ``x``."""
+    if graph.bert.weights != "float16":
+        return graph.node("LpNormalization", [x], name, axis=-1, p=2)
+    # Spelled out, as not every version of ONNX Runtime has LpNormalization for GPUs.
+    norm = graph.node("ReduceL2", [x, graph.constant(f"{name}.axis", np.array([-1], np.int64))], f"{name}.norm")
+    return graph.node("Div", [x, norm], name)
 
 
 def finished(graph: Graph, name: str, output: str, shape: list[int | str]) -> onnx.ModelProto:
-    """Return the model of a graph from ``input_ids`` to one float32 output."""
+    """Return the model of a graph from ``input_ids`` to one float32 output.
+
+    Args:
+        graph: Graph of one text, or of many with float16 weights.
+        name: Name of the model.
+        output: Name of the output.
+        shape: Shape of the output without its first axis, of texts.
+
+    Returns:
+        The model.
+    """
     from onnx import TensorProto, helper
+
+    texts = "texts" if graph.bert.weights == "float16" else 1
 
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
             name,
-            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [texts, "tokens"])],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, [texts, *shape])],
             graph.constants,
         ),
         producer_name="codequarry",
@@ -170,11 +226,11 @@ def write_model(model: onnx.ModelProto, directory: Path) -> None:
 
 
 def _embed(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> str:
-    """Add word, position and token-type embeddings, normalized: (1, t, d)."""
+    """Add word, position and token-type embeddings, normalized: (n, t, d)."""
     from onnx import TensorProto
 
     words = weights["embeddings.word_embeddings.weight"]
-    if graph.bert.int8:
+    if graph.bert.weights == "int8":
         scales = np.abs(words).max(axis=1, keepdims=True) / np.float32(127)
         scales[scales == 0] = 1
         table = graph.constant("words", np.rint(words / scales).astype(np.int8))
@@ -183,7 +239,7 @@ def _embed(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> 
         graph.node("Cast", ["word.int8"], "word.float", to=TensorProto.FLOAT)
         graph.node("Mul", ["word.float", "word.scale"], "word")
     else:
-        graph.node("Gather", [graph.constant("words", words), "input_ids"], "word")
+        graph.node("Gather", [graph.real("words", words), "input_ids"], "word")
     # Every token is of type 0, so its embedding is part of the position's.
     places = (
         weights["embeddings.position_embeddings.weight"][:max_tokens]
@@ -191,12 +247,12 @@ def _embed(graph: Graph, weights: Mapping[str, np.ndarray], max_tokens: int) -> 
     )
     zero = graph.constant("zero", np.zeros(1, np.int64))
     graph.node("Shape", ["input_ids"], "length", start=1, end=2)
-    graph.node("Slice", [graph.constant("places", places), zero, "length", zero], "place")
+    graph.node("Slice", [graph.real("places", places), zero, "length", zero], "place")
     return graph.layer_norm(graph.node("Add", ["word", "place"], "embedding"), weights, "embeddings.LayerNorm")
 
 
 def _layer(graph: Graph, x: str, weights: Mapping[str, np.ndarray], index: int, attended: str) -> str:
-    """Add one transformer layer, with normalization after each residual sum: (1, t, d) -> (1, t, d)."""
+    """Add one transformer layer, with normalization after each residual sum: (n, t, d) -> (n, t, d)."""
     name, bert = f"encoder.layer.{index}", graph.bert
 
     def parameters(part: str) -> tuple[np.ndarray, np.ndarray]:
@@ -207,8 +263,14 @@ def _layer(graph: Graph, x: str, weights: Mapping[str, np.ndarray], index: int, 
     graph.linear(x, np.concatenate(matrices, axis=1), np.concatenate(biases), f"{name}.qkv")
     heads = [f"{name}.query", f"{name}.key", f"{name}.value"]
     graph.node("Split", [f"{name}.qkv"], *heads, axis=-1, num_outputs=3)
-    heads += [attended] if attended else []
-    context = graph.node("Attention", heads, f"{name}.context", q_num_heads=bert.heads, kv_num_heads=bert.heads)
+    if bert.weights == "float16":  # this operator has had kernels for GPUs for longer than the standard one
+        heads += ["", attended]
+        context = graph.node(
+            "MultiHeadAttention", heads, f"{name}.context", domain="com.microsoft", num_heads=bert.heads
+        )
+    else:
+        heads += [attended] if attended else []
+        context = graph.node("Attention", heads, f"{name}.context", q_num_heads=bert.heads, kv_num_heads=bert.heads)
     attention = graph.linear(context, *parameters("attention.output.dense"), f"{name}.attended")
     attention = graph.node("Add", [attention, x], f"{name}.attended.sum")
     x = graph.layer_norm(attention, weights, f"{name}.attention.output.LayerNorm")

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 as an int8 ONNX encoder, written from its weights without torch.
+"""all-MiniLM-L6-v2 as an ONNX encoder in int8, and in float16 for GPUs, written from its weights without torch.
 
 The graph is that of `bert` (embeddings, six layers of attention and feed-forward), then mean pooling and L2
 normalization.
@@ -14,13 +14,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from codequarry.pipelines.embed.export.bert import Bert, Graph, finished, hidden_states, write_model
+from codequarry.pipelines.embed.export.bert import (
+    Bert,
+    Graph,
+    Weights,
+    finished,
+    hidden_states,
+    masked_mean,
+    text_mask,
+    unit_rows,
+    write_model,
+)
+from codequarry.pipelines.embed.half import DOCUMENTS, name_documents
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
 from codequarry.serving.files.integrity import file_sha256
@@ -52,12 +64,19 @@ MINILM = Bert(
 """Shape of the model."""
 
 
-def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
+NAME = "all-MiniLM-L6-v2"
+LICENSE = "Apache-2.0"
+SOURCE = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2"
+
+
+def export_minilm(directory: Path, *, max_tokens: int = 128, half: bool = False) -> EncoderSpec:
     """Write the four files of an encoder into ``directory``; the same bytes every time.
 
     Args:
         directory: Created when missing; files of the same names are replaced.
         max_tokens: Longest text in tokens, 3 to 512 (128 is what the weights were trained with).
+        half: Write a float16 graph for the documents besides, into its own folder below. The encoder in int8 is then
+            that of the queries.
 
     Returns:
         Description of the encoder.
@@ -74,19 +93,27 @@ def export_minilm(directory: Path, *, max_tokens: int = 128) -> EncoderSpec:
     shipped = shipped_model()
     from safetensors.numpy import load_file
 
-    model = _build_model(load_file(shipped / SHIPPED_WEIGHTS), max_tokens)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_model(model, directory)
-    shutil.copyfile(shipped / TOKENIZER_FILE, directory / TOKENIZER_FILE)
-    return EncoderSpec.seal(
-        directory,
-        kind="onnx",
-        name="all-MiniLM-L6-v2-int8",
-        dim=DIM,
-        max_tokens=max_tokens,
-        license="Apache-2.0",
-        source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-    )
+    weights = load_file(shipped / SHIPPED_WEIGHTS)
+
+    def write(folder: Path, kind: Weights, name: str, documents: str | None = None) -> EncoderSpec:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_model(build_model(weights, max_tokens, kind), folder)
+        shutil.copyfile(shipped / TOKENIZER_FILE, folder / TOKENIZER_FILE)
+        return EncoderSpec.seal(
+            folder,
+            kind="onnx",
+            name=name,
+            dim=DIM,
+            max_tokens=max_tokens,
+            license=LICENSE,
+            source=SOURCE,
+            documents=documents,
+        )
+
+    if not half:
+        return write(directory, "int8", f"{NAME}-int8")
+    documents = name_documents(write(directory / DOCUMENTS, "float16", f"{NAME}-float16"))
+    return write(directory, "int8", f"{NAME}-float16-int8-queries", documents)
 
 
 def shipped_model() -> Path:
@@ -113,9 +140,23 @@ def shipped_model() -> Path:
     return directory
 
 
-def _build_model(weights: Mapping[str, np.ndarray], max_tokens: int) -> onnx.ModelProto:
-    graph = Graph(MINILM)
-    x = hidden_states(graph, weights, max_tokens)
-    graph.node("ReduceMean", [x, graph.constant("token_axis", np.ones(1, np.int64))], "mean", keepdims=0)
-    graph.node("LpNormalization", ["mean"], "vector", axis=-1, p=2)
-    return finished(graph, "all-MiniLM-L6-v2", "vector", [1, DIM])
+def build_model(weights: Mapping[str, np.ndarray], max_tokens: int, kind: Weights) -> onnx.ModelProto:
+    """Return the graph from tokens to the vector of a text.
+
+    Args:
+        weights: Weights of the model, float32.
+        max_tokens: Longest text in tokens.
+        kind: Type of the graph's weights.
+
+    Returns:
+        The graph: of one text (1, t) -> (1, 384), or with float16 of many (n, t) -> (n, 384).
+    """
+    graph = Graph(replace(MINILM, weights=kind))
+    if kind == "float16":
+        mask = text_mask(graph)
+        masked_mean(graph, hidden_states(graph, weights, max_tokens, mask), mask)
+    else:
+        x = hidden_states(graph, weights, max_tokens)
+        graph.node("ReduceMean", [x, graph.constant("token_axis", np.ones(1, np.int64))], "mean", keepdims=0)
+    unit_rows(graph, "mean", "vector")
+    return finished(graph, NAME, "vector", [DIM])

@@ -12,13 +12,32 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.embed.export.bert import Graph, finished, hidden_states, write_model
-from codequarry.pipelines.embed.export.minilm import DIM, MINILM, POSITIONS, SHIPPED_WEIGHTS, shipped_model
+from codequarry.pipelines.embed.export.bert import (
+    Graph,
+    Weights,
+    finished,
+    hidden_states,
+    text_mask,
+    unit_rows,
+    write_model,
+)
+from codequarry.pipelines.embed.export.minilm import (
+    DIM,
+    LICENSE,
+    MINILM,
+    NAME,
+    POSITIONS,
+    SHIPPED_WEIGHTS,
+    SOURCE,
+    shipped_model,
+)
+from codequarry.pipelines.embed.half import DOCUMENTS, name_documents
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.encoders.onnx import MODEL_FILE, open_session
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
@@ -31,12 +50,14 @@ _HEADROOM = 1.25
 """Ratio of the largest value of the codes to the largest component of the sample."""
 
 
-def export_minilm_tokens(directory: Path, *, max_tokens: int = POSITIONS) -> EncoderSpec:
+def export_minilm_tokens(directory: Path, *, max_tokens: int = POSITIONS, half: bool = False) -> EncoderSpec:
     """Write the files of a token encoder into ``directory``; the same bytes every time on a machine.
 
     Args:
         directory: Created when missing; files of the same names are replaced.
         max_tokens: Longest text in tokens, 3 to 512.
+        half: Write a float16 graph for the documents besides, as `minilm.export_minilm` does. It has the same
+            projection and the same steps of its codes.
 
     Returns:
         Description of the encoder.
@@ -50,23 +71,33 @@ def export_minilm_tokens(directory: Path, *, max_tokens: int = POSITIONS) -> Enc
         raise InvalidArgumentError(f"max_tokens: {max_tokens}, expected 3 to {POSITIONS}", suggestion="leave it at 512")
     shipped = shipped_model()
     directory.mkdir(parents=True, exist_ok=True)
+
     with tempfile.TemporaryDirectory(dir=directory, prefix="raw-") as raw:
-        _write_graph(Path(raw), shipped, POSITIONS, None)
+        _write_graph(Path(raw), shipped, POSITIONS, None, "int8")
         sample = np.concatenate(list(_sample_vectors(Path(raw), shipped)))
     middle, projection = damped_axes(sample, TOKEN_DIM)
-    _write_graph(directory, shipped, max_tokens, (middle, projection))
-    projected = _unit((sample - middle) @ projection)
-    np.save(directory / SCALES_FILE, scales_of(projected), allow_pickle=False)
-    shutil.copyfile(shipped / TOKENIZER_FILE, directory / TOKENIZER_FILE)
-    return EncoderSpec.seal(
-        directory,
-        kind="tokens",
-        name=f"all-MiniLM-L6-v2-int8-tokens-{TOKEN_DIM}",
-        dim=TOKEN_DIM,
-        max_tokens=max_tokens,
-        license="Apache-2.0",
-        source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-    )
+    scales = scales_of(_unit((sample - middle) @ projection))
+
+    def write(folder: Path, kind: Weights, name: str, documents: str | None = None) -> EncoderSpec:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_graph(folder, shipped, max_tokens, (middle, projection), kind)
+        np.save(folder / SCALES_FILE, scales, allow_pickle=False)
+        shutil.copyfile(shipped / TOKENIZER_FILE, folder / TOKENIZER_FILE)
+        return EncoderSpec.seal(
+            folder,
+            kind="tokens",
+            name=name,
+            dim=TOKEN_DIM,
+            max_tokens=max_tokens,
+            license=LICENSE,
+            source=SOURCE,
+            documents=documents,
+        )
+
+    if not half:
+        return write(directory, "int8", f"{NAME}-int8-tokens-{TOKEN_DIM}")
+    documents = name_documents(write(directory / DOCUMENTS, "float16", f"{NAME}-float16-tokens-{TOKEN_DIM}"))
+    return write(directory, "int8", f"{NAME}-float16-int8-queries-tokens-{TOKEN_DIM}", documents)
 
 
 def sample_pieces() -> list[str]:
@@ -114,6 +145,7 @@ def _write_graph(
     shipped: Path,
     max_tokens: int,
     axes: tuple[NDArray[np.float32], NDArray[np.float32]] | None,
+    kind: Weights,
 ) -> None:
     """Write the graph of a token encoder.
 
@@ -122,20 +154,22 @@ def _write_graph(
         shipped: Folder of the weights.
         max_tokens: Longest text in tokens.
         axes: Mean and projection of unit vectors; None writes those vectors as they are.
+        kind: Type of the graph's weights.
     """
     from safetensors.numpy import load_file
 
-    graph = Graph(MINILM)
-    last = hidden_states(graph, load_file(shipped / SHIPPED_WEIGHTS), max_tokens)
+    graph = Graph(replace(MINILM, weights=kind))
+    mask = text_mask(graph) if kind == "float16" else ""
+    last = hidden_states(graph, load_file(shipped / SHIPPED_WEIGHTS), max_tokens, mask)
     dim = DIM
-    vectors = graph.node("LpNormalization", [last], "unit", axis=-1, p=2)
+    vectors = unit_rows(graph, last, "unit")
     if axes is not None:
         middle, projection = axes
         dim = projection.shape[1]
         centred = graph.node("Sub", [vectors, graph.constant("middle", middle)], "centred")
         projected = graph.node("MatMul", [centred, graph.constant("projection", projection)], "projected")
-        vectors = graph.node("LpNormalization", [projected], "vectors", axis=-1, p=2)
-    write_model(finished(graph, "all-MiniLM-L6-v2-tokens", vectors, [1, "tokens", dim]), directory)
+        vectors = unit_rows(graph, projected, "vectors")
+    write_model(finished(graph, f"{NAME}-tokens", vectors, ["tokens", dim]), directory)
 
 
 def _sample_vectors(raw: Path, shipped: Path) -> Iterator[NDArray[np.float32]]:

@@ -10,6 +10,7 @@ so, other tokens do not attend to them. The graph tells them by their place, and
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,21 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.embed.export.bert import Graph, finished, hidden_states, write_model
+from codequarry.pipelines.embed.export.bert import (
+    Graph,
+    Weights,
+    finished,
+    hidden_states,
+    text_mask,
+    unit_rows,
+    write_model,
+)
 from codequarry.pipelines.embed.export.minilm_tokens import sample_pieces, scales_of
 from codequarry.pipelines.embed.export.model import LEAST_COSINE
 from codequarry.pipelines.embed.export.model_folder import unusable
 from codequarry.pipelines.embed.export.sparse_graph import fill_inputs, takes_tokens
 from codequarry.pipelines.embed.export.token_model import Projection, TokenModel
+from codequarry.pipelines.embed.half import DOCUMENTS, name_documents
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.serving.encoders.onnx import open_session
@@ -40,13 +50,15 @@ _SAMPLED = 60
 """Number of pieces of the sample by which scales are set and weights are compared."""
 
 
-def export_tokens(model: TokenModel, directory: Path, *, max_tokens: int) -> EncoderSpec:
+def export_tokens(model: TokenModel, directory: Path, *, max_tokens: int, half: bool = False) -> EncoderSpec:
     """Write the files of a token encoder into a directory.
 
     Args:
         model: Model to export.
         directory: Created when missing; files of the same names are replaced.
         max_tokens: Longest text in tokens, unless the model reads less.
+        half: Write a float16 graph for the documents besides, as `minilm.export_minilm` does; a graph that the model
+            brings has none.
 
     Returns:
         Description of the encoder.
@@ -77,19 +89,31 @@ def export_tokens(model: TokenModel, directory: Path, *, max_tokens: int) -> Enc
     else:
         vectors, agreement = _write_bert(model, directory, tokens, end, pieces)
     np.save(directory / SCALES_FILE, scales_of(np.concatenate(vectors)), allow_pickle=False)
-    return EncoderSpec.seal(
-        directory,
-        kind="tokens",
-        name=model.name,
-        dim=vectors[0].shape[1],
-        max_tokens=tokens,
-        license=model.license,
-        source=model.name,
-        query_prefix=prefixes[0],
-        document_prefix=prefixes[1],
-        agreement=agreement,
-        query_shape=shape,
-    )
+
+    def seal(folder: Path, agreement: Agreement | None, documents: str | None = None) -> EncoderSpec:
+        return EncoderSpec.seal(
+            folder,
+            kind="tokens",
+            name=model.name,
+            dim=vectors[0].shape[1],
+            max_tokens=tokens,
+            license=model.license,
+            source=model.name,
+            query_prefix=prefixes[0],
+            document_prefix=prefixes[1],
+            agreement=agreement,
+            query_shape=shape,
+            documents=documents,
+        )
+
+    if not half or model.graph is not None:
+        return seal(directory, agreement)
+    below = directory / DOCUMENTS
+    below.mkdir(exist_ok=True)
+    _write_graph(model, below, tokens, None, "float16")
+    for name in (SCALES_FILE, TOKENIZER_FILE):
+        shutil.copyfile(directory / name, below / name)
+    return seal(directory, agreement, name_documents(seal(below, None)))
 
 
 def _marked_tokenizer(model: TokenModel) -> tuple[Tokenizer, tuple[str, str]]:
@@ -150,28 +174,12 @@ def _write_bert(
     Returns:
         Vectors of the pieces by the original weights, and the agreement of those that were written.
     """
-    bert, weights = model.weights()
-    layers = model.projections()
-
-    def write(folder: Path, *, int8: bool) -> int:
-        graph = Graph(replace(bert, int8=int8))
-        attended = _attended(graph, end) if end is not None else ""
-        try:
-            last = hidden_states(graph, weights, tokens, attended)
-        except (KeyError, ValueError) as error:
-            raise _unusable(model.transformer, f"no fitting weights ({error})", "those of a BERT") from error
-        dim = len(weights["embeddings.LayerNorm.weight"])
-        vectors, dim = _project(graph, last, layers, dim, model)
-        write_model(finished(graph, f"{model.name}-tokens", vectors, [1, "tokens", dim]), folder)
-        (folder / WEIGHTS_FILE).touch()
-        return dim
-
     with tempfile.TemporaryDirectory(dir=directory, prefix="float32-") as temporary:
-        dim = write(Path(temporary), int8=False)
+        dim = _write_graph(model, Path(temporary), tokens, end, "float32")
         original = _vectors(Path(temporary), pieces, dim)
     ways: tuple[Literal["int8", "float32"], ...] = ("int8", "float32")
     for way in ways:
-        write(directory, int8=way == "int8")
+        _write_graph(model, directory, tokens, end, way)
         found = _vectors(directory, pieces, dim)
         cosines = np.concatenate([(one * other).sum(axis=1) for one, other in zip(found, original, strict=True)])
         mean, least = (round(float(value), 4) for value in (cosines.mean(), cosines.min()))
@@ -179,6 +187,34 @@ def _write_bert(
         if agreement.mean >= LEAST_COSINE:
             break
     return original, agreement
+
+
+def _write_graph(model: TokenModel, folder: Path, tokens: int, end: int | None, kind: Weights) -> int:
+    """Write the graph of a BERT.
+
+    Args:
+        model: The model.
+        folder: Folder of the graph.
+        tokens: Longest text in tokens.
+        end: See `_end_mark`; None for a graph of documents, which have no tokens behind it.
+        kind: Type of the graph's weights.
+
+    Returns:
+        Length of the vectors.
+    """
+    bert, weights = model.weights()
+    graph = Graph(replace(bert, weights=kind))
+    before_end = "" if end is None else _attended(graph, end)
+    attended = text_mask(graph) if kind == "float16" else before_end
+    try:
+        last = hidden_states(graph, weights, tokens, attended)
+    except (KeyError, ValueError) as error:
+        raise _unusable(model.transformer, f"no fitting weights ({error})", "those of a BERT") from error
+    dim = len(weights["embeddings.LayerNorm.weight"])
+    vectors, dim = _project(graph, last, model.projections(), dim, model)
+    write_model(finished(graph, f"{model.name}-tokens", vectors, ["tokens", dim]), folder)
+    (folder / WEIGHTS_FILE).touch()
+    return dim
 
 
 def _given_graph(model: TokenModel, file: Path, end: int | None) -> tuple[onnx.ModelProto, int]:
@@ -252,7 +288,7 @@ def _project(graph: Graph, last: str, layers: tuple[Projection, ...], dim: int, 
             model.transformer, f"vectors of {dim} numbers", f"a multiple of 4 up to {MOST_DIMENSIONS}; models for late "
             "interaction have a projection to so many",
         )  # fmt: skip
-    return graph.node("LpNormalization", [x], "token.vectors", axis=-1, p=2), dim
+    return unit_rows(graph, x, "token.vectors"), dim
 
 
 def _vectors(directory: Path, pieces: list[list[int]], dim: int) -> list[NDArray[np.float32]]:

@@ -22,6 +22,7 @@ from codequarry.pipelines.store.workspace import Progress, repository_work, sile
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, WarpEntry
+from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.encoders.tokens import SCALES_FILE
@@ -63,7 +64,9 @@ def embed_tokens(name: str, settings: Settings, progress: Progress = silent) -> 
         encode_missing, store=settings.paths.store, encoding=encoding, progress=progress, what=f"{name}: tokens"
     )
     parts = plan_parts(work, settings)
-    chunks, encoded = encode_parts(parts, TOKENS, partial(_tokens_key, encoding=encoding), encode)
+    chunks, encoded = encode_parts(
+        parts, TOKENS, partial(_tokens_key, encoding=encoding), encode, on_gpu=encoding.on_gpu
+    )
     return TokenReport(name, chunks, encoded, encoding.fingerprint)
 
 
@@ -109,6 +112,7 @@ def put_warp(
     """
     encoding = token_encoding(settings)
     chosen = settings.warp.model_dump(mode="json", exclude={"model", "revision"})  # the fingerprint tells the model
+    chosen["device"] = device_kind(settings.warp.device)
     key = hashed([tool_versions(), chosen, encoding.fingerprint, [shard.key for shard in plan]])
     verdict = read_late(settings)
     measured = verdict.said if verdict is not None else ""
@@ -149,5 +153,10 @@ def put_warp(
 
 def _tokens_key(part: Part, encoding: TokenEncoding) -> str:
     return hashed(
-        [part.chunked()["files"]["chunks.parquet"], encoding.fingerprint, encoding.punctuation, encoding.device]
+        [
+            part.chunked()["files"]["chunks.parquet"],
+            encoding.fingerprint,
+            encoding.punctuation,
+            device_kind(encoding.device),
+        ]
     )

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.text_indexes import fill_store
+from codequarry.pipelines.embed.devices import SharedEncoder, device_names
+from codequarry.pipelines.embed.half import HalfTokens, has_half
+from codequarry.pipelines.indexes.text_indexes import TextEncoder, fill_store
 from codequarry.pipelines.store.content import ContentStore, open_content_store
+from codequarry.pipelines.store.device_use import is_gpu
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.resources import available_cores
-from codequarry.serving.encoders.onnx import Device
+from codequarry.schemas.settings.device_setting import device_kind
+from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.encoders.tokens import TokenEncoder
 
 
@@ -32,23 +37,34 @@ class TokenEncoding:
     punctuation: bool
     threads: int
     """0: one for each core."""
-    device: Device = "cpu"
+    device: str = "cpu"
+    """Devices, as the settings name them."""
 
-    def open(self) -> TokenEncoder:
-        """Open the encoder.
+    @property
+    def on_gpu(self) -> bool:
+        """True when GPUs encode."""
+        return is_gpu(self.device)
+
+    def open(self) -> TextEncoder[NDArray[np.int8]]:
+        """Open the encoder of documents.
 
         Returns:
             The encoder.
 
         Raises:
-            CodequarryError: As `TokenEncoder.open` does.
+            CodequarryError: As `TokenEncoder.open` and `HalfTokens.open` do.
         """
+        if has_half(EncoderSpec.load(self.folder)):
+            return HalfTokens.open(self.folder, self.device, punctuation=self.punctuation)
         threads = self.threads or available_cores()
-        return TokenEncoder.open(self.folder, threads=threads, punctuation=self.punctuation, device=self.device)
+        names = device_names(self.device)
+        open_one = partial(TokenEncoder.open, self.folder, threads=threads, punctuation=self.punctuation)
+        each = [open_one(device=name) for name in names]
+        return each[0] if len(each) == 1 else SharedEncoder(each, names)
 
     def file(self, store: Path) -> Path:
         """Return the file of its codes below the store; devices round differently, and each has its own file."""
-        kind = f"{'-punctuation' if self.punctuation else ''}{'' if self.device == 'cpu' else f'-{self.device}'}"
+        kind = f"{'-punctuation' if self.punctuation else ''}{f'-{device_kind(self.device)}' if self.on_gpu else ''}"
         return store / "tokens" / f"{self.fingerprint}{kind}.sqlite"
 
 
@@ -108,4 +124,10 @@ def encode_missing(
         UnavailableError: The disk refuses.
     """
     with open_token_store(store, encoding) as held:
-        return fill_store(texts, held, encoding.open, progress, what)
+        return fill_store(texts, held, partial(_open_encoder, encoding), progress, what, on_gpu=encoding.on_gpu)
+
+
+@lru_cache(maxsize=1)
+def _open_encoder(encoding: TokenEncoding) -> TextEncoder[NDArray[np.int8]]:
+    """Return the opened encoder; the last one is cached, because every part needs it."""
+    return encoding.open()
