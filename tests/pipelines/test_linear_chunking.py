@@ -12,7 +12,7 @@ from codequarry.pipelines.syntax.grammars import GRAMMARS
 from codequarry.schemas.languages import LANGUAGES
 from tests.pipelines.linear_cases import CASES, Case
 
-_SIZES = {4_000: 0.02, 8_000: 0.04, 16_000: 0.15}
+_SIZES = {4_000: 0.02, 8_000: 0.04, 16_000: 0.15, 64_000: 0.5}
 """Bytes of the smaller text, and the CPU seconds that are noise; what looks bad at one size is asked at the next."""
 _FACTOR = 4
 _MOST = 6.0

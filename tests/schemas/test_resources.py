@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import weakref
 
 import pytest
 
@@ -40,3 +42,29 @@ def test_a_cause_is_understood() -> None:
 )
 def test_damage_stays_damage(error: BaseException | None) -> None:
     assert exhaustion(error) is None
+
+
+class _Opened:
+    """Something that a failed function still names."""
+
+
+def test_a_lack_that_is_raised_again_keeps_nothing_open() -> None:
+    """The frame that raised it named it: a cycle, so that files of a failed opening stayed open until a collection."""
+    opened: list[weakref.ref[_Opened]] = []
+
+    def failed_opening() -> None:
+        one = _Opened()
+        opened.append(weakref.ref(one))
+        try:
+            raise ResourcesError("too many open files")
+        except ResourcesError as error:
+            raise_if_exhausted(error, "it cannot be opened now")
+
+    gc.disable()
+    try:
+        with pytest.raises(ResourcesError) as caught:
+            failed_opening()
+        del caught
+        assert opened[0]() is None
+    finally:
+        gc.enable()

@@ -58,7 +58,10 @@ def raise_if_exhausted(error: BaseException, failure: str) -> None:
         ResourcesError: The error, or one of its causes, reports such a lack.
     """
     if isinstance(error, ResourcesError):
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # a frame that keeps the error it raises is a cycle, which keeps open all that the frames hold
     if (code := exhaustion(error)) is not None:
         raise ResourcesError(f"{failure}: {_FOUND[code]}", suggestion=_REMEDIES[code]) from error
 
