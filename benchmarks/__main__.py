@@ -13,6 +13,7 @@ ALL = (
     "syntax",
     "census",
     "reindex",
+    "footprint",
     "serving",
     "service",
     "search",
