@@ -63,7 +63,7 @@ class Workbench:
         return self.run(whole(sync_partitions(self.instance, self.project.settings())))
 
     def run(self, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
-        job = build_definitions(self.project).resolve_job_def("reindex")
+        job = build_definitions(self.project).resolve_job_def("REINDEX")
         return job.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False)
 
 

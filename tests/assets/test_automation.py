@@ -66,7 +66,7 @@ def test_cron_time_zone_and_status_come_from_the_settings(workbench, enabled):
     workbench.configure(more=written)
     schedule = reindex_schedule(workbench.project.settings().schedule)
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 4 * * 1", "Europe/Zurich")
-    assert schedule.job_name == "reindex"
+    assert schedule.job_name == "REINDEX"
     assert (schedule.default_status is dg.DefaultScheduleStatus.RUNNING) is enabled
 
 

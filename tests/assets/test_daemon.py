@@ -93,19 +93,17 @@ def test_a_commit_starts_one_run_over_its_repository(site):
 
 
 def test_lineage_publishes_the_others_of_a_broken_source_and_names_it(site):
-    """Dagster puts assets with and without partitions into one run only where a job has them all: two runs."""
+    """Dagster puts assets with and without partitions into one run only where the page asks for a job with them all."""
     repositories = site.bench.folder / "repositories"
     (repositories / "beta").rename(repositories / "away")
     site.bench.write("alpha/newer.py", "def numbat() -> int:\n    return 2\n")
     request = site.materialize(everything(site), over=NAMES)
-    runs = site.runs(request)
-    assert ([run.status.value for run in runs], site.outcome(request)) == (["SUCCESS"] * 2, "COMPLETED_SUCCESS")
-    assert [made(site, run) for run in runs] == [
-        set(groups(site, *OF_REPOSITORIES)), {*version_assets(site), "coverage_report"}
-    ]  # fmt: skip
+    (run,) = site.runs(request)
+    assert (run.job_name, run.status.value, site.outcome(request)) == ("REINDEX", "SUCCESS", "COMPLETED_SUCCESS")
+    assert made(site, run) == set(everything(site))
     assert found(site, "numbat") == {"newer.py"}
     assert found(site, "beta_box") == {"beta.py"}
-    said = site.failed_checks(runs[0])["every_repository_is_read"]
+    said = site.failed_checks(run)["every_repository_is_read"]
     for part in ("beta: ", "beta does not exist", "its last snapshot goes on", "check the path"):
         assert part in said
 
@@ -116,18 +114,20 @@ def test_when_it_is_back_neither_pages_nor_the_schedule_publish_anything(site):
     (repositories / "away").rename(repositories / "beta")
     before, runs = site.version, len(site.bench.instance.get_runs())
     with site.schedule("reindex_schedule"):
-        job = site.materialize(everything(site), over=NAMES, job="reindex")
+        lineage = site.materialize(everything(site), over=NAMES)
+        job = site.materialize(everything(site), over=NAMES, job="REINDEX")
         backfill = site.materialize(groups(site, *OF_REPOSITORIES), over=NAMES)
         asset = site.materialize(["published_bundle"])
         site.wait(lambda: site.ended(dagster__schedule_name="reindex_schedule"))
-    (of_job,), (of_backfill,), (of_asset,) = (site.runs(each) for each in (job, backfill, asset))
+    (of_lineage,), (of_job,), (of_backfill,), (of_asset,) = map(site.runs, (lineage, job, backfill, asset))
     site.wait(lambda: len(site.ended()) == len(site.bench.instance.get_runs()))
     of_schedule = site.ended(dagster__schedule_name="reindex_schedule")
-    every = [of_job, of_backfill, of_asset, *of_schedule]
+    every = [of_lineage, of_job, of_backfill, of_asset, *of_schedule]
     assert {run.status.value for run in every} == {"SUCCESS"}
-    assert {site.outcome(job), site.outcome(backfill)} == {"COMPLETED_SUCCESS"}
+    assert {site.outcome(each) for each in (lineage, job, backfill)} == {"COMPLETED_SUCCESS"}
     assert len(site.ended()) == runs + len(every)
-    assert made(site, of_job) == made(site, of_schedule[0]) == set(everything(site))
+    for run in (of_lineage, of_job, of_schedule[0]):
+        assert made(site, run) == set(everything(site))
     assert made(site, of_backfill) == set(groups(site, *OF_REPOSITORIES))
     assert made(site, of_asset) == set(version_assets(site))
     assert not any("every_repository_is_read" in site.failed_checks(run) for run in every)
@@ -139,7 +139,7 @@ def test_the_settings_give_the_partitions_and_the_next_run_their_rows(site):
     site.bench.configure("alpha", "gamma", more=AUTOMATIC)
     site.wait(lambda: set(instance.get_dynamic_partitions(PARTITIONS)) == {"alpha", "gamma"})
     assert len(instance.get_runs()) == runs
-    (run,) = site.runs(site.materialize(everything(site), over=("alpha", "gamma"), job="reindex"))
+    (run,) = site.runs(site.materialize(everything(site), over=("alpha", "gamma"), job="REINDEX"))
     assert run.status.value == "SUCCESS"
     assert found(site, "gamma_box") == {"gamma.py"}
     assert found(site, "beta_box") == set()

@@ -22,7 +22,7 @@ def elsewhere() -> None:
 @pytest.fixture
 def run(workbench):
     """A run that says it is going on."""
-    job = build_definitions(workbench.project).resolve_job_def("reindex")
+    job = build_definitions(workbench.project).resolve_job_def("REINDEX")
     return workbench.instance.create_run_for_job(job, status=STARTED)
 
 
@@ -41,6 +41,14 @@ def test_a_run_is_dead_when_it_is_silent_for_long(workbench, run, later):
     assert found(workbench) == []
     later()
     assert found(workbench) == [run.run_id]
+
+
+def test_a_dead_run_from_before_the_job_was_renamed_is_found(workbench, later):
+    former = dg.define_asset_job("reindex", selection=[elsewhere])
+    before = dg.Definitions(assets=[elsewhere], jobs=[former]).resolve_job_def("reindex")
+    dead = workbench.instance.create_run_for_job(before, status=STARTED)
+    later()
+    assert found(workbench) == [dead.run_id]
 
 
 def test_a_run_in_a_step_is_alive_however_silent(workbench, run, later):

@@ -33,7 +33,7 @@ def test_a_notice_names_step_reason_remedy_and_what_is_served(published):
         update={"notify": settings.notify.model_copy(update={"dagster_url": "http://ui.example/"})}
     )
     notice = notice_of(context, settings)
-    assert (notice.job, notice.step) == ("reindex", "index_version")
+    assert (notice.job, notice.step) == ("REINDEX", "index_version")
     assert "expected at least 1000" in notice.reason
     assert "CURRENT is unchanged" in notice.reason
     assert notice.current == published.manifest.version
@@ -61,7 +61,7 @@ def test_a_check_that_stopped_the_run_says_what_it_found(published, monkeypatch)
     ).for_run_failure()
     notice = notice_of(context, published.project.settings())
     assert re.match(r"published_bundle: current_is_fresh: CURRENT was confirmed 100\d\.\d hours ago", notice.reason)
-    assert "expected at most 48; see why no run of `reindex` succeeded" in notice.reason
+    assert "expected at most 48; see why no run of `REINDEX` succeeded" in notice.reason
 
 
 def test_a_run_that_failed_outside_of_its_steps_has_its_message(workbench):

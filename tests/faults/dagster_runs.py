@@ -25,7 +25,7 @@ from tests.faults.project import Project
 
 LOCATION = ("-m", "codequarry.assets.definitions")
 _STARTED = re.compile(r" - (\w+) - STEP_START - ")
-_NOTED = re.compile(r" - INFO - reindex - \S+ - (\w+) - (\w+): ")
+_NOTED = re.compile(r" - INFO - REINDEX - \S+ - (\w+) - (\w+): ")
 
 
 def is_check(step: str) -> bool:
@@ -60,7 +60,7 @@ def dagster(project: Project, *arguments: str) -> list[str]:
     """A Dagster command over all repositories of the project, whose partitions it registers."""
     with instance(project) as made:
         keys = sync_partitions(made, resource(project).settings())
-    return [sys.executable, "-m", "dagster", *arguments, *LOCATION, "-j", "reindex", "--tags", json.dumps(whole(keys))]
+    return [sys.executable, "-m", "dagster", *arguments, *LOCATION, "-j", "REINDEX", "--tags", json.dumps(whole(keys))]
 
 
 def daemon() -> list[str]:
@@ -122,7 +122,7 @@ def rerun(project: Project) -> dg.ExecuteInProcessResult:
     """The run that comes next, in this process."""
     with instance(project) as made:
         keys = sync_partitions(made, resource(project).settings())
-        job = build_definitions(resource(project)).resolve_job_def("reindex")
+        job = build_definitions(resource(project)).resolve_job_def("REINDEX")
         return job.execute_in_process(instance=made, tags=whole(keys), raise_on_error=False)
 
 

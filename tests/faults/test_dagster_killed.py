@@ -20,7 +20,7 @@ from tests.faults.project import Project
 LONG = pytest.mark.faults_long
 STEPS = ("repository_snapshot", "repository_pass", "repository_modules", "repository_scip", "repository_embeddings")
 STEPS += ("index_version", "coverage_report")
-BEGINS, GOES_ON, ENDS = r" - {} - STEP_START - ", r" - INFO - reindex - \S+ - {} - ", r" - {} - STEP_SUCCESS - "
+BEGINS, GOES_ON, ENDS = r" - {} - STEP_START - ", r" - INFO - REINDEX - \S+ - {} - ", r" - {} - STEP_SUCCESS - "
 """Moments of a step: what is read in the log before the kill. GOES_ON: a repository, or part of the bundle, is done."""
 
 MOMENTS = [
@@ -33,7 +33,7 @@ MOMENTS = [
 
 
 def test_every_step_of_the_job_has_its_moments(project_template: Project) -> None:
-    job = build_definitions(runs.resource(project_template)).resolve_job_def("reindex")
+    job = build_definitions(runs.resource(project_template)).resolve_job_def("REINDEX")
     names = {node.name for node in job.nodes}
     assert {name for name in names if not runs.is_check(name)} == set(STEPS)
     assert sum(map(runs.is_check, names)) == len(suite_checks) + len(statistics_checks)

@@ -14,7 +14,7 @@ from codequarry.schemas.settings.load import NotifySettings
 from tests.pipelines.mail_server import Hook, Mail, serving
 
 NOTICE = Notice(
-    job="reindex", run_id="0123", step="staged_bundle", reason="found ∅, expected chunks; do this", current="v1",
+    job="REINDEX", run_id="0123", step="staged_bundle", reason="found ∅, expected chunks; do this", current="v1",
     url="http://ui/runs/0123",
 )  # fmt: skip
 
@@ -35,10 +35,10 @@ def test_both_ways_tell_what_failed_why_what_is_served_and_where_to_look() -> No
         told = deliver(NOTICE, by_mail(mail, webhook=hook.url))
     assert told == ["the webhook", "ops@example.org"]
     (posted,) = hook.posted
-    assert (posted["event"], posted["job"], posted["step"]) == ("run_failed", "reindex", "staged_bundle")
+    assert (posted["event"], posted["job"], posted["step"]) == ("run_failed", "REINDEX", "staged_bundle")
     (taken,) = mail.taken
     message = email.message_from_string(taken, policy=email.policy.default)
-    assert message["Subject"] == "codequarry: reindex failed in staged_bundle"
+    assert message["Subject"] == "codequarry: REINDEX failed in staged_bundle"
     assert (message["From"], message["To"]) == ("quarry@example.org", "ops@example.org")
     for text in (posted["text"], message.get_content()):
         for part in ("found ∅, expected chunks; do this", "Served still: v1.", "Run 0123", "http://ui/runs/0123"):

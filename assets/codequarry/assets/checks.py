@@ -247,7 +247,7 @@ def current_is_fresh(context: dg.AssetCheckExecutionContext, project: Project) -
         manifest = current_manifest(BundleRoot(settings.bundle.root))
         if manifest is None:
             raise NoBundleError(
-                f"nothing is published under {settings.bundle.root}", suggestion="launch the job `reindex`"
+                f"nothing is published under {settings.bundle.root}", suggestion="launch the job `REINDEX`"
             )
         built = parse_time(manifest.created).timestamp()
         seen = context.instance.get_latest_materialization_event(dg.AssetKey("published_bundle"))
@@ -261,7 +261,7 @@ def current_is_fresh(context: dg.AssetCheckExecutionContext, project: Project) -
             verdict, fresh = "CURRENT holds the head of every repository", True
         return dg.AssetCheckResult(
             passed=fresh,
-            description=verdict if fresh else f"{verdict}; see why no run of `reindex` succeeded since, and launch one",
+            description=verdict if fresh else f"{verdict}; see why no run of `REINDEX` succeeded since, and launch one",
             metadata={
                 "version": manifest.version,
                 "built": dg.MetadataValue.timestamp(datetime.fromtimestamp(built, UTC)),

@@ -28,7 +28,7 @@ class ScheduleSettings(_UnshownSection):
     """The Dagster reindex schedule."""
 
     cron: Annotated[str, Reach.WORDS] = Field(
-        default="0 3 * * *", description="When the reindex job runs (cron syntax)."
+        default="0 3 * * *", description="When the job REINDEX runs (cron syntax)."
     )
     timezone: Annotated[str, Reach.WORDS] = Field(default="UTC", description="IANA time zone of the cron expressions.")
     enabled: bool = Field(default=False, description="Start the schedule when the code location loads.")
