@@ -1,6 +1,6 @@
 """The main job on real input: index two repositories, publish, and ask the MCP server over stdio.
 
-Run it with ``make demo``. A second run reuses every vector.
+Run it with ``make demo``. A second run makes again only what changed.
 """
 
 from __future__ import annotations

@@ -45,6 +45,12 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
 
 
 @pytest.fixture
+def kept_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store keeps the vectors of static encoders too, as if they took long to make."""
+    monkeypatch.setattr("codequarry.pipelines.embed.stage.keeps_vectors", lambda _: True)
+
+
+@pytest.fixture
 def run(tmp_path: Path, shared_store: Path) -> Run:
     """Run the command line in a folder of its own.
 

@@ -60,18 +60,17 @@ def contents(report: IndexReport) -> dict[str, str]:
 
 
 def from_nothing(made: Settings, home: Path) -> IndexReport:
-    """The same sources and store of vectors, built in another folder that knows nothing else."""
+    """The same sources, built in another folder that knows nothing."""
     bundle = made.bundle.model_copy(update={"root": home / "elsewhere" / "bundles"})
     paths = PathsSettings(store=home / "elsewhere" / "store", work=home / "elsewhere" / "work")
     paths.store.mkdir(parents=True)
     if (made.paths.store / "encoders").exists():
         (paths.store / "encoders").symlink_to(made.paths.store / "encoders")
-    shutil.copytree(made.paths.store / "vectors", paths.store / "vectors")
     return index_repositories(made.model_copy(update={"bundle": bundle, "paths": paths}))
 
 
 def test_a_commit_redoes_its_file_and_its_shard(
-    tmp_path: Path, make_settings: MakeSettings, small_shards: None
+    tmp_path: Path, make_settings: MakeSettings, small_shards: None, kept_vectors: None
 ) -> None:
     repo = tmp_path / "app"
     commit(repo, corpus())

@@ -154,7 +154,9 @@ def test_force_publishes_the_same_contents_as_another_version(tmp_path: Path, ma
     assert len(BundleRoot(settings.bundle.root).version_names()) == 2
 
 
-def test_a_change_embeds_only_itself_and_keeps_other_ids(tmp_path: Path, make_settings: MakeSettings) -> None:
+def test_a_change_embeds_only_itself_and_keeps_other_ids(
+    tmp_path: Path, make_settings: MakeSettings, kept_vectors: None
+) -> None:
     repo = write_shop(tmp_path)
     settings = make_settings(repo)
     before = index_repositories(settings)
@@ -258,7 +260,7 @@ def test_a_second_run_at_the_same_time_is_told_so(tmp_path: Path, make_settings:
 
 
 def test_a_killed_run_resumes_from_the_vectors_it_finished(
-    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, kept_vectors: None
 ) -> None:
     monkeypatch.setattr("codequarry.pipelines.embed.stage._SAVE_EVERY", 2)
     repo = tmp_path / "numbers"

@@ -152,7 +152,9 @@ def test_tier_full_is_standard_with_late_interaction_and_a_sparse_model(tmp_path
     assert not [entry.path for entry in manifest_of(back).files if entry.path.startswith(("warp/", "splade/"))]
 
 
-def test_a_commit_redoes_its_shard_of_both_legs(tmp_path: Path, standard, small_shards: None) -> None:
+def test_a_commit_redoes_its_shard_of_both_legs(
+    tmp_path: Path, standard, small_shards: None, kept_vectors: None
+) -> None:
     repo = tmp_path / "app"
     commit(repo, corpus())
     made = standard(repo)

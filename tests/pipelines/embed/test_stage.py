@@ -56,6 +56,27 @@ def test_a_static_encoder_says_that_it_uses_no_gpu(chunked, device: str) -> None
     assert (again.legs[0].use.device, again.legs[0].use.fell_back) == ("none", False)
 
 
+def test_vectors_of_a_static_encoder_are_the_same_without_the_store(
+    tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_parts(tmp_path / "shop")
+    settings = chunked("")
+    (leg,) = embed_repository("shop", settings).legs
+    made = {part.number: part.table("embeddings").read_bytes() for part in parts_of(settings)}
+    assert len(made) > 1
+    assert not (tmp_path / "store" / "vectors").exists()
+    assert (leg.embedded, leg.embedded + leg.reused) == (
+        sum(len(stage._read_texts(part).texts) for part in parts_of(settings)),
+        sum(len(stage._read_texts(part).keys) for part in parts_of(settings)),
+    )
+    # Only what a part lacks is made, and in other slabs it is the same.
+    lost = parts_of(settings)[0]
+    break_seal(lost.folder, stage.embedded_seal("faiss"))
+    monkeypatch.setattr(stage, "_SAVE_EVERY", 3)
+    assert embed_repository("shop", settings).embedded == len(stage._read_texts(lost).texts)
+    assert {part.number: part.table("embeddings").read_bytes() for part in parts_of(settings)} == made
+
+
 def test_an_encoder_on_a_gpu_is_no_fall_back(chunked, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = chunked("cuda")
     fake_gpu(monkeypatch, lambda inner, texts: inner(texts))
@@ -89,7 +110,9 @@ def parts_of(settings: Settings) -> list[Part]:
     return plan_parts(repository_work(settings.paths.work, "shop"), settings)
 
 
-def test_overlapping_leaves_the_bytes_as_they_are(tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_leaves_the_bytes_as_they_are(
+    tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch, kept_vectors: None
+) -> None:
     # The same text in every file: a later part finds the vector that is not written yet.
     commit_parts(tmp_path / "shop")
     sequential = chunked("")
@@ -126,7 +149,7 @@ def test_an_error_of_the_reader_or_the_writer_ends_the_stage(
 
 
 def test_an_error_of_the_encoder_ends_the_stage_and_keeps_what_was_finished(
-    tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch, kept_vectors: None
 ) -> None:
     commit_parts(tmp_path / "shop")
     settings, calls = chunked("cuda"), []

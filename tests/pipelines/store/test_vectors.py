@@ -36,6 +36,14 @@ def test_encoders_do_not_share_vectors(tmp_path: Path) -> None:
         assert store.get([text_key("a")]) == {}
 
 
+def test_a_vector_takes_little_more_than_its_bytes(tmp_path: Path) -> None:
+    vectors = {text_key(str(n)): np.random.default_rng(n).random(256, np.float32) for n in range(2_000)}
+    with open_vector_store(tmp_path, "f", 256) as store:
+        for start in range(0, len(vectors), 256):
+            store.put(list(vectors.items())[start : start + 256])
+    assert vector_file(tmp_path, "f").stat().st_size < 1.2 * 2_000 * 256 * 4
+
+
 def test_an_entry_of_the_wrong_length_counts_as_absent(tmp_path: Path) -> None:
     with open_vector_store(tmp_path, "f", 2) as store:
         store.put([(text_key("a"), np.ones(3, np.float32)), (text_key("b"), np.ones(2, np.float32))])

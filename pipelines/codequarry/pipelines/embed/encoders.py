@@ -182,6 +182,11 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
         raise
 
 
+def keeps_vectors(spec: EncoderSpec) -> bool:
+    """Return whether the store keeps an encoder's vectors: not those of a static one, which are sums of table rows."""
+    return spec.kind != "static"
+
+
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:
     """Return the distributions of the extra ``models`` that the encoders of the settings are made or run with."""
     folders, exports = encoder_folders(settings).values(), _exports(settings)

@@ -1,10 +1,14 @@
-"""Stage 5: compute a vector of every chunk for each dense index, through the content-addressed store."""
+"""Stage 5: compute a vector of every chunk for each dense index, through the content-addressed store.
+
+Vectors of a static encoder are not kept there: making them again takes as long as writing them and reading them back.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from codequarry.pipelines.embed.devices import Documents, SharedEncoder, device_names
-from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_settings, keeps_vectors
 from codequarry.pipelines.embed.half import HalfDocuments, has_half
 from codequarry.pipelines.embed.overlap import WriteBehind, read_ahead
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories
@@ -47,9 +51,9 @@ class LegReport:
     encoder: str
     """Name of the encoder."""
     embedded: int
-    """Distinct texts that went through the encoder."""
+    """Distinct texts of each part that went through the encoder."""
     reused: int
-    """Vectors that were in the store, or are shared by chunks with the same text."""
+    """Vectors of the other chunks: of parts that stayed as they are, in the store, or of a text that comes again."""
     dim: int
     fingerprint: str
     seconds: float
@@ -101,8 +105,8 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
     """Write ``embeddings`` of every part: one unit-norm float32 vector per chunk, in the order of its chunks.
 
     In tier standard ``embeddings2`` as well, by the second encoder. Parts with the chunks and encoder of the last run
-    stay as they are. Finished vectors are stored every few hundred texts, so that a killed run resumes where it
-    stopped.
+    stay as they are. Finished vectors are stored every few hundred texts, unless the encoder is a static one, so that a
+    killed run resumes where it stopped.
 
     Args:
         name: Name of the repository.
@@ -136,10 +140,7 @@ def _embed_leg(
     done = total - sum(rows[part.number] for part, _ in todo)
     encoding = _Encoding(folder, settings)
     overlap = encoding.elsewhere
-    with (
-        open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store,
-        WriteBehind(overlap=overlap) as behind,
-    ):
+    with _kept_vectors(settings, spec) as store, WriteBehind(overlap=overlap) as behind:
         vectors = _Vectors(store, behind)
         for (part, key), read in read_ahead(lambda each: _read_texts(each[0]), todo, overlap=overlap):
 
@@ -185,16 +186,28 @@ class _PartTexts:
     """Distinct texts by key."""
 
 
-class _Vectors:
-    """Vectors of a store, and those that are still to be written to it."""
+@contextmanager
+def _kept_vectors(settings: Settings, spec: EncoderSpec) -> Iterator[VectorStore | None]:
+    """Open the stored vectors of an encoder; yields None for one whose vectors are not kept."""
+    if not keeps_vectors(spec):
+        yield None
+        return
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        yield store
 
-    def __init__(self, store: VectorStore, behind: WriteBehind) -> None:
+
+class _Vectors:
+    """Vectors of a store, if there is one, and those that are still to be written to it."""
+
+    def __init__(self, store: VectorStore | None, behind: WriteBehind) -> None:
         self._store = store
         self._behind = behind
         self._unwritten: dict[bytes, Vector] = {}
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         """Return the vectors that are present, (d,) float32 each."""
+        if self._store is None:
+            return {}
         # Copied first: what is written between the two look-ups is found by either.
         unwritten = self._unwritten.copy()
         found = self._store.get(keys)
@@ -202,11 +215,12 @@ class _Vectors:
 
     def put(self, entries: Sequence[tuple[bytes, Vector]]) -> None:
         """Add vectors, which a thread writes."""
-        self._unwritten.update(entries)
-        self._behind.put(partial(self._write, entries))
+        if self._store is not None:
+            self._unwritten.update(entries)
+            self._behind.put(partial(self._write, self._store, entries))
 
-    def _write(self, entries: Sequence[tuple[bytes, Vector]]) -> None:
-        self._store.put(entries)
+    def _write(self, store: VectorStore, entries: Sequence[tuple[bytes, Vector]]) -> None:
+        store.put(entries)
         for key, _ in entries:
             self._unwritten.pop(key)
 
@@ -244,7 +258,7 @@ def _write_part(part: Part, key: str, channel: str, read: _PartTexts, known: Map
 
 
 def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:
-    """Embed texts that are not chunks, also through the store.
+    """Embed texts that are not chunks, also through the store where it keeps the encoder's vectors.
 
     Args:
         texts: Texts to embed.
@@ -257,10 +271,11 @@ def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArr
     spec = EncoderSpec.load(folder)
     keys = [text_key(text) for text in texts]
     encoding = _Encoding(folder, settings)
-    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
-        known = store.get(list(dict.fromkeys(keys)))
+    with _kept_vectors(settings, spec) as store, WriteBehind(overlap=False) as behind:
+        vectors = _Vectors(store, behind)
+        known = vectors.get(list(dict.fromkeys(keys)))
         for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
-            store.put(entries)
+            vectors.put(entries)
             known.update(entries)
     return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
 

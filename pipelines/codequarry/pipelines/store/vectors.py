@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from codequarry.pipelines.store.content import ContentStore, open_content_store
 
 Vector = NDArray[np.float32]
+_PAGE_BYTES = 16_384
+"""Bytes of a database page, which holds ten vectors of 384 dimensions; smaller pages leave more space unused."""
 
 
 def text_key(text: str) -> bytes:
@@ -57,5 +59,5 @@ def open_vector_store(store: Path, fingerprint: str, dim: int) -> Iterator[Vecto
     Raises:
         UnavailableError: As `open_content_store` does.
     """
-    with open_content_store(vector_file(store, fingerprint)) as opened:
+    with open_content_store(vector_file(store, fingerprint), _PAGE_BYTES) as opened:
         yield VectorStore(opened, dim)
