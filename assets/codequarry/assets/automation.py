@@ -185,7 +185,7 @@ def others_are_stale(settings: Settings) -> bool:
     return (
         manifest is None
         or (manifest.settings_sha256, manifest.tools) != made
-        or any(not work.snapshot.is_file() for work in works)
+        or any(not (work.snapshot.is_file() and work.contents.is_file()) for work in works)
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
 from codequarry.pipelines.bundle.manifest import is_current
 from codequarry.pipelines.bundle.stage import stage_bundle
+from codequarry.pipelines.embed.encoders import encoder_folders, keeps_vectors
 from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
@@ -17,13 +18,15 @@ from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.parts import release_rows
 from codequarry.pipelines.store.stage_clock import StageClock
-from codequarry.pipelines.store.workspace import Progress, silent, working
+from codequarry.pipelines.store.workspace import Progress, repository_work, silent, working
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.errors import InvalidArgumentError
+from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.settings.load import Settings
+from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.files.integrity import current_manifest
 
 if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
@@ -91,19 +94,20 @@ def index_repositories(
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
             acknowledge_current(root)
+            _release(names, settings)
             path = root.version(current.version).path
             return IndexReport(path, current, True, clock.seconds, clock.cpu_seconds, snapshots)
         adaptation = _fit_encoder(settings, progress, clock)
         with clock.time("embed"):  # what is missing is said before the long stages
             require_encoders(settings)
         with clock.time("chunk"):
-            chunks = tuple(chunk_repository(name, settings, progress) for name in names)
+            chunks = tuple(chunk_repository(name, settings, progress, whole=False) for name in names)
         with clock.time("module"):
             modules = tuple(module_repository(name, settings, progress) for name in names)
         with clock.time("scip"):
             scip = tuple(scip_repository(name, settings, progress) for name in names)
         with clock.time("embed"):
-            embeddings = tuple(embed_repository(name, settings, progress) for name in names)
+            embeddings = tuple(embed_repository(name, settings, progress, whole=False) for name in names)
         _embed_more(names, settings, progress, clock)
         with clock.time("stage"):
             staged = stage_bundle(names, settings, progress)
@@ -113,12 +117,35 @@ def index_repositories(
             verified = verify_staged(staged, settings, progress, accept=accept)
         with clock.time("publish"):
             published = publish_verified(verified, settings.bundle, force=force)
+            _release(names, settings)
+            limits = _limit_store(settings, progress)
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
         snapshots, chunks, modules, scip, embeddings,
         published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
-        (*verified.warnings, *fallbacks),
+        (*verified.warnings, *fallbacks, *limits),
     )  # fmt: skip
+
+
+def _release(names: list[str], settings: Settings) -> None:
+    """Remove from the work folder what is published and can be made again; Dagster's checks read it, and keep it."""
+    specs = (EncoderSpec.load(folder) for folder in encoder_folders(settings).values())
+    by_text = settings.late_interaction or settings.learned_sparse or any(map(keeps_vectors, specs))
+    for name in names:
+        release_rows(repository_work(settings.paths.work, name), keep_chunks=by_text)
+
+
+def _limit_store(settings: Settings, progress: Progress) -> tuple[str, ...]:
+    """Keep the store to its limit after a publish; returns a warning where the disk refuses."""
+    if not settings.store.max_mb:
+        return ()
+    from codequarry.pipelines.bundle.gc import limit_store
+
+    try:
+        limit_store(settings, progress)
+    except UnavailableError as error:
+        return (f"the store is not kept to [store] max_mb: {error.message}",)
+    return ()
 
 
 def _fit_encoder(settings: Settings, progress: Progress, clock: StageClock) -> AdaptationReport | None:

@@ -22,6 +22,7 @@ from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abando
 from codequarry.pipelines.bundle.manifest import FileEntries, VersionPiece, source_entry, version_manifest
 from codequarry.pipelines.bundle.shards import link_shard, write_shard
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
+from codequarry.pipelines.embed.stage import restore_vectors
 from codequarry.pipelines.indexes.bm25 import write_meta
 from codequarry.pipelines.indexes.faiss import builds_on_gpu, faiss_factory, is_exact
 from codequarry.pipelines.indexes.faiss_stage import write_dense
@@ -31,9 +32,10 @@ from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root
 from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import Part, Shard, plan_parts, plan_shards, row_groups
+from codequarry.pipelines.store.parts import Shard, plan_parts, plan_shards, row_groups
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work, silent, write_json
+from codequarry.pipelines.syntax.stage import restore_chunks
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import (
     EncoderEntry,
@@ -151,15 +153,15 @@ def _fill(
     works = [repository_work(settings.paths.work, name) for name in names]
     parts = [plan_parts(work, settings) for work in works]
     held = entries.held
-    chunks = sum(_chunks_of(part) for each in parts for part in each)
-    legs, linked = _put_encoders(settings, paths, root, held, chunks)
+    counts = [sum(part.chunk_count() for part in own) for own in parts]
+    legs, linked = _put_encoders(settings, paths, root, held, sum(counts))
     entries.link(linked)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
     paths.tables.mkdir()
     paths.bm25.mkdir()
     with step("shards"):
-        shards, linked, reused_shards = _put_shards(plan, paths, root, held, legs, progress)
+        shards, linked, reused_shards = _put_shards(plan, paths, root, held, legs, settings, progress)
     entries.link(linked)
     with step("tables"):
         _write_tables(paths, works, plan)
@@ -195,7 +197,7 @@ def _fill(
         yield entries.piece("splade", clock.seconds["splade"])
     with step("checksums"):
         files = entries.all()
-    sources = tuple(source_entry(work, sum(map(_chunks_of, own))) for work, own in zip(works, parts, strict=True))
+    sources = tuple(source_entry(work, count) for work, count in zip(works, counts, strict=True))
     manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade)
     paths.manifest.write_bytes(to_json(manifest))
     return Staged(paths.path, manifest, clock.seconds, reused_shards, tuple(uses.values()))
@@ -266,6 +268,7 @@ def _put_shards(
     root: BundleRoot,
     held: Manifest | None,
     legs: list[LegEntry],
+    settings: Settings,
     progress: Progress,
 ) -> tuple[list[ShardEntry], frozenset[str], int]:
     """Put every shard into a version, linked to CURRENT when that has it.
@@ -276,6 +279,7 @@ def _put_shards(
         root: Bundle root.
         held: Manifest of CURRENT; None when there is none.
         legs: Dense indexes of the version.
+        settings: Settings of the run.
         progress: Told of the shards done.
 
     Returns:
@@ -287,6 +291,9 @@ def _put_shards(
     for done, shard in enumerate(plan, start=1):
         known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
         if known is None:
+            parts = [part for part, _ in shard.sources]
+            restore_chunks(parts, settings)
+            restore_vectors(parts, [leg.channel for leg in legs], settings)
             entries.append(write_shard(shard, paths, legs))
         else:
             entry, files = known
@@ -329,10 +336,6 @@ def _write_references(paths: BundlePaths, works: list[RepositoryWork], plan: lis
                 shards = by_path[encoded.indices.to_numpy()]
                 for number in np.unique(shards).tolist():
                     writers[number].write(table.take(pa.array(np.flatnonzero(shards == number))))
-
-
-def _chunks_of(part: Part) -> int:
-    return sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
 
 
 def _claim(work: Path) -> Path:

@@ -1,4 +1,4 @@
-"""``codequarry store``: results that runs keep so that nothing is computed twice."""
+"""``codequarry store``: what runs keep so that nothing is computed twice, and what it costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import SettingsOption
@@ -17,9 +18,55 @@ from codequarry.schemas.settings.load import load_settings
 
 store_app = typer.Typer(
     help="What runs keep so that nothing is computed twice: syntax, secrets, vectors, SCIP indexes, clones, encoders.",
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+@store_app.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the costs as JSON.")] = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Print what store, work folder and versions take on the disk, by what takes it.
+
+    The store keeps what was computed, so that nothing is computed twice: syntax, secrets, vectors of models, SCIP
+    indexes, clones, encoders. A file that several versions share counts once, for the newest one.
+
+    Examples:
+
+      codequarry store
+
+      codequarry store gc --dry-run
+    """
+    if context.invoked_subcommand is not None:
+        return
+    settings = load_settings(settings_file)
+    try:
+        from codequarry.pipelines.bundle.costs import disk_costs
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry store", "build", missing=error.name) from None
+    costs = disk_costs(settings)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in costs], indent=1))
+        return
+    folders = {"store": settings.paths.store, "work": settings.paths.work, "versions": settings.bundle.root}
+    answer = Console(highlight=False, markup=False, soft_wrap=True)
+    table = Table("", "", Column("entries", justify="right"), Column("MB", justify="right"), box=None, padding=(0, 1))
+    for place in folders:
+        own = [each for each in costs if each.place == place]
+        for each in own:
+            entries = "?" if each.entries is None else f"{each.entries:,}"
+            table.add_row(each.what, Text(each.name, overflow="ellipsis", no_wrap=True), entries, _mb(each.size_bytes))
+        table.add_row(f"{place} in all", "", "", _mb(sum(each.size_bytes for each in own)), end_section=True)
+    table.add_row("all", "", "", _mb(sum(each.size_bytes for each in costs)))
+    Console(highlight=False, markup=False).print(table)
+    for place, folder in folders.items():
+        answer.print(f"{place}: {folder}")
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f}"
 
 
 @store_app.command("gc")

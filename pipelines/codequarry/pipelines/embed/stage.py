@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from codequarry.pipelines.embed.devices import Documents, SharedEncoder, device_names
@@ -26,9 +25,10 @@ from codequarry.pipelines.embed.sparse_encoders import sparse_directories
 from codequarry.pipelines.embed.token_encoders import token_encoder_directory
 from codequarry.pipelines.embed.torch import TorchDocuments, gpu_memory_mb
 from codequarry.pipelines.store.device_use import DeviceUse, is_gpu, peak_memory_mb
-from codequarry.pipelines.store.parts import EMBEDDED, Part, break_seal, hashed, plan_parts, put_seal, sealed
+from codequarry.pipelines.store.parts import EMBEDDED, RELEASED, Part, break_seal, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.store.vectors import Vector, VectorStore, open_vector_store, text_key
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
+from codequarry.pipelines.syntax.stage import restore_chunks
 from codequarry.schemas.bundle.layout import embeddings_table, leg_suffix
 from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
 from codequarry.schemas.resources import available_cores
@@ -101,7 +101,9 @@ def require_encoders(settings: Settings) -> None:
         sparse_directories(settings)
 
 
-def embed_repository(name: str, settings: Settings, progress: Progress = silent) -> EmbeddingReport:
+def embed_repository(
+    name: str, settings: Settings, progress: Progress = silent, *, whole: bool = True
+) -> EmbeddingReport:
     """Write ``embeddings`` of every part: one unit-norm float32 vector per chunk, in the order of its chunks.
 
     In tier standard ``embeddings2`` as well, by the second encoder. Parts with the chunks and encoder of the last run
@@ -112,6 +114,7 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
         name: Name of the repository.
         settings: Settings of the run.
         progress: Called with (task, chunks done, chunks in all).
+        whole: Also make again what `release_rows` removed of parts that are as in the last run.
 
     Returns:
         Counts of vectors.
@@ -123,19 +126,52 @@ def embed_repository(name: str, settings: Settings, progress: Progress = silent)
     work = repository_work(settings.paths.work, name)
     folders = encoder_directories(settings)
     parts = plan_parts(work, settings)
-    legs = tuple(_embed_leg(work, channel, folder, parts, settings, progress) for channel, folder in folders.items())
+    may_lack = () if whole else RELEASED
+    legs = tuple(
+        _embed_leg(work, channel, folder, parts, settings, progress, may_lack) for channel, folder in folders.items()
+    )
     memory = peak_memory_mb(), gpu_memory_mb(sys.modules.get("torch"))
     return EmbeddingReport(name, legs[0].embedded + legs[0].reused, legs, *memory)
 
 
+def restore_vectors(parts: Sequence[Part], channels: Iterable[str], settings: Settings) -> None:
+    """Make the vectors of parts again where `release_rows` removed them.
+
+    Args:
+        parts: Parts whose chunks are there.
+        channels: Dense indexes.
+        settings: Settings of the run.
+
+    Raises:
+        CodequarryError: As `encoder_directories` does.
+    """
+    for channel in channels:
+        gone = [part for part in parts if not part.table(embeddings_table(channel)).exists()]
+        if not gone:
+            continue
+        folder = encoder_directories(settings)[channel]
+        fingerprint, seal = EncoderSpec.load(folder).fingerprint, embedded_seal(channel)
+        for part in gone:
+            if sealed(part.folder, seal, embedding_key(part, fingerprint), may_lack=RELEASED) is not None:
+                _embed_leg(part.work, channel, folder, [part], settings, silent)
+
+
 def _embed_leg(
-    work: RepositoryWork, channel: str, folder: Path, all_parts: list[Part], settings: Settings, progress: Progress
+    work: RepositoryWork,
+    channel: str,
+    folder: Path,
+    all_parts: list[Part],
+    settings: Settings,
+    progress: Progress,
+    may_lack: Collection[str] = (),
 ) -> LegReport:
     spec = EncoderSpec.load(folder)
     what = f"{work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
     parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
-    todo = [(part, key) for part, key in parts if sealed(part.folder, embedded_seal(channel), key) is None]
-    rows = {part.number: pq.read_metadata(part.table("chunks")).num_rows for part, _ in parts}
+    seal = embedded_seal(channel)
+    todo = [(part, key) for part, key in parts if sealed(part.folder, seal, key, may_lack=may_lack) is None]
+    restore_chunks((part for part, _ in todo), settings)
+    rows = {part.number: part.chunk_count() for part, _ in parts}
     total = sum(rows.values())
     done = total - sum(rows[part.number] for part, _ in todo)
     encoding = _Encoding(folder, settings)

@@ -19,11 +19,13 @@ from codequarry.pipelines.store.links import link_all
 from codequarry.pipelines.store.parts import Part, Shard, put_seal, sealed
 from codequarry.pipelines.store.vectors import text_key
 from codequarry.pipelines.store.workspace import Progress
+from codequarry.pipelines.syntax.stage import restore_chunks
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import FileEntry, Manifest
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import SourceError
+from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.encoders.tokens import token_text
 
@@ -64,6 +66,7 @@ def encode_parts(
     seal: str,
     key_of: Callable[[Part], str],
     encode: Callable[[Sequence[str]], int],
+    settings: Settings,
     *,
     on_gpu: bool = False,
 ) -> tuple[int, int]:
@@ -74,6 +77,7 @@ def encode_parts(
         seal: Name of the completion marker.
         key_of: Returns the key of a part.
         encode: Makes sure that the store holds the results of texts, and returns how many it encoded.
+        settings: Settings of the run.
         on_gpu: Read the next part while one is encoded.
 
     Returns:
@@ -83,9 +87,10 @@ def encode_parts(
     todo: list[tuple[Part, str]] = []
     for part in parts:
         key = key_of(part)
-        chunks += sum(counts["chunks"] for counts in part.chunked()["facts"]["languages"].values())
+        chunks += part.chunk_count()
         if sealed(part.folder, seal, key) is None:
             todo.append((part, key))
+    restore_chunks((part for part, _ in todo), settings)
     for (part, key), texts in read_ahead(_part_texts, todo, overlap=on_gpu):
         encoded += encode(texts)
         put_seal(part.folder, seal, key, [], {})

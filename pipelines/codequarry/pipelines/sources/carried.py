@@ -53,7 +53,7 @@ def keep_failure(work: RepositoryWork, error: CodequarryError) -> FailedReading:
     before = failed_reading(work)
     failure = FailedReading(
         work.path.name, error.message, error.suggestion, before.since if before is not None else time.time(),
-        carried=work.snapshot.is_file(),
+        carried=work.snapshot.is_file() and work.contents.is_file(),
     )  # fmt: skip
     work.path.mkdir(parents=True, exist_ok=True)
     write_json(work.failure, asdict(failure))

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,15 @@ class ContentStore:
             except sqlite3.DatabaseError as error:
                 self._start_anew(error)
                 self._insert(rows)
+
+    def bytes_by_day(self, live: frozenset[bytes]) -> dict[int, int]:
+        """Return the bytes of the entries that are not live, by how many days ago they were used last."""
+        today, found = _today(), dict[int, int]()
+        for key, size, used in self._connection.execute("SELECT key, length(value), used FROM entries"):
+            if key not in live:
+                days = max(today - used, 0)
+                found[days] = found.get(days, 0) + len(key) + (size or 0)
+        return found
 
     def sweep(self, live: frozenset[bytes], unused_days: int, *, dry_run: bool) -> Swept:
         """Drop damaged entries, and those that are not live and were not used recently.
@@ -164,6 +173,15 @@ def open_content_store(file: Path, page_bytes: int = PAGE_BYTES) -> Iterator[Con
             f"the store {file} cannot be used: {error}",
             suggestion="free disk space or check permissions, then run again; what was finished is kept",
         ) from error
+
+
+def stores_bytes(store: Path) -> int:
+    """Return the bytes of all databases below the store."""
+    sizes = 0
+    for file in store.glob("*/*.sqlite*"):
+        with suppress(OSError):  # SQLite removes its -wal files
+            sizes += file.stat().st_size
+    return sizes
 
 
 def remove_store(file: Path) -> None:

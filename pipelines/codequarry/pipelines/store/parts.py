@@ -4,6 +4,9 @@ A part is one of 1 to 32 groups of a repository's files, with the rows computed 
 completion marker: a record beside its files that names what they were made from and their sha256. A stage recomputes a
 part only when that differs, so that a commit costs only the parts of its files.
 
+Once a version is published, what can be made again from the store goes: `release_rows`. The completion markers stay.
+Such a part is made again where a shard that CURRENT does not have needs its rows, and gets the same bytes.
+
 A shard takes some files of all repositories from their parts. Its key is a hash of its contents.
 """
 
@@ -13,7 +16,7 @@ import hashlib
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +28,7 @@ import pyarrow.parquet as pq
 from codequarry.pipelines.store.library_versions import tool_versions
 from codequarry.pipelines.store.syntax import chunker_fingerprint
 from codequarry.pipelines.store.workspace import RepositoryWork, write_json
-from codequarry.schemas.bundle.layout import embeddings_table
+from codequarry.schemas.bundle.layout import DENSE_LEGS, embeddings_table
 from codequarry.schemas.bundle.manifest import LegEntry
 from codequarry.schemas.bundle.shards import shard_count, shard_file, shard_of
 from codequarry.schemas.bundle.tables import read_table
@@ -43,6 +46,9 @@ MENTIONS = "ast_mentions"
 """Table of all identifiers of a part, of which ``ast_references`` keeps those that the repository defines."""
 MODULE_FACTS = "module_facts"
 """Table of the chunk stage with one row of module facts per source file."""
+_VECTORS = tuple(embeddings_table(channel) for channel in DENSE_LEGS)
+RELEASED = frozenset(f"{name}.parquet" for name in ("chunks", "cst_nodes", *_VECTORS))
+"""Files of a part that may be gone after a publish."""
 
 
 class IndexedFile(NamedTuple):
@@ -89,6 +95,10 @@ class Part:
             )
         return record
 
+    def chunk_count(self) -> int:
+        """Return the number of its chunks; raises as `chunked` does."""
+        return sum(counts["chunks"] for counts in self.chunked()["facts"]["languages"].values())
+
 
 def plan_parts(work: RepositoryWork, settings: Settings) -> list[Part]:
     """Return the parts of the snapshot in a work folder, by number; parts without a file are left out.
@@ -118,6 +128,21 @@ def plan_parts(work: RepositoryWork, settings: Settings) -> list[Part]:
     ]
 
 
+def release_rows(work: RepositoryWork, *, keep_chunks: bool) -> None:
+    """Remove what the next run does not need and can make again.
+
+    Args:
+        work: Work folder of a repository whose rows are published.
+        keep_chunks: Keep the chunks: their texts are the keys of what the store must not lose.
+    """
+    for file in (work.contents, work.table("ast_references")):
+        file.unlink(missing_ok=True)
+    names = RELEASED - ({"chunks.parquet"} if keep_chunks else set())
+    for folder in work.parts.iterdir():
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+
+
 def forget_parts(work: RepositoryWork, parts: Sequence[Part]) -> None:
     """Remove the folders of parts that no longer exist."""
     kept = {part.folder for part in parts}
@@ -131,13 +156,24 @@ def hashed(parts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True).encode()).hexdigest()
 
 
-def sealed(folder: Path, seal: str, key: str) -> dict[str, Any] | None:
-    """Return the record of a completion marker with this key and undamaged files; None when the work has to be done."""
+def sealed(folder: Path, seal: str, key: str, *, may_lack: Collection[str] = ()) -> dict[str, Any] | None:
+    """Return the record of a completion marker with this key and undamaged files; None when the work has to be done.
+
+    Args:
+        folder: Folder of the part.
+        seal: Name of the marker.
+        key: Hash of what the files are made from.
+        may_lack: Names of files that may be gone.
+
+    Returns:
+        The record, or None.
+    """
     record = _record(folder, seal)
     if record is None or record["key"] != key:
         return None
+    needed = {name: sha for name, sha in record["files"].items() if name not in may_lack or (folder / name).exists()}
     try:
-        whole = all(file_sha256(folder / name) == sha256 for name, sha256 in record["files"].items())
+        whole = all(file_sha256(folder / name) == sha256 for name, sha256 in needed.items())
     except OSError:
         return None
     return record if whole else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from codequarry.pipelines.store.parts import (
     FALLEN,
     MENTIONS,
     MODULE_FACTS,
+    RELEASED,
     Part,
     break_seal,
     forget_parts,
@@ -28,7 +29,7 @@ from codequarry.pipelines.store.parts import (
     sealed,
 )
 from codequarry.pipelines.store.syntax import open_syntax_store
-from codequarry.pipelines.store.workspace import Progress, replacing, repository_work, silent
+from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
 from codequarry.pipelines.syntax.facts.table import FACTS, fact_rows
 from codequarry.pipelines.syntax.workers import Chunked, chunk_files
@@ -42,6 +43,7 @@ from codequarry.schemas.bundle.tables import (
     read_table,
     write_table,
 )
+from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.load import Settings
 
 _PARTS_AT_ONCE = 8
@@ -94,7 +96,7 @@ class ChunkReport:
     """Reason, by path, for each file chunked by lines although its language has a grammar."""
 
 
-def chunk_repository(name: str, settings: Settings, progress: Progress = silent) -> ChunkReport:
+def chunk_repository(name: str, settings: Settings, progress: Progress = silent, *, whole: bool = True) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and store facts from its syntax tree.
 
     Writes ``chunks``, ``ast_nodes``, ``cst_nodes`` and the input of the module stage in parts; ``ast_references``;
@@ -105,6 +107,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
         name: Name of the repository.
         settings: Settings of the run.
         progress: Called with (task, files done, files in all).
+        whole: Also make again what `release_rows` removed of parts that are as in the last run.
 
     Returns:
         Counts of files, chunks and facts.
@@ -115,23 +118,11 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
     work = repository_work(settings.paths.work, name)
     parts = plan_parts(work, settings)
     total = sum(len(part.files) for part in parts)
-    records = [_finished(part) for part in parts]
+    records = [_finished(part, () if whole else RELEASED) for part in parts]
     todo = [part for part, record in zip(parts, records, strict=True) if record is None]
     done = total - sum(len(part.files) for part in todo)
     progress(f"{name}: chunking", done, total)
-    made: dict[int, dict[str, Any]] = {}
-    groups = [todo[start : start + _PARTS_AT_ONCE] for start in range(0, len(todo), _PARTS_AT_ONCE)]
-    with open_syntax_store(settings.paths.store, settings.chunking) as store:
-        contents = chain.from_iterable(read_contents(work, _part_of(group).keys()) for group in groups)
-        with closing(chunk_files(contents, settings.chunking, store=store)) as chunked:
-            for group in groups:
-                before = done
-
-                def show(files: int, before: int = before) -> None:
-                    progress(f"{name}: chunking", before + files, total)
-
-                made |= _write_parts(group, chunked, show)
-                done += sum(len(part.files) for part in group)
+    made = _chunk_parts(work, todo, settings, lambda files: progress(f"{name}: chunking", done + files, total))
     forget_parts(work, parts)
     facts = [(record or made[part.number])["facts"] for part, record in zip(parts, records, strict=True)]
     with replacing(work.table("ast_references")) as temporary:
@@ -160,6 +151,44 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent)
         reused_parts=len(known),
         fallbacks={path: reason for each in facts for path, reason in each["fallbacks"].items()},
     )
+
+
+def restore_chunks(parts: Iterable[Part], settings: Settings) -> None:
+    """Make the tables of parts again where `release_rows` removed some, from the answers in the store.
+
+    Args:
+        parts: Parts that the chunk stage has finished.
+        settings: Settings of the run.
+
+    Raises:
+        SourceError: The chunk stage has not run, or another result came out, as after a crashed worker.
+    """
+    for part in parts:
+        wanted = part.chunked()["files"]
+        if all((part.folder / name).exists() for name in wanted):
+            continue
+        made = _chunk_parts(part.work, [part], settings, lambda _: None)
+        if made[part.number]["files"] != wanted:
+            raise SourceError(
+                f"{part.work.path.name}: part {part.number} of its chunks came out differently",
+                suggestion="index again; CURRENT is unchanged",
+            )
+
+
+def _chunk_parts(
+    work: RepositoryWork, todo: Sequence[Part], settings: Settings, show: Callable[[int], None]
+) -> dict[int, dict[str, Any]]:
+    """Write the tables of parts, a few at a time, and return their records by number."""
+    made: dict[int, dict[str, Any]] = {}
+    done = 0
+    groups = [todo[start : start + _PARTS_AT_ONCE] for start in range(0, len(todo), _PARTS_AT_ONCE)]
+    with open_syntax_store(settings.paths.store, settings.chunking) as store:
+        contents = chain.from_iterable(read_contents(work, _part_of(group).keys()) for group in groups)
+        with closing(chunk_files(contents, settings.chunking, store=store)) as chunked:
+            for group in groups:
+                made |= _write_parts(group, chunked, lambda files, before=done: show(before + files))
+                done += sum(len(part.files) for part in group)
+    return made
 
 
 class _FileColumns(NamedTuple):
@@ -225,9 +254,9 @@ class _PartWriter:
         return put_seal(self._part.folder, CHUNKED, self._part.key, names, facts)
 
 
-def _finished(part: Part) -> dict[str, Any] | None:
+def _finished(part: Part, may_lack: Collection[str]) -> dict[str, Any] | None:
     """Return the record of a complete part; None when it must be redone, as after a crashed worker."""
-    record = sealed(part.folder, CHUNKED, part.key)
+    record = sealed(part.folder, CHUNKED, part.key, may_lack=may_lack)
     return None if record is None or record["facts"][FALLEN] else record
 
 

@@ -1,4 +1,4 @@
-"""Settings of the bundle: its place, its readers, retention and signatures."""
+"""Settings of what stays on the disk: the bundle with its place, readers, retention and signatures; the store."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ class BundleSettings(StrictModel):
         default=30.0,
         ge=0,
         description="Older versions go even when fewer are kept, the current one and one before it apart; 0 = never.",
+    )
+
+
+class StoreSettings(StrictModel):
+    """Retention of the store."""
+
+    max_mb: int = Field(
+        default=0,
+        ge=0,
+        description="Megabytes of databases in the store above which a run, or codequarry store gc, removes the "
+        "entries used least recently. What the repositories indexed last need stays; 0 = any size.",
     )
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import without_credentials
 from codequarry.schemas.settings.automation import AutomationSettings, NotifySettings, ScheduleSettings
-from codequarry.schemas.settings.bundle import ArchiveSettings, BundleSettings, VersionSettings
+from codequarry.schemas.settings.bundle import ArchiveSettings, BundleSettings, StoreSettings, VersionSettings
 from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.embedding import EmbeddingSettings, EncoderSettings
 from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
@@ -168,6 +168,7 @@ class Settings(StrictModel):
     notify: NotifySettings = NotifySettings()
     bundle: BundleSettings = BundleSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    store: StoreSettings = StoreSettings()
     serving: ServingSettings = ServingSettings()
     auth: AuthSettings = AuthSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

@@ -66,7 +66,7 @@ def embed_sparse(name: str, settings: Settings, progress: Progress = silent) -> 
         encode_missing, folder=folders.documents, settings=settings, progress=progress, what=f"{name}: sparse terms"
     )
     parts = plan_parts(work, settings)
-    chunks, encoded = encode_parts(parts, SPARSE, partial(_sparse_key, fingerprint=fingerprint), encode)
+    chunks, encoded = encode_parts(parts, SPARSE, partial(_sparse_key, fingerprint=fingerprint), encode, settings)
     return SparseReport(name, chunks, encoded, fingerprint)
 
 

@@ -65,7 +65,7 @@ def embed_tokens(name: str, settings: Settings, progress: Progress = silent) -> 
     )
     parts = plan_parts(work, settings)
     chunks, encoded = encode_parts(
-        parts, TOKENS, partial(_tokens_key, encoding=encoding), encode, on_gpu=encoding.on_gpu
+        parts, TOKENS, partial(_tokens_key, encoding=encoding), encode, settings, on_gpu=encoding.on_gpu
     )
     return TokenReport(name, chunks, encoded, encoding.fingerprint)
 
