@@ -67,8 +67,8 @@ def test_the_store_says_what_each_part_costs(tmp_path: Path, project: Path, run:
     index(run, project)
     said = costs()
     found = [(each["place"], each["what"], each["entries"]) for each in said]
-    assert found[:3] == [("store", "syntax", 4), ("store", "secrets", 4), ("work", "repository", found[2][2])]
-    assert [each["name"] for each in said][2] == "app"
+    assert found[:3] == [("store", what, 4) for what in ("vectors", "syntax", "secrets")]
+    assert (found[3][:2], said[3]["name"]) == (("work", "repository"), "app")
     versions = [each for each in said if each["place"] == "versions"]
     assert [each["name"] for each in versions] == sorted((each["name"] for each in versions), reverse=True)
     files = {(file.stat().st_dev, file.stat().st_ino): file.stat().st_size

@@ -20,7 +20,7 @@ from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one thing takes on the disk."""
+    """Disk space of one thing."""
 
     place: Literal["store", "work", "versions"]
     what: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines.adapt.stage import adapted_folders
-from codequarry.pipelines.embed.encoders import encoder_directories, encoder_folders, keeps_vectors, read_adapted
+from codequarry.pipelines.embed.encoders import encoder_directories, encoder_folders, read_adapted
 from codequarry.pipelines.embed.sparse_encoders import sparse_directories, sparse_folder
 from codequarry.pipelines.embed.stage import TEXT_COLUMNS
 from codequarry.pipelines.embed.token_encoders import token_encoder_folder
@@ -107,7 +107,7 @@ def _cleaned(settings: Settings, unused_days: int, dry_run: bool, progress: Prog
     store = settings.paths.store
     works = [RepositoryWork(folder) for folder in sorted((settings.paths.work / "repositories").glob("*"))]
     specs = [EncoderSpec.load(folder) for folder in encoder_directories(settings).values()]
-    own = {vector_file(store, spec.fingerprint): _live_texts for spec in specs if keeps_vectors(spec)}
+    own = {vector_file(store, spec.fingerprint): _live_texts for spec in specs}
     own[syntax_file(store, settings.chunking)] = _live_blobs
     own[scans_file(store)] = _live_scans
     in_use = set(encoder_folders(settings).values())

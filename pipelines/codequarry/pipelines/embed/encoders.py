@@ -183,7 +183,7 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
 
 
 def keeps_vectors(spec: EncoderSpec) -> bool:
-    """Return whether the store keeps an encoder's vectors: not those of a static one, which are sums of table rows."""
+    """Return whether the store keeps an encoder's vectors of chunks: those of a static one are sums of table rows."""
     return spec.kind != "static"
 
 

@@ -1,6 +1,6 @@
 """Stage 5: compute a vector of every chunk for each dense index, through the content-addressed store.
 
-Vectors of a static encoder are not kept there: making them again takes as long as writing them and reading them back.
+Chunks' vectors by a static encoder are not kept there: making them again is about as cheap.
 """
 
 from __future__ import annotations
@@ -294,7 +294,7 @@ def _write_part(part: Part, key: str, channel: str, read: _PartTexts, known: Map
 
 
 def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:
-    """Embed texts that are not chunks, also through the store where it keeps the encoder's vectors.
+    """Embed texts that are not chunks, through the store: those of all files are asked for in each run.
 
     Args:
         texts: Texts to embed.
@@ -307,11 +307,10 @@ def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArr
     spec = EncoderSpec.load(folder)
     keys = [text_key(text) for text in texts]
     encoding = _Encoding(folder, settings)
-    with _kept_vectors(settings, spec) as store, WriteBehind(overlap=False) as behind:
-        vectors = _Vectors(store, behind)
-        known = vectors.get(list(dict.fromkeys(keys)))
+    with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
+        known = store.get(list(dict.fromkeys(keys)))
         for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
-            vectors.put(entries)
+            store.put(entries)
             known.update(entries)
     return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
 
