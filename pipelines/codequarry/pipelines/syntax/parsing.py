@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -190,7 +191,12 @@ def _cursor(query: Query, match_limit: int) -> QueryCursor:
     return cursor
 
 
-def _tile_roots(tree: Tree) -> Iterator[Node]:
+@lru_cache(maxsize=1)  # three queries in turn run over the tree of a file
+def _tile_roots(tree: Tree) -> tuple[Node, ...]:
+    return tuple(_walk_tile_roots(tree))
+
+
+def _walk_tile_roots(tree: Tree) -> Iterator[Node]:
     """Yield the root, and every node whose depth is a multiple of a tile's levels.
 
     A subtree with no more nodes than levels left in its tile cannot reach the next one, and is not entered. In code

@@ -102,4 +102,4 @@ def blank(data: bytearray, start: int, end: int) -> None:
 
 def inked_lines(data: bytes | bytearray) -> int:
     """Return the number of lines that are not blank."""
-    return sum(not line.isspace() for line in data.split(b"\n") if line)
+    return sum(map(bool, map(bytes.strip, bytes(data).split(b"\n"))))

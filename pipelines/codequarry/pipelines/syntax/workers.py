@@ -29,7 +29,7 @@ from codequarry.pipelines.store.processes import limit_cpu_time, limit_memory, r
 from codequarry.pipelines.syntax.chunks.chunk import chunk_lines, chunk_source
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
-from codequarry.schemas.resources import available_cores
+from codequarry.schemas.resources import available_cores, collect_seldom
 
 if TYPE_CHECKING:  # a worker starts in half the time without them
     from codequarry.pipelines.store.syntax import SyntaxStore
@@ -274,6 +274,7 @@ def _facts(values: list[Any] | None) -> ModuleFacts | None:
 def _work(memory_bytes: int) -> None:
     """Answer requests from standard input until it ends, within a limit of memory."""
     limit_memory(memory_bytes)
+    collect_seldom()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         limit_cpu_time(_CPU_S * (1 + request["bytes"] // 2**20))

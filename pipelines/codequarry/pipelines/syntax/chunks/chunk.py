@@ -273,10 +273,9 @@ def leaf_kinds(nodes: Iterable[tuple[int, Node]], starts: list[int]) -> list[tup
     Returns:
         Kinds and counts of each span.
     """
-    counted: list[Counter[str]] = [Counter() for _ in starts]
+    printed: list[list[str]] = [[] for _ in starts]
     for start, node in nodes:
-        printed = str(node)
-        if node.has_error:
-            printed = _MISSING.sub("", printed)
-        counted[bisect_right(starts, start) - 1].update(_LEAF.findall(printed))
-    return [tuple(sorted(counts.items())) for counts in counted]
+        one = str(node)
+        printed[bisect_right(starts, start) - 1].append(_MISSING.sub("", one) if node.has_error else one)
+    # One search for each span: a search for each of its nodes would cost as much as what it finds.
+    return [tuple(sorted(Counter(_LEAF.findall("".join(each))).items())) for each in printed]
