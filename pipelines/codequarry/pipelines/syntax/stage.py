@@ -30,7 +30,7 @@ from codequarry.pipelines.store.parts import (
 )
 from codequarry.pipelines.store.syntax import open_syntax_store
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
-from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_rows, node_rows, reference_rows
+from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_columns, node_rows, reference_columns
 from codequarry.pipelines.syntax.facts.table import FACTS, fact_rows
 from codequarry.pipelines.syntax.workers import Chunked, chunk_files
 from codequarry.schemas.bundle.tables import (
@@ -224,8 +224,8 @@ class _PartWriter:
         outcome = _FileColumns(_line_count(content), made.parsed, made.has_syntax_errors)
         self._chunks.extend(chunk_rows(repo, path, lang, content, made, ids))
         self._nodes.extend(node_rows(repo, path, made, ids))
-        self._mentions.extend(reference_rows(repo, path, made, ids))
-        self._leaves.extend(leaf_rows(repo, path, made, ids))
+        self._mentions.extend_columns(reference_columns(repo, path, made, ids))
+        self._leaves.extend_columns(leaf_columns(repo, path, made, ids))
         self._facts.extend(fact_rows(path, lang, content, outcome.lines, made))
         self._outcomes[path] = outcome
         self._languages.setdefault(lang, Counter()).update(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from codequarry.pipelines.store.processes import limit_cpu_time, limit_memory, resident_bytes
 from codequarry.pipelines.syntax.chunks.chunk import chunk_lines, chunk_source
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, Reference
+from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks, Import, ModuleFacts, References
 from codequarry.schemas.resources import available_cores, collect_seldom
 
 if TYPE_CHECKING:  # a worker starts in half the time without them
@@ -235,26 +235,30 @@ class _Worker:
 
 def _from_json(line: bytes) -> FileChunks:
     answer = json.loads(line)
+    leaves = zip(answer["leaf_kinds"], answer["leaf_counts"], strict=True)
     return FileChunks(
         tuple(
-            ChunkSpan(*values[:-2], symbols=tuple(values[-2]), leaf_kinds=tuple(map(tuple, values[-1])))
+            ChunkSpan(*values[:-2], symbols=tuple(values[-2]), leaf_kinds=tuple(islice(leaves, values[-1])))
             for values in answer["spans"]
         ),
         parsed=answer["parsed"],
         has_syntax_errors=answer["errors"],
         ast_nodes=tuple(map(AstNode._make, answer["nodes"])),
-        references=tuple(map(Reference._make, answer["references"])),
+        references=References(*map(tuple, answer["references"])),
         module=_facts(answer["module"]),
         fallback=answer["fallback"],
     )
 
 
 def _to_json(made: FileChunks) -> bytes:
-    """Return a line that `_from_json` reads."""
+    """Return a line that `_from_json` reads: references by column, and the leaf kinds of all spans in two lists."""
+    found = made.references
     answer = {
-        "spans": made.spans,
+        "spans": [(*span[:-1], len(span.leaf_kinds)) for span in made.spans],
+        "leaf_kinds": [kind for span in made.spans for kind, _ in span.leaf_kinds],
+        "leaf_counts": [count for span in made.spans for _, count in span.leaf_kinds],
         "nodes": made.ast_nodes,
-        "references": made.references,
+        "references": (found.names, found.roles, found.start_bytes, found.start_lines, found.start_columns),
         "module": made.module,
         "parsed": made.parsed,
         "errors": made.has_syntax_errors,

@@ -303,7 +303,8 @@ class TableWriter:
         self._writer = pq.ParquetWriter(
             path, schema, compression="zstd", compression_level=3, use_dictionary=dictionary
         )
-        self._buffered: list[Sequence[object]] = []
+        self._buffered: list[list[object]] = [[] for _ in schema]
+        """Values by column."""
         self._pending = schema.empty_table()
         self.rows = 0
         """Rows taken so far."""
@@ -320,10 +321,19 @@ class TableWriter:
 
     def extend(self, rows: Iterable[Sequence[object]]) -> None:
         """Add rows whose values are in the order of the schema."""
-        held = len(self._buffered)
-        self._buffered.extend(rows)
-        self.rows += len(self._buffered) - held
-        if len(self._buffered) >= _ROW_GROUP:
+        if columns := list(zip(*rows, strict=True)):
+            self.extend_columns(columns)
+
+    def extend_columns(self, columns: Sequence[Sequence[object]]) -> None:
+        """Add rows that are given by column.
+
+        Args:
+            columns: Values of each column, in the order of the schema.
+        """
+        for held, values in zip(self._buffered, columns, strict=True):
+            held.extend(values)
+        self.rows += len(columns[0])
+        if len(self._buffered[0]) >= _ROW_GROUP:
             self._flush_rows()
 
     def write(self, table: pa.Table) -> None:
@@ -340,10 +350,10 @@ class TableWriter:
         self._add(table.select(self._schema.names).cast(self._schema))
 
     def _flush_rows(self) -> None:
-        if self._buffered:
-            columns = zip(zip(*self._buffered, strict=True), self._schema, strict=True)
+        if self._buffered[0]:
+            columns = zip(self._buffered, self._schema, strict=True)
             arrays = [pa.array(values, field.type) for values, field in columns]
-            self._buffered.clear()
+            self._buffered = [[] for _ in self._schema]
             self._add(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def _add(self, table: pa.Table) -> None:

@@ -12,6 +12,7 @@ from codequarry.schemas.records import AstNode, ChunkSpan, FileChunks
 
 MAX_DOC_CHARS = 300
 Row = tuple[object, ...]
+Columns = tuple[Sequence[object], ...]
 
 
 def chunk_ids(repo: str, path: str, content: bytes, made: FileChunks) -> list[int]:
@@ -73,19 +74,27 @@ def node_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Ite
         )
 
 
-def reference_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Iterator[Row]:
-    """Yield rows in the column order of AST_REFERENCES."""
-    starts = [span.start_byte for span in made.spans]
-    for one in made.references:
-        own_id = ids[bisect_right(starts, one.start_byte) - 1]
-        yield repo, path, one.name, one.role, one.start_byte, one.start_line, one.start_column, own_id
-
-
-def leaf_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Iterator[Row]:
-    """Yield rows in the column order of CST_NODES."""
+def reference_columns(repo: str, path: str, made: FileChunks, ids: list[int]) -> Columns:
+    """Return the columns of AST_REFERENCES in their order."""
+    found = made.references
+    own_ids: list[int] = []
     for span, own_id in zip(made.spans, ids, strict=True):
-        for kind, count in span.leaf_kinds:
-            yield repo, path, own_id, kind, count
+        own_ids += [own_id] * (bisect_left(found.start_bytes, span.end_byte) - len(own_ids))
+    size = len(found)
+    own_ids += ids[-1:] * (size - len(own_ids))  # a name that the parser missed at the end of the file
+    places = found.start_bytes, found.start_lines, found.start_columns
+    return [repo] * size, [path] * size, found.names, found.roles, *places, own_ids
+
+
+def leaf_columns(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Columns:
+    """Return the columns of CST_NODES in their order."""
+    own_ids: list[int] = []
+    leaves: list[tuple[str, int]] = []
+    for span, own_id in zip(made.spans, ids, strict=True):
+        own_ids += [own_id] * len(span.leaf_kinds)
+        leaves += span.leaf_kinds
+    kinds, counts = zip(*leaves, strict=True) if leaves else ((), ())
+    return [repo] * len(leaves), [path] * len(leaves), own_ids, kinds, counts
 
 
 class _Described:
