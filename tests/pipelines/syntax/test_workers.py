@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
@@ -71,6 +72,54 @@ def test_a_worker_that_is_killed_or_hangs_is_replaced(monkeypatch: pytest.Monkey
         monkeypatch.setattr(chunk_workers, "_ANSWER_S", 300.0)
         worker.send(*files[0][1:])
         assert isinstance(worker.receive(), bytes)
+
+
+FILES = [b"x", b"slow", b"xxx", b"xx"]
+
+
+class ScriptedWorker:
+    """A worker that answers with the content it was sent; with ``slow`` after the other files alone."""
+
+    sent: list[tuple[ScriptedWorker, bytes]]
+
+    def __init__(self, _settings: ChunkingSettings) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+
+    def __enter__(self) -> ScriptedWorker:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def send(self, _language: str, content: bytes) -> None:
+        self.sent.append((self, content))
+        if content != b"slow":
+            self.answer(content)
+        if len(self.sent) == len(FILES):
+            next(worker for worker, each in self.sent if each == b"slow").answer(b"slow")
+
+    def answer(self, content: bytes) -> None:
+        os.write(self._write, content)
+
+    def receive(self) -> bytes:
+        return os.read(self._read, 100)  # fails where it would wait
+
+
+@pytest.mark.unit
+def test_a_worker_that_is_free_does_not_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_workers, "_Worker", ScriptedWorker)
+    monkeypatch.setattr(ScriptedWorker, "sent", [], raising=False)
+    with ExitStack() as stack:
+        pool = chunk_workers._WorkerPool(SETTINGS, 2, stack)
+        assert pool.answers([("a.py", "python", content) for content in FILES]) == FILES
+    first, second = dict.fromkeys(worker for worker, _ in ScriptedWorker.sent)
+    by_worker = [[content for worker, content in ScriptedWorker.sent if worker is each] for each in (first, second)]
+    assert by_worker == [[b"slow"], [b"xxx", b"xx", b"x"]]
 
 
 class KeptAnswers:

@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
@@ -134,25 +134,39 @@ class _WorkerPool:
         self._settings = settings
         self._size = size
         self._stack = stack
-        self._workers: list[_Worker] = []
+        self._idle: list[_Worker] = []
 
-    def answers(self, files: Sequence[SourceFile]) -> Iterator[bytes | _Death]:
-        """Yield the answer to each file, in order: chunks by lines for one that ends every worker."""
-        for start in range(0, len(files), self._size):
-            batch = files[start : start + self._size]
-            while len(self._workers) < len(batch):
-                self._workers.append(self._stack.enter_context(_Worker(self._settings)))
-            for worker, (_, language, content) in zip(self._workers, batch, strict=False):
-                worker.send(language, content)
-            for worker, (_, language, content) in zip(self._workers, batch, strict=False):
-                answer = worker.receive()
-                if isinstance(answer, _Death) and not answer.sure:
-                    # Somebody may have ended the worker, or the files before may have taken its memory.
-                    worker.send(language, content)
-                    answer = worker.receive()
-                if isinstance(answer, _Death) and answer.settled:
-                    answer = _to_json(_by_lines(content, self._settings, answer.reason))
-                yield answer
+    def answers(self, files: Sequence[SourceFile]) -> list[bytes | _Death]:
+        """Return the answer to each file, in order: chunks by lines for one that ends every worker.
+
+        Each worker gets the longest file that is left as soon as it is free, so that they end at about one time.
+        """
+        waiting = sorted(range(len(files)), key=lambda at: len(files[at][2]))
+        busy: dict[_Worker, int] = {}
+        found: dict[int, bytes | _Death] = {}
+        while waiting or busy:
+            while waiting and len(busy) < self._size:
+                worker = self._idle.pop() if self._idle else self._stack.enter_context(_Worker(self._settings))
+                busy[worker] = waiting.pop()
+                worker.send(*files[busy[worker]][1:])
+            # One that does not answer soon is waited for, and watched, alone.
+            for worker in select.select(busy, [], [], _LOOK_S)[0] or list(busy)[:1]:
+                at = busy.pop(worker)
+                found[at] = self._answer(worker, files[at])
+                self._idle.append(worker)
+        return [found[at] for at in range(len(files))]
+
+    def _answer(self, worker: _Worker, file: SourceFile) -> bytes | _Death:
+        """Wait for the answer to the file that a worker was sent."""
+        _, language, content = file
+        answer = worker.receive()
+        if isinstance(answer, _Death) and not answer.sure:
+            # Somebody may have ended the worker, or the files before may have taken its memory.
+            worker.send(language, content)
+            answer = worker.receive()
+        if isinstance(answer, _Death) and answer.settled:
+            answer = _to_json(_by_lines(content, self._settings, answer.reason))
+        return answer
 
 
 def _by_lines(content: bytes, settings: ChunkingSettings, reason: str) -> FileChunks:
@@ -173,6 +187,11 @@ class _Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stop()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe that answers come through."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
 
     def send(self, language: str, content: bytes) -> None:
         """Send a file to the worker; ``receive`` notices when the worker has died."""
