@@ -15,10 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Replace
 
 from codequarry.pipelines.embed.encoders import SHIPPED
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.encoders.spec import Encoder, EncoderSpec, open_encoder
+from codequarry.serving.encoders.static import TokenIds
 from codequarry.serving.text.analyzer import source_tokens, terms_of
 
 ENCODER = open_encoder(SHIPPED)
@@ -74,6 +77,20 @@ def test_the_vector_is_the_weighted_sum_of_rows_by_the_square_root_of_their_coun
     if not np.linalg.norm(total):
         total = rows[0].astype(float)
     np.testing.assert_allclose(ENCODER.encode_query(text), total / np.linalg.norm(total), atol=1e-5)
+
+
+@pytest.mark.parametrize(("normalizer", "ids"), [(None, {2: 1, 3: 1}), (Replace("_", ""), {1: 1, 2: 1, 3: 1})])
+def test_an_identifier_is_a_token_of_its_own_by_what_the_tokenizer_makes_of_it(
+    normalizer: Replace | None, ids: dict[int, int]
+) -> None:
+    """Its parts are looked up once for all identifiers that have them."""
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "maxsize": 1, "max": 2, "size": 3}, "[UNK]"))
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    known = TokenIds(tokenizer)
+    assert known.counts("max_size") == ids
+    assert known.counts("size_max") == {3: 1, 2: 1}
+    assert known.counts("size") == {3: 1}
 
 
 @given(st.lists(st.sampled_from("open file readLines HTTPServer max_bytes == -> 42 ünïcode".split()), max_size=30))

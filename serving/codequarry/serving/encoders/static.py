@@ -43,7 +43,9 @@ class TokenIds:
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._normalizes = tokenizer.normalizer is not None
         self._known: dict[str, tuple[int, ...]] = {}
+        self._parts: dict[str, tuple[int, ...]] = {}
 
     def counts(self, text: str) -> dict[int, int]:
         """Count the tokens of a text; order and result depend on the text alone."""
@@ -58,14 +60,32 @@ class TokenIds:
 
     def _learn(self, token: str) -> tuple[int, ...]:
         whole, *parts = terms_of(token)
-        ids: list[int] = self._tokenizer.encode(whole, add_special_tokens=False).ids
         if parts:
-            ids = ids if len(ids) == 1 and ids[0] != UNKNOWN else []
-            ids += [one for part in parts for one in self._tokenizer.encode(part, add_special_tokens=False).ids]
+            ids = self._pieces(whole) if self._may_be_one(whole) else ()
+            ids = ids if len(ids) == 1 and ids[0] != UNKNOWN else ()
+            ids = ids + tuple(one for part in parts for one in self._part(part))
+        else:
+            ids = self._pieces(whole)
         if len(self._known) >= _REMEMBERED:
             self._known = {}
-        self._known[token] = tuple(ids)
-        return self._known[token]
+        self._known[token] = ids
+        return ids
+
+    def _may_be_one(self, whole: str) -> bool:
+        """Tell whether an identifier may be a token of its own: where its text is not changed first, a known one."""
+        return self._normalizes or self._tokenizer.token_to_id(whole) is not None
+
+    def _part(self, part: str) -> tuple[int, ...]:
+        """Return the ids of a part of an identifier, of which a corpus has far fewer than of identifiers."""
+        ids = self._parts.get(part)
+        if ids is None:
+            if len(self._parts) >= _REMEMBERED:
+                self._parts = {}
+            ids = self._parts[part] = self._pieces(part)
+        return ids
+
+    def _pieces(self, term: str) -> tuple[int, ...]:
+        return tuple(self._tokenizer.encode(term, add_special_tokens=False).ids)
 
 
 class StaticEncoder:
