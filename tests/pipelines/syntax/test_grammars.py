@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -275,6 +276,16 @@ def test_names_are_cleaned(written: bytes, cleaned: str) -> None:
 
 def test_every_grammar_of_the_language_table_is_packaged() -> None:
     assert {language.grammar for language in LANGUAGES if language.grammar} == set(GRAMMARS)
+
+
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_named_kinds_are_words_in_ascii(name: str) -> None:
+    """The chunker looks for leaves by such words."""
+    language = grammar(name).language
+    named = [kind for kind in range(language.node_kind_count) if language.node_kind_is_named(kind)]
+    kinds = {language.node_kind_for_id(kind) or "" for kind in named}
+    assert kinds
+    assert [kind for kind in kinds if not re.fullmatch("[A-Za-z0-9_]+", kind)] == []
 
 
 def test_an_unknown_grammar_names_the_known_ones() -> None:
