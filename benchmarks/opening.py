@@ -18,10 +18,10 @@ from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.bundle.manifest import FileEntries
 from codequarry.pipelines.bundle.shards import write_texts
 from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
-from codequarry.pipelines.indexes.faiss import arrays, write_faiss, write_idmap
+from codequarry.pipelines.indexes.faiss import arrays, write_idmap
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SegmentEntry, to_json
-from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_table
+from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_vectors
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.files.file_index import FileIndex, FileRow
 from codequarry.serving.files.integrity import file_sha256, read_manifest, verify
@@ -94,10 +94,8 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
         rows = pq.read_table(vectors)
         turned = (_turned(copy, number, held.encoder.dim) for number, copy in enumerate(_copies(rows, copies)))
         embeddings = pa.concat_tables(turned).sort_by("chunk_id").combine_chunks()
-        write_table(paths.tables / vectors.name, embeddings, rows.schema)
         own, values = arrays(embeddings, held.encoder.dim)
-        faiss = vectors.name.replace("embeddings", "faiss").replace("parquet", "index")
-        write_faiss(paths.path / faiss, own, values, "Flat")
+        write_vectors(paths.tables / vectors.name, own, values)
         ids.append(own)
     write_idmap(paths.faiss_idmap, ids)
     write_meta(paths, segments)
@@ -128,7 +126,7 @@ def _turned(table: pa.Table, number: int, dim: int) -> pa.Table:
     """Other vectors of the same norm, so that copies do not compress."""
     _, vectors = arrays(table, dim)
     flat = pa.array(np.roll(vectors, number, axis=1).reshape(-1), pa.float32())
-    return table.set_column(1, table.schema.field(1), pa.FixedSizeListArray.from_arrays(flat, dim))
+    return table.set_column(1, "vector", pa.FixedSizeListArray.from_arrays(flat, dim))
 
 
 def _copies(table: pa.Table, count: int) -> Iterator[pa.Table]:

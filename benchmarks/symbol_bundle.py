@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import package_folder
@@ -25,7 +26,7 @@ from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
 from codequarry.pipelines.syntax.stage import chunk_repository
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Counts, EncoderEntry, FaissEntry, FileEntry, Manifest, to_json
-from codequarry.schemas.bundle.tables import FAISS_IDMAP, SCHEMAS, TableWriter, embeddings_schema, write_table
+from codequarry.schemas.bundle.tables import FAISS_IDMAP, SCHEMAS, TableWriter, write_table, write_vectors
 from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.integrity import file_sha256, list_files
@@ -80,7 +81,7 @@ def build(home: Path) -> tuple[BundlePaths, float]:
     place = [(name, "ascending") for name in ("repo", "path", "start_byte")]
     write_texts(paths.path / "texts.bin", pq.read_table(paths.table("chunks")).sort_by(place))
     _synthesize(paths)
-    write_table(paths.table("embeddings"), embeddings_schema(_DIM).empty_table(), embeddings_schema(_DIM))
+    write_vectors(paths.table("embeddings"), np.empty(0, np.int64), np.empty((0, _DIM), np.float32))
     write_table(paths.faiss_idmap, FAISS_IDMAP.empty_table(), FAISS_IDMAP)
     started = time.process_time()
     build_catalog(paths, _DIM)

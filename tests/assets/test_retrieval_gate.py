@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import faiss
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -29,10 +28,12 @@ from codequarry.pipelines.gates.answers.comparison import (
     same_files,
 )
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
+from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
 from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.tables import read_table, write_vectors
 from codequarry.schemas.errors import PublishError
 from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import RepositorySettings, Settings
@@ -203,12 +204,10 @@ def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path
         return found
 
     assert recall() == 1.0
-    file = paths.faiss_indexes()[0]
-    index = faiss.read_index(str(file))
-    ids = faiss.vector_to_array(index.id_map)
-    faiss.copy_array_to_vector(np.roll(ids, len(ids) // 2), index.id_map)
+    file = paths.table_files("embeddings")[0]
+    ids, vectors = arrays(read_table(file), report.manifest.encoder.dim)
     file.unlink()
-    faiss.write_index(index, str(file))
+    write_vectors(file, np.roll(ids, len(ids) // 2), vectors)
     assert recall() < 0.6
 
 

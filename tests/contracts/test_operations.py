@@ -41,7 +41,7 @@ def test_every_format_is_documented() -> None:
 def test_every_file_of_a_version_and_every_hidden_name_is_documented(tmp_path: Path) -> None:
     paths = write_bundle(tmp_path, PIECES, factory="HNSW8,Flat")
     names = {name.partition("/")[0] if "/" in name else name for name in list_files(paths.path)} | {"encoder"}
-    assert {"tables", "bm25", "faiss.vectors.npy", "manifest.json"} <= names
+    assert {"tables", "bm25", "faiss.index", "manifest.json"} <= names
     assert [name for name in names if f"`{name}" not in BUNDLE] == []
     root = BundleRoot(tmp_path)
     assert [path.name for path in (root.current, root.publishing, root.lock) if f"`{path.name}`" not in BUNDLE] == []

@@ -64,8 +64,8 @@ def test_every_byte_of_small_files_and_many_of_large_ones(scene: Scene) -> None:
 def test_links_in_place_of_files_are_refused(scene: Scene, tmp_path: Path) -> None:
     paths = scene.root.version(OLD)
     copy = tmp_path / "elsewhere"
-    copy.write_bytes((paths.path / "faiss.index").read_bytes())
-    (paths.path / "faiss.index").unlink()
-    (paths.path / "faiss.index").symlink_to(copy)
+    copy.write_bytes((paths.path / "tables/embeddings.parquet").read_bytes())
+    (paths.path / "tables/embeddings.parquet").unlink()
+    (paths.path / "tables/embeddings.parquet").symlink_to(copy)
     with pytest.raises(CodequarryError, match="not a regular file"):
         verify(paths, read_manifest(paths), deep=True)

@@ -138,8 +138,8 @@ def test_files_that_the_manifest_does_not_know_are_not_exported(scene: Scene, tm
     with pytest.raises(IntegrityError, match="more: not in the manifest"):
         export_version(scene.root, tmp_path / "app.tar")
     (folder / "more").unlink()
-    (folder / "faiss.index").rename(folder / "away")
-    (folder / "faiss.index").symlink_to("away")
+    (folder / "tables/embeddings.parquet").rename(folder / "away")
+    (folder / "tables/embeddings.parquet").symlink_to(folder / "away")
     with pytest.raises(IntegrityError, match="not a regular file"):
         export_version(scene.root, tmp_path / "app.tar")
 

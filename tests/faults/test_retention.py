@@ -154,7 +154,7 @@ def test_rollback_refuses_a_damaged_version_and_leaves_current(scene: Scene) -> 
 
 def test_rollback_repairs_a_damaged_current_with_the_newest_whole_version(scene: Scene) -> None:
     scene.root.current.write_bytes(b"torn")
-    (scene.root.version(OLD).path / "faiss.index").write_bytes(b"")
+    (scene.root.version(OLD).path / "tables/embeddings.parquet").write_bytes(b"")
     done = roll_back(scene.root)
     assert (done.manifest.version, done.before, scene.current()) == (OLDEST, "", OLDEST)
 

@@ -165,7 +165,8 @@ def lose_a_chunk(paths: BundlePaths) -> None:
 
 
 def cut_an_index(paths: BundlePaths) -> None:
-    (paths.path / "faiss.index").write_bytes((paths.path / "faiss.index").read_bytes()[:100])
+    table = paths.table("embeddings")
+    table.write_bytes(table.read_bytes()[:100])
 
 
 def cut_a_table(paths: BundlePaths) -> None:

@@ -75,7 +75,9 @@ def test_a_staged_version_that_changes_after_verification_is_refused(published: 
         publish_verified(verified, published.bundle)
 
 
-@pytest.mark.parametrize("name", ["catalog.duckdb", "tables/chunks.parquet", "faiss.index", "encoder/rows.npy"])
+@pytest.mark.parametrize(
+    "name", ["catalog.duckdb", "tables/chunks.parquet", "tables/embeddings.parquet", "encoder/rows.npy"]
+)
 def test_a_flipped_bit_in_a_staged_file_is_found(published: Settings, name: str) -> None:
     staged = stage_bundle(["shop"], published)
     file = staged.path / name

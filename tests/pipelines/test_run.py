@@ -279,7 +279,7 @@ def test_a_killed_run_resumes_from_the_vectors_it_finished(
 def test_a_damaged_current_version_is_built_again(tmp_path: Path, make_settings: MakeSettings) -> None:
     settings = make_settings(write_shop(tmp_path))
     first = index_repositories(settings)
-    (BundlePaths(first.path).path / "faiss.index").unlink()
+    (BundlePaths(first.path).path / "tables/embeddings.parquet").unlink()
     second = index_repositories(settings)
     assert not second.unchanged
     verify(BundlePaths(second.path), second.manifest, deep=True)

@@ -160,7 +160,10 @@ def leftover(staged: BundlePaths, _scene: Scene) -> None:
 
 
 WRONG_STAGING: dict[str, tuple[Callable[[BundlePaths, Scene], None], str]] = {
-    "the FAISS index is that of the version before": (stale("faiss.index"), "ids of FAISS that are not those"),
+    "the vectors are those of the version before": (
+        stale("tables/embeddings.parquet"),
+        "ids of FAISS that are not those",
+    ),
     "the BM25 index is that of the version before": (stale("bm25"), "ids of BM25 that are not those"),
     "the catalog is that of the version before": (stale("catalog.duckdb"), "chunks that the catalog holds otherwise"),
     "the texts are those of the version before": (stale("texts.bin"), "files of texts that are not those"),

@@ -128,7 +128,12 @@ def seal(
     """Write the manifest of whatever lies in the version's folder, and CURRENT."""
     names = [name for name in list_files(paths.path) if name != "manifest.json"]
     files = tuple(
-        FileEntry(path=name, size_bytes=(paths.path / name).stat().st_size, sha256=file_sha256(paths.path / name))
+        FileEntry(
+            path=name,
+            size_bytes=(paths.path / name).stat().st_size,
+            sha256=file_sha256(paths.path / name),
+            rows=len(chunks) if name.startswith("tables/embeddings") else None,
+        )
         for name in names
     )
     sources = tuple(
@@ -270,11 +275,7 @@ def _write_tables(
     ]
     tables.write_table(paths.table("chunks"), pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
     tables.write_table(paths.table("files"), pa.Table.from_pylist(files, tables.FILES), tables.FILES)
-    schema = tables.embeddings_schema(vectors.shape[1])
-    embedded = [
-        {"chunk_id": piece.id, "vector": vector.tolist()} for piece, vector in zip(chunks, vectors, strict=True)
-    ]
-    tables.write_table(paths.table("embeddings"), pa.Table.from_pylist(embedded, schema), schema)
+    tables.write_vectors(paths.table("embeddings"), np.array([piece.id for piece in chunks], np.int64), vectors)
 
 
 def definition_row(piece: Piece, symbol: str) -> dict[str, object]:
@@ -302,12 +303,11 @@ def definition_row(piece: Piece, symbol: str) -> dict[str, object]:
 
 
 def _write_faiss(paths: BundlePaths, ids: list[int], vectors: np.ndarray, factory: str) -> bool:
-    index = mapped_index(np.array(ids, np.int64), vectors, factory)
-    faiss.write_index(index, str(paths.path / "faiss.index"))
+    if factory != "Flat":
+        index = mapped_index(np.array(ids, np.int64), vectors, factory)
+        faiss.write_index(index, str(paths.path / "faiss.index"))
     idmap = [{"faiss_row": row, "chunk_id": one} for row, one in enumerate(ids)]
     tables.write_table(paths.faiss_idmap, pa.Table.from_pylist(idmap, tables.FAISS_IDMAP), tables.FAISS_IDMAP)
-    if factory != "Flat":
-        np.save(paths.vectors, vectors, allow_pickle=False)
     return factory == "Flat"
 
 

@@ -222,10 +222,10 @@ def test_errors_say_what_to_do_and_set_the_exit_code(run, arguments, code, found
 
 
 def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) -> None:
-    (write_bundle(tmp_path / "root", PIECES).path / "faiss.index").write_bytes(b"x")
+    (write_bundle(tmp_path / "root", PIECES).path / "tables/embeddings.parquet").write_bytes(b"x")
     code, _, err = run("search", "x", "--root", tmp_path / "root")
     assert code == 1
-    assert "faiss.index: 1 bytes, expected" in err
+    assert "tables/embeddings.parquet: 1 bytes, expected" in err
 
 
 @pytest.mark.parametrize("command", [("search", "x"), ("fetch", "1"), ("versions",)])

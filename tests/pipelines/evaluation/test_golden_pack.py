@@ -8,15 +8,16 @@ from fractions import Fraction
 from math import sqrt
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from codequarry.pipelines.evaluation.golden_pack import FACTORIES, PACK, build_golden, read_pack
 from codequarry.pipelines.evaluation.self_test import check_bundle, check_tables
+from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.bundle.tables import FAISS_IDMAP, read_table, write_table
+from codequarry.schemas.bundle.tables import FAISS_IDMAP, read_table, write_table, write_vectors
+from codequarry.serving.files.integrity import read_manifest
 from tests.pipelines.conftest import Run
 
 
@@ -91,14 +92,10 @@ def test_ids_in_the_wrong_order_are_noticed(golden: BundlePaths) -> None:
 
 
 def test_vectors_under_the_wrong_ids_are_noticed(golden: BundlePaths) -> None:
-    (file,) = golden.faiss_indexes()
-    index = faiss.read_index(str(file))
-    vectors = index.index.reconstruct_n(0, index.ntotal)
-    ids = faiss.vector_to_array(index.id_map)
-    shifted = faiss.IndexIDMap2(faiss.IndexFlatIP(vectors.shape[1]))
-    shifted.add_with_ids(np.roll(vectors, 1, axis=0), ids)
+    (file,) = golden.table_files("embeddings")
+    ids, vectors = arrays(read_table(file), read_manifest(golden).encoder.dim)
     file.unlink()
-    faiss.write_index(shifted, str(file))
+    write_vectors(file, ids, np.roll(vectors, 1, axis=0))
     found = broken(golden)
     assert "id map leads to the chunk's own vector" in found
     assert "exact search: amber" in found

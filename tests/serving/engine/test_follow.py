@@ -151,7 +151,7 @@ def test_a_replaced_version_leaves_memory_without_the_garbage_collector(root, cu
 
 
 @pytest.mark.parametrize(
-    "file", ["catalog.duckdb", "faiss.index", "tables/chunks.parquet", "bm25/meta.json", "manifest.json"]
+    "file", ["catalog.duckdb", "tables/embeddings.parquet", "tables/chunks.parquet", "bm25/meta.json", "manifest.json"]
 )
 def test_a_damaged_version_is_refused_and_the_old_one_stays(pair, root, currents, file, caplog) -> None:
     engine, follower = pair
@@ -270,7 +270,8 @@ def test_a_version_that_fails_its_warm_up_is_closed_again(pair, root, currents, 
 
 
 @pytest.mark.parametrize(
-    ("file", "channel"), [("faiss.index", "faiss"), ("bm25/meta.json", "bm25"), ("encoder/model.onnx.data", "faiss")]
+    ("file", "channel"),
+    [("tables/embeddings.parquet", "faiss"), ("bm25/meta.json", "bm25"), ("encoder/model.onnx.data", "faiss")],
 )
 def test_damage_found_after_the_start_shuts_the_channel_it_is_in(bundle_root, tmp_path, file, channel) -> None:
     root = shutil.copytree(bundle_root, tmp_path / "root")

@@ -57,8 +57,8 @@ class VersionPiece:
 
 PIECES: dict[str, re.Pattern[str]] = {
     "bm25": re.compile(r"bm25/.*"),
-    "faiss": re.compile(r"faiss(\.\d+)?\.(index|tuning\.json)"),
-    "faiss2": re.compile(r"faiss2(\.\d+)?\.(index|tuning\.json)"),
+    "faiss": re.compile(r"faiss(\.\d+)?\.(index|tuning\.json)|tables/embeddings(\.\d+)?\.parquet"),
+    "faiss2": re.compile(r"faiss2(\.\d+)?\.(index|tuning\.json)|tables/embeddings2(\.\d+)?\.parquet"),
     "faiss_idmap": re.compile(re.escape(FAISS_IDMAP_FILE)),
     "catalog": re.compile(r"catalog\.duckdb|(rows|facts)/.*"),
     "warp": re.compile(r"warp.*"),

@@ -9,13 +9,21 @@ import pyarrow as pa
 
 from codequarry.pipelines.embed.stage import embedded_seal, embedding_key
 from codequarry.pipelines.indexes.bm25 import write_segments
-from codequarry.pipelines.indexes.faiss import arrays, write_faiss
+from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.store.links import link_all
 from codequarry.pipelines.store.parts import CHUNKED, Part, Shard, row_groups, rows_among, sealed
 from codequarry.schemas.bundle.layout import BundlePaths, embeddings_table
 from codequarry.schemas.bundle.manifest import FileEntry, LegEntry, Manifest, ShardEntry
 from codequarry.schemas.bundle.shards import OWN_TABLES
-from codequarry.schemas.bundle.tables import CHUNKS, SCHEMAS, TableWriter, embeddings_schema, read_table, write_table
+from codequarry.schemas.bundle.tables import (
+    CHUNKS,
+    SCHEMAS,
+    TableWriter,
+    embeddings_schema,
+    read_table,
+    write_table,
+    write_vectors,
+)
 from codequarry.schemas.errors import PublishError, SourceError
 
 _PLACE = ("repo", "path", "start_byte")
@@ -48,7 +56,6 @@ def _files(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
     """Return the files of a shard in a version's manifest."""
     names = {shard.texts, *(shard.table(name) for name in OWN_TABLES)}
     names.update(shard.vectors(leg) for leg in held.legs)
-    names.update(shard.faiss(leg) for leg in held.legs if leg.faiss.exact)
     segments = {f"bm25/{segment.id}" for segment in known.segments}
     return [entry for entry in held.files if entry.path in names or entry.path.rpartition(".")[0] in segments]
 
@@ -78,11 +85,8 @@ def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> 
     write_texts(staged.path / shard.texts, chunks)
     chunks = chunks.sort_by("chunk_id")
     for leg in legs:
-        embeddings = _embeddings(shard, chunks, leg)
-        write_table(staged.path / shard.vectors(leg), embeddings, embeddings_schema(leg.encoder.dim))
-        if leg.faiss.exact:
-            ids, vectors = arrays(embeddings, leg.encoder.dim)
-            write_faiss(staged.path / shard.faiss(leg), ids, vectors, leg.faiss.factory)
+        ids, vectors = arrays(_embeddings(shard, chunks, leg), leg.encoder.dim)
+        write_vectors(staged.path / shard.vectors(leg), ids, vectors)
     return ShardEntry(
         number=shard.number,
         key=shard.key,
@@ -120,7 +124,7 @@ def _embeddings(shard: Shard, chunks: pa.Table, leg: LegEntry) -> pa.Table:
             f"chunks and embeddings of shard {shard.number} do not hold the same ids",
             suggestion="run the embedding stage after the chunk stage",
         )
-    return found.combine_chunks()
+    return found.cast(embeddings_schema(leg.encoder.dim)).combine_chunks()
 
 
 def _require(part: Part, seal: str, key: str, stage: str) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codequarry.pipelines.evaluation.golden_pack import FACTORIES, GoldenPack, GoldenQuery, build_golden, read_pack
+from codequarry.pipelines.indexes.faiss_stage import mapped
 from codequarry.pipelines.measure.asking import engine_over, split_uri
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.layout import BundlePaths
@@ -18,10 +19,12 @@ from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import TOP_K_MAX, FetchRequest, SearchRequest
+from codequarry.serving.channels.vector_table import VectorTable
 from codequarry.serving.engine.engine import Engine
+from codequarry.serving.files.integrity import read_manifest
 
-_TOLERANCE = 1e-5
-"""Tolerance of cosines: they are float32, and the pack writes six digits."""
+_TOLERANCE = 5e-4
+"""Tolerance of cosines and of the numbers of vectors: these are kept in half precision, with eleven bits."""
 
 
 class SelfTestCheck(NamedTuple):
@@ -113,24 +116,20 @@ def _vectors(pack: GoldenPack, paths: BundlePaths, ids: dict[int, str]) -> _Foun
 
 def _id_map(pack: GoldenPack, paths: BundlePaths, ids: dict[int, str]) -> _Found:
     """Check, for each row of the id map, that FAISS has the vector of the chunk with that id."""
-    import faiss
-
-    mapped = read_table(paths.faiss_idmap).to_pylist()
-    rows: list[np.ndarray] = []
-    for file in paths.faiss_indexes():
-        index = faiss.read_index(str(file))
-        assert isinstance(index, faiss.IndexIDMap2)
-        own = faiss.vector_to_array(index.id_map).tolist()
-        rows += [index.reconstruct(int(chunk_id)) for chunk_id in own]
+    manifest = read_manifest(paths)
+    vectors = VectorTable.open(paths, manifest, manifest.encoder.dim)
+    indexes = mapped(paths, vectors if manifest.faiss.exact else None)
+    rows = [index.reconstruct(row) for index in indexes for row in range(index.ntotal)]
+    idmap = read_table(paths.faiss_idmap).to_pylist()
     wrong = [
         row["faiss_row"]
-        for number, row in enumerate(mapped)
+        for number, row in enumerate(idmap)
         if row["faiss_row"] != number
         or number >= len(rows)
         or np.abs(pack.vectors[ids[row["chunk_id"]]] - rows[number]).max() > _TOLERANCE
     ]
-    kept = not wrong and len(mapped) == len(pack.texts)
-    return "id map leads to the chunk's own vector", kept, f"{len(mapped)} rows, {len(wrong)} wrong"
+    kept = not wrong and len(idmap) == len(pack.texts)
+    return "id map leads to the chunk's own vector", kept, f"{len(idmap)} rows, {len(wrong)} wrong"
 
 
 def _join(paths: BundlePaths, ids: dict[int, str]) -> _Found:

@@ -13,18 +13,17 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.faiss import arrays, builds_on_gpu, faiss_factory
+from codequarry.pipelines.indexes.faiss import builds_on_gpu, faiss_factory
 from codequarry.pipelines.indexes.faiss_stage import encoded, mapped, questions, write_trained
 from codequarry.pipelines.indexes.faiss_sweep import pool, set_parameters, tune
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.faiss_tuning import DEPTH, FaissTuning
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
-from codequarry.schemas.bundle.manifest import LegEntry
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import Settings
+from codequarry.serving.channels.vector_table import VectorTable
 from codequarry.serving.encoders.spec import open_encoder
-from codequarry.serving.files.arrays import map_array
 from codequarry.serving.files.integrity import read_manifest
 
 logger = logging.getLogger(__name__)
@@ -87,10 +86,12 @@ def tune_faiss(
             f"--channel: found {channel}, the version has {found}", suggestion="name one of these, or index with a tier"
         )
     paths = paths.leg(channel)
-    chunk_ids, vectors = _vectors(paths, leg)
+    chunk_ids = read_table(paths.faiss_idmap, ["chunk_id"])["chunk_id"].to_numpy()
+    vectors = VectorTable.open(paths, manifest, leg.encoder.dim)
     queries = encoded(questions(paths, settings.indexes.faiss_queries), open_encoder(paths.encoder))
     progress("measuring", 0, 1 + len(factories))
-    measured = [_measure_index(PUBLISHED, paths, vectors, queries, leg.faiss.factory, floor, 0.0)]
+    own = mapped(paths, vectors if leg.faiss.exact else None)
+    measured = [_measure_index(PUBLISHED, paths, own, vectors, queries, leg.faiss.factory, floor, 0.0)]
     for done, name in enumerate(factories, start=1):
         progress("measuring", done, 1 + len(factories))
         with tempfile.TemporaryDirectory(prefix="codequarry-faiss-") as folder:
@@ -102,13 +103,17 @@ def tune_faiss(
             if use.fell_back:
                 logger.warning(use.sentence())
             spent = time.process_time() - started
-            measured.append(_measure_index(name, beside, vectors, queries, factory, floor, spent))
+            found = _measure_index(name, beside, mapped(beside), vectors, queries, factory, floor, spent)
+            measured.append(found)
     progress("measuring", 1 + len(factories), 1 + len(factories))
     return measured
 
 
 def milliseconds(
-    indexes: Sequence[faiss.Index], vectors: NDArray[np.float32], queries: NDArray[np.float32], tuning: FaissTuning
+    indexes: Sequence[faiss.Index],
+    vectors: NDArray[np.float32] | VectorTable,
+    queries: NDArray[np.float32],
+    tuning: FaissTuning,
 ) -> dict[str, float]:
     """Return the median time of a query on one core at each point of the frontier.
 
@@ -133,35 +138,30 @@ def milliseconds(
 def _measure_index(
     name: str,
     paths: BundlePaths,
-    vectors: NDArray[np.float32],
+    indexes: Sequence[faiss.Index],
+    vectors: VectorTable,
     queries: NDArray[np.float32],
     factory: str,
     floor: float,
     build_s: float,
 ) -> MeasuredIndex:
-    indexes = mapped(paths)
     tuning = tune(indexes, vectors, queries, factory, floor)
     size = sum(file.stat().st_size for file in paths.faiss_indexes())
     return MeasuredIndex(name, tuning, milliseconds(indexes, vectors, queries, tuning), size, build_s)
 
 
-def _timed(indexes: Sequence[faiss.Index], vectors: NDArray[np.float32], query: NDArray[np.float32]) -> float:
+def _timed(
+    indexes: Sequence[faiss.Index], vectors: NDArray[np.float32] | VectorTable, query: NDArray[np.float32]
+) -> float:
     started = time.perf_counter()
     _search(indexes, vectors, query)
     return 1000 * (time.perf_counter() - started)
 
 
-def _search(indexes: Sequence[faiss.Index], vectors: NDArray[np.float32], query: NDArray[np.float32]) -> None:
+def _search(
+    indexes: Sequence[faiss.Index], vectors: NDArray[np.float32] | VectorTable, query: NDArray[np.float32]
+) -> None:
     """Search as the channel does: a pool, compared exactly."""
     rows = pool(indexes, query[None, :])[0]
     scores = vectors[rows[rows >= 0]] @ query
     np.argsort(-scores)[:DEPTH]
-
-
-def _vectors(paths: BundlePaths, leg: LegEntry) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return ids (n,) and vectors (n, d) in the order of the index's rows, mapped when they have their own file."""
-    ids = read_table(paths.faiss_idmap, ["chunk_id"])["chunk_id"].to_numpy()
-    if paths.vectors.is_file():
-        return ids, map_array(paths.vectors)
-    tables = [read_table(file).combine_chunks() for file in paths.table_files(paths.embeddings)]
-    return ids, np.concatenate([arrays(table, leg.encoder.dim)[1] for table in tables])

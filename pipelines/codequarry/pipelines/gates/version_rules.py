@@ -119,6 +119,7 @@ def _rule(part: str, title: str, pattern: str = "") -> Rule:
 
 _OF_LEGS = (
     "ids in FAISS that differ from its id map",
+    "vectors that are not where requests look for them",
     "dimension of the FAISS index",
     "query encoder",
     "fingerprint of the query encoder",

@@ -21,6 +21,7 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.resources import available_cores
 from codequarry.schemas.settings.indexes import AUTO, IndexesSettings
 from codequarry.serving.channels.gpu import copy_to_gpu, gpu_problem, has_gpu, last_line, on_cpu
+from codequarry.serving.channels.vector_table import VectorTable
 
 if TYPE_CHECKING:
     import faiss
@@ -114,7 +115,7 @@ def is_exact(factory: str, dim: int) -> bool:
 def write_faiss(
     file: Path,
     chunk_ids: NDArray[np.int64],
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | VectorTable,
     factory: str,
     *,
     training: int = _TRAINING_VECTORS,
@@ -167,7 +168,9 @@ def write_faiss(
     return use
 
 
-def _build_on_gpu(base: faiss.Index, vectors: NDArray[np.float32], training: int) -> tuple[faiss.Index | None, str]:
+def _build_on_gpu(
+    base: faiss.Index, vectors: NDArray[np.float32] | VectorTable, training: int
+) -> tuple[faiss.Index | None, str]:
     """Train and fill a copy of an index on a GPU.
 
     Args:
@@ -194,7 +197,9 @@ def _build_on_gpu(base: faiss.Index, vectors: NDArray[np.float32], training: int
         return None, f"the GPU gave up ({last_line(error)})"
 
 
-def _train_and_add(worker: faiss.Index, base: faiss.Index, vectors: NDArray[np.float32], training: int) -> None:
+def _train_and_add(
+    worker: faiss.Index, base: faiss.Index, vectors: NDArray[np.float32] | VectorTable, training: int
+) -> None:
     """Train an index and fill it; ``base`` is the index of the CPU that ``worker`` is, or is a copy of."""
     import faiss
 
@@ -228,6 +233,6 @@ def _unusable(factory: str, count: int, dim: int, error: RuntimeError) -> Invali
 
 
 def arrays(embeddings: pa.Table, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids (n,) int64 and vectors (n, d) float32 of a table."""
+    """Return ids (n,) int64 and vectors (n, d) float32 of a table of the work folder or of a version."""
     vectors = embeddings["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dim)
-    return embeddings["chunk_id"].to_numpy(), vectors
+    return embeddings["chunk_id"].to_numpy(), vectors.astype(np.float32, copy=False)

@@ -6,14 +6,13 @@ every shard, again for each version, so that what was deleted is in no list and 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from codequarry.pipelines.indexes.faiss import arrays, faiss_parts, write_faiss, write_idmap
+from codequarry.pipelines.indexes.faiss import faiss_parts, write_faiss, write_idmap
 from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.parts import Shard
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning, exact_tuning, to_bytes
@@ -22,8 +21,8 @@ from codequarry.schemas.bundle.manifest import LegEntry
 from codequarry.schemas.bundle.shards import shard_file
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.indexes import IndexesSettings
+from codequarry.serving.channels.vector_table import VectorTable, exact_indexes, map_codes
 from codequarry.serving.encoders.spec import Encoder, open_encoder
-from codequarry.serving.files.arrays import map_array
 
 if TYPE_CHECKING:
     import faiss
@@ -38,7 +37,7 @@ _NOTHING_SAID = "text"
 def write_dense(
     paths: BundlePaths, plan: list[Shard], legs: list[LegEntry], settings: IndexesSettings
 ) -> dict[str, DeviceUse]:
-    """Write the id map of all dense indexes, their tuning, and the approximate ones with their vectors.
+    """Write the id map of all dense indexes, their tuning, and the approximate ones.
 
     Args:
         paths: Paths of the staged version, whose shards are written.
@@ -61,7 +60,11 @@ def write_dense(
             tuning = exact_tuning(factory, sum(map(len, ids)), settings.faiss_recall)
             uses[leg.channel] = DeviceUse(f"writing {factory}, which trains nothing,", "cpu", settings.faiss_gpu)
         else:
-            vectors = _write_vectors(own, [paths.path / shard.vectors(leg) for shard in plan], leg)
+            codes = [
+                map_codes(paths.path / shard.vectors(leg), len(held), leg.encoder.dim)
+                for shard, held in zip(plan, ids, strict=True)
+            ]
+            vectors = VectorTable(codes, leg.encoder.dim)
             uses[leg.channel] = write_trained(own, np.concatenate(ids), vectors, factory, settings)
             tuning = tuned(own, vectors, factory, settings, open_encoder(own.encoder))
         own.tuning.write_bytes(to_bytes(tuning))
@@ -71,7 +74,7 @@ def write_dense(
 def write_trained(
     paths: BundlePaths,
     chunk_ids: NDArray[np.int64],
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | VectorTable,
     factory: str,
     settings: IndexesSettings,
 ) -> DeviceUse:
@@ -85,9 +88,10 @@ def write_trained(
     uses: list[DeviceUse] = []
     for number in range(parts):
         rows = slice(cuts[number], cuts[number + 1])
+        own = vectors.between(rows) if isinstance(vectors, VectorTable) else vectors[rows]
         uses.append(
             write_faiss(
-                paths.path / shard_file(paths.dense, "index", number, parts), chunk_ids[rows], vectors[rows], factory,
+                paths.path / shard_file(paths.dense, "index", number, parts), chunk_ids[rows], own, factory,
                 training=settings.faiss_training_vectors, gpu=settings.faiss_gpu,
             )
         )  # fmt: skip
@@ -95,13 +99,13 @@ def write_trained(
 
 
 def tuned(
-    paths: BundlePaths, vectors: NDArray[np.float32], factory: str, settings: IndexesSettings, encoder: Encoder
+    paths: BundlePaths, vectors: VectorTable, factory: str, settings: IndexesSettings, encoder: Encoder
 ) -> FaissTuning:
     """Measure the tuning of a dense index on questions made of its chunks.
 
     Args:
         paths: Paths of the version, for this dense index.
-        vectors: (n, d) float32 of all rows, mapped or not.
+        vectors: (n, d) of all rows.
         factory: FAISS factory string of the index.
         settings: Number of questions, and the recall to reach.
         encoder: Encoder that made the vectors.
@@ -115,13 +119,24 @@ def tuned(
     return tune(mapped(paths), vectors, queries, factory, settings.faiss_recall)
 
 
-def mapped(paths: BundlePaths) -> list[faiss.Index]:
-    """Return the files of a dense index, mapped, without their id maps."""
+def mapped(paths: BundlePaths, vectors: VectorTable | None = None) -> list[faiss.Index]:
+    """Return the files of a dense index, mapped, without their id maps.
+
+    Args:
+        paths: Paths of the version, for this dense index.
+        vectors: Its vectors, when the index is the exact one of a version, which has no other files.
+
+    Returns:
+        One index for each file.
+    """
     import faiss
 
     found: list[faiss.Index] = []
-    for file in paths.faiss_indexes():
-        outer: Any = faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC)
+    if vectors is not None:
+        outers: list[Any] = list(exact_indexes(vectors, np.arange(len(vectors))))
+    else:
+        outers = [faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC) for file in paths.faiss_indexes()]
+    for outer in outers:
         inner: Any = faiss.downcast_index(outer.index)
         inner.referenced_objects = [outer]  # which owns it
         found.append(inner)
@@ -144,20 +159,3 @@ def questions(paths: BundlePaths, count: int) -> list[str]:
 def encoded(texts: list[str], encoder: Encoder) -> NDArray[np.float32]:
     """Return the vectors of questions: (q, d) float32."""
     return np.stack([encoder.encode_query(text) for text in texts]).astype(np.float32)
-
-
-def _write_vectors(paths: BundlePaths, tables: list[Path], leg: LegEntry) -> NDArray[np.float32]:
-    """Write ``faiss.vectors.npy``, a table at a time, and return it mapped."""
-    import pyarrow.parquet as pq
-
-    dim = leg.encoder.dim
-    rows = sum(pq.read_metadata(table).num_rows for table in tables)
-    held = np.lib.format.open_memmap(paths.vectors, mode="w+", dtype=np.float32, shape=(rows, dim))
-    start = 0
-    for table in tables:
-        _, vectors = arrays(read_table(table).combine_chunks(), dim)
-        held[start : start + len(vectors)] = vectors
-        start += len(vectors)
-    held.flush()
-    del held
-    return map_array(paths.vectors)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codequarry.schemas.bundle.faiss_tuning import DEPTH, POOL, FaissTuning, OperatingPoint, choose, pareto
+from codequarry.serving.channels.vector_table import VectorTable
 
 _BLOCK = 65_536
 _MOST_POINTS = 48
@@ -31,7 +32,7 @@ _SAME = 1e-5
 
 def tune(
     indexes: Sequence[faiss.Index],
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | VectorTable,
     queries: NDArray[np.float32],
     factory: str,
     floor: float,
@@ -80,7 +81,9 @@ def tune(
     )
 
 
-def exact_scores(vectors: NDArray[np.float32], queries: NDArray[np.float32], depth: int = DEPTH) -> NDArray[np.float32]:
+def exact_scores(
+    vectors: NDArray[np.float32] | VectorTable, queries: NDArray[np.float32], depth: int = DEPTH
+) -> NDArray[np.float32]:
     """Return inner products with the nearest vectors, best first: (q, min(depth, n)) float32, by comparing with all."""
     found = np.empty((len(queries), 0), np.float32)
     for start in range(0, len(vectors), _BLOCK):
@@ -135,7 +138,10 @@ def pool(indexes: Sequence[faiss.Index], queries: NDArray[np.float32], depth: in
 
 
 def recall(
-    vectors: NDArray[np.float32], queries: NDArray[np.float32], rows: NDArray[np.int64], tenth: NDArray[np.float32]
+    vectors: NDArray[np.float32] | VectorTable,
+    queries: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    tenth: NDArray[np.float32],
 ) -> float:
     """Return the share of the best ten that a pool holds.
 
@@ -158,7 +164,7 @@ def recall(
 
 def _measure_recall(
     indexes: Sequence[faiss.Index],
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | VectorTable,
     queries: NDArray[np.float32],
     tenth: NDArray[np.float32],
 ) -> tuple[float, float]:

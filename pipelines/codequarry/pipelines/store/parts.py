@@ -233,10 +233,6 @@ class Shard:
         """Path of the file with the shard's chunk texts in a version."""
         return shard_file("texts", "bin", self.number, self.count)
 
-    def faiss(self, leg: LegEntry) -> str:
-        """Return the path of the shard's exact dense index in a version."""
-        return shard_file(leg.channel, "index", self.number, self.count)
-
     def vectors(self, leg: LegEntry) -> str:
         """Return the path of the shard's table of a dense index's vectors in a version."""
         return self.table(embeddings_table(leg.channel))

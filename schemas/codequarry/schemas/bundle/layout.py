@@ -276,11 +276,6 @@ class BundlePaths:
         return self.path / FAISS_IDMAP_FILE
 
     @property
-    def vectors(self) -> Path:
-        """(n, d) float32 rows in FAISS row order, for exact rerank; absent when the index itself is exact."""
-        return self.path / f"{self.dense}.vectors.npy"
-
-    @property
     def tuning(self) -> Path:
         """Operating points of the index, see `faiss_tuning`."""
         return self.path / f"{self.dense}.tuning.json"

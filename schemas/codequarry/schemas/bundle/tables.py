@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -32,6 +33,8 @@ _REPETITIVE = tuple(
     "symbol scheme manager package version indexer position_encoding".split()
 )
 _ROW_GROUP = 4_096
+_ONE_PAGE = 1 << 40
+"""Bytes of a page that no column reaches."""
 
 
 FILES = pa.schema(
@@ -248,13 +251,43 @@ DESCRIPTIONS: dict[str, str] = {
 
 
 def embeddings_schema(dim: int) -> pa.Schema:
-    """Return the schema of ``embeddings.parquet``; vectors are (dim,) float32, unit norm."""
+    """Return the schema of ``embeddings.parquet`` of the work folder; vectors are (dim,) float32, unit norm."""
+    return _vectors_schema(pa.list_(pa.float32(), dim))
+
+
+def half_schema(dim: int) -> pa.Schema:
+    """Return the schema of ``embeddings.parquet`` of a version; vectors are (dim,) float16, nearly unit norm."""
+    return _vectors_schema(pa.list_(pa.field("element", pa.float16(), nullable=False), dim))
+
+
+def _vectors_schema(kind: pa.DataType) -> pa.Schema:
     return pa.schema(
         [
             _field("chunk_id", pa.int64(), "Id of the chunk."),
-            _field("vector", pa.list_(pa.float32(), dim), "Unit-norm vector of the chunk."),
+            _field("vector", kind, "Unit-norm vector of the chunk."),
         ]
     )
+
+
+def write_vectors(path: Path, chunk_ids: np.ndarray, vectors: np.ndarray) -> None:
+    """Write the table of a version's vectors, so that readers can map its numbers.
+
+    One row group with one page of plain numbers for each column, the vectors last: so these are the last bytes before
+    the footer. `serving.channels.vector_table` maps them.
+
+    Args:
+        path: File to write.
+        chunk_ids: (n,) int64.
+        vectors: (n, d) float32, written as float16.
+    """
+    schema = half_schema(vectors.shape[1])
+    numbers = pa.array(np.ascontiguousarray(vectors, np.float16).ravel(), pa.float16())
+    column = pa.FixedSizeListArray.from_arrays(numbers, type=schema.field("vector").type)
+    table = pa.Table.from_arrays([pa.array(chunk_ids, pa.int64()), column], schema=schema)
+    pq.write_table(
+        table, path, row_group_size=max(1, len(table)), data_page_size=_ONE_PAGE, compression="none",
+        use_dictionary=False, write_statistics=False,
+    )  # fmt: skip
 
 
 def schema_hash(schema: pa.Schema) -> str:

@@ -60,6 +60,7 @@ ORDER BY chunk_id
 _SYMBOL = "ends_with(own, ?) OR contains(starting, ?)"
 
 
+_ID_MAP = "SELECT chunk_id FROM faiss_idmap_mat ORDER BY faiss_row"
 _PLACE = ("shard", "text_start", "text_bytes")
 
 
@@ -200,6 +201,11 @@ class Catalog:
                 at = row.start_line - start_line
                 before += len(own[at].encode()) if at < len(own) else 0
         return before
+
+    def id_map(self) -> np.ndarray:
+        """Return the chunk of each row of the dense indexes, (n,) int64."""
+        with self.reading() as cursor:
+            return cursor.execute(_ID_MAP).fetchnumpy()["chunk_id"].astype(np.int64)
 
     def directory(self) -> ChunkDirectory:
         """Read the ids and files of all chunks into memory.

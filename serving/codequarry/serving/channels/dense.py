@@ -13,8 +13,8 @@ import numpy as np
 
 from codequarry.schemas.bundle.faiss_tuning import POOL, FaissTuning, read_tuning
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths
-from codequarry.schemas.bundle.manifest import LegEntry
-from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.bundle.manifest import LegEntry, Manifest
+from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
 from codequarry.serving.channels.faiss_search import (
     USUAL,
@@ -28,7 +28,7 @@ from codequarry.serving.channels.faiss_search import (
 )
 from codequarry.serving.channels.gpu import DISABLED, GpuCopy
 from codequarry.serving.channels.query_encoder import LazyEncoder
-from codequarry.serving.files.arrays import map_array
+from codequarry.serving.channels.vector_table import VectorTable, exact_indexes, flat_copy
 from codequarry.serving.request.trace import stage
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _SCAN = 4096
 """Up to this many allowed chunks, scoring all of them exactly beats a filtered walk of a graph or of lists."""
+_MARGIN = 24
+"""Neighbours that every shard of an exact index is asked for beyond its share."""
+_MORE = 4
+"""Factor by which a shard is asked for more, when all that it returned are among the best."""
 
 
 class FaissChannel(Channel):
@@ -51,7 +55,7 @@ class FaissChannel(Channel):
         *,
         source: str,
         name: str = DENSE_LEGS[0],
-        vectors: np.ndarray | None = None,
+        vectors: VectorTable | np.ndarray | None = None,
         tuning: FaissTuning | None = None,
         gpu: bool = False,
     ) -> None:
@@ -62,7 +66,7 @@ class FaissChannel(Channel):
             encoder: Encoder of the queries.
             source: Short name of the index.
             name: Name of the channel.
-            vectors: (n, d) float32 in the order of the rows, when the index is not exact and they are stored.
+            vectors: (n, d) float32 in the order of the rows, when the index is not exact.
             tuning: Operating point of an index that is not exact.
             gpu: Search a copy on the GPU if possible.
 
@@ -82,24 +86,35 @@ class FaissChannel(Channel):
         self._starts = np.cumsum([0, *map(len, ids)]).tolist()
         self._encoder = encoder
         self._vectors = vectors
-        exact = all(isinstance(shard, faiss.IndexFlat) for shard in self._shards)
-        self._flat = [_rows_of(shard) for shard in self._shards] if exact else None
+        exact = vectors is None and all(
+            isinstance(shard, (faiss.IndexFlat, faiss.IndexScalarQuantizer)) for shard in self._shards
+        )
         if tuning is not None:
             _apply(tuning, self._shards)
-        self._gpu = GpuCopy.of(self._shards) if gpu else None
+        self._gpu = GpuCopy.of([flat_copy(shard) for shard in self._shards]) if gpu else None
         self._notes = (DISABLED,) if gpu and self._gpu is None else ()
         self._together = None if exact else _together(self._shards)
         self.bounds: Bounds = bounds_of(self._shards[0], tuning)
         """Bounds of the parameters that a query may set for this index."""
 
     @classmethod
-    def open(cls, paths: BundlePaths, leg: LegEntry, chunks: int, encoder: LazyEncoder, *, gpu: bool = False) -> Self:
-        """Map the FAISS index of a dense index.
+    def open(
+        cls,
+        paths: BundlePaths,
+        leg: LegEntry,
+        manifest: Manifest,
+        chunk_ids: np.ndarray,
+        encoder: LazyEncoder,
+        *,
+        gpu: bool = False,
+    ) -> Self:
+        """Map a dense index and its vectors.
 
         Args:
             paths: Paths of the version with the files of the index.
             leg: Manifest entry of the index.
-            chunks: Number of vectors that it must hold.
+            manifest: Manifest of the version, which promises the number of vectors.
+            chunk_ids: The id map, (n,) int64.
             encoder: Encoder of the queries.
             gpu: Search a copy on the GPU if possible.
 
@@ -109,18 +124,22 @@ class FaissChannel(Channel):
         Raises:
             UnavailableError: FAISS cannot read the index, or it is not the one that the manifest describes.
         """
-        dim = leg.encoder.dim
-        shards = [_read_shard(file, dim) for file in paths.faiss_indexes()]
-        count = sum(shard.ntotal for shard in shards)
-        if count != chunks or not shards:
-            raise UnavailableError(f"the index holds {count} vectors, expected {chunks}")
+        dim, chunks, exact = leg.encoder.dim, manifest.counts.chunks, leg.faiss.exact
+        vectors = VectorTable.open(paths, manifest, dim)
+        if exact:
+            shards = exact_indexes(vectors, chunk_ids)
+        else:
+            shards = [_read_shard(file, dim) for file in paths.faiss_indexes()]
+        count = sum(shard.index.ntotal for shard in shards)
+        if {count, len(vectors)} != {chunks} or not shards:
+            raise UnavailableError(f"the index holds {count} vectors and its table {len(vectors)}, expected {chunks}")
         return cls(
             shards,
             encoder,
             source=source_name(leg.faiss.factory, leg.channel),
             name=leg.channel,
-            vectors=None if leg.faiss.exact else _stored_vectors(paths, count, dim),
-            tuning=None if leg.faiss.exact else read_tuning(paths.tuning),
+            vectors=None if exact else vectors,
+            tuning=None if exact else read_tuning(paths.tuning),
             gpu=gpu,
         )
 
@@ -155,7 +174,7 @@ class FaissChannel(Channel):
 
     def _release(self) -> None:
         self._encoder.wait()
-        del self._flat, self._gpu, self._together, self._shards, self._mapped, self._vectors
+        del self._gpu, self._together, self._shards, self._mapped, self._vectors
 
     def _neighbours(
         self, vector: np.ndarray, limit: int, rows: np.ndarray | None, effort: Effort
@@ -171,19 +190,23 @@ class FaissChannel(Channel):
         within = effort.within(self.bounds)
         if rows is None and within == USUAL and self._gpu is not None:
             return self._gpu.search(vector, limit)
-        if self._flat is not None:
-            return _best(_similarities(self._flat, vector), limit, rows)
-        if rows is None and self._together is not None:
+        if self._together is None:
+            return _best(self._shards, self._by_shard(rows), vector, limit)
+        if rows is None:
             params = None if within == USUAL else parameters(self._shards[0], within)
             return found_rows(*self._together.search(vector[None, :], limit, params=params))
         found = [
-            _nearest(
-                shard, vector, limit, None if rows is None else rows[(rows >= start) & (rows < end)] - start, within
-            )
-            for shard, (start, end) in zip(self._shards, pairwise(self._starts), strict=True)
+            _nearest(shard, vector, limit, own, within)
+            for shard, own in zip(self._shards, self._by_shard(rows), strict=True)
         ]
         own = [each[0] + start for each, start in zip(found, self._starts, strict=False)]
         return np.concatenate(own), np.concatenate([each[1] for each in found])
+
+    def _by_shard(self, rows: np.ndarray | None) -> list[np.ndarray | None]:
+        """Return, for each shard, which of its own rows are among ``rows``; None for all."""
+        if rows is None:
+            return [None] * len(self._shards)
+        return [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(self._starts)]
 
 
 def _read_shard(file: Path, dim: int) -> faiss.IndexIDMap2:
@@ -200,44 +223,43 @@ def _read_shard(file: Path, dim: int) -> faiss.IndexIDMap2:
     return outer
 
 
-def _rows_of(index: faiss.Index) -> np.ndarray:
-    """Return the vectors of an exact index without a copy: (n, d) float32, valid as long as the index."""
-    import faiss
+def _best(
+    shards: Sequence[faiss.Index], rows: Sequence[np.ndarray | None], vector: np.ndarray, limit: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the best of an exact index, including all that tie with the last of them.
 
-    flat: Any = index
-    return faiss.rev_swig_ptr(flat.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
-
-
-def _similarities(shards: Sequence[np.ndarray], vector: np.ndarray) -> np.ndarray:
-    """Return inner products with all rows: (n,) float32.
-
-    A row has the same bits wherever it lies, which BLAS does not promise: a version in shards answers like one without.
-    """
-    found = np.empty(sum(map(len, shards)), np.float32)
-    at = 0
-    for rows in shards:
-        np.einsum("ij,j->i", rows, vector, out=found[at : at + len(rows)])
-        at += len(rows)
-    return found
-
-
-def _best(scores: np.ndarray, limit: int, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and scores of the best, including all that tie with the last of them.
+    Each shard is asked for its share and some more, and again where that may not be all. So a version in shards answers
+    like one without, at the cost of few comparisons more.
 
     Args:
-        scores: (n,) float32.
+        shards: Exact indexes.
+        rows: The rows that count, by shard; None for all of a shard.
+        vector: (d,) float32.
         limit: Number of the best, without ties.
-        rows: Only these rows; None for all.
 
     Returns:
-        Rows and their scores.
+        Rows over all shards (m,) int64, and their scores (m,) float32.
     """
-    rows = np.arange(len(scores)) if rows is None else rows
-    own = scores[rows]
-    if len(own) > limit:
-        least = np.partition(own, len(own) - limit)[len(own) - limit]
-        rows = rows[own >= least]
-    return rows, scores[rows]
+    totals = [shard.ntotal if own is None else len(own) for shard, own in zip(shards, rows, strict=True)]
+    wanted = [min(total, 2 * limit // len(shards) + _MARGIN) for total in totals]
+    found = [_nearest(*each, USUAL) for each in zip(shards, [vector] * len(shards), wanted, rows, strict=True)]
+    while True:
+        scores = np.concatenate([each[1] for each in found])
+        least = np.partition(scores, len(scores) - limit)[len(scores) - limit] if len(scores) > limit else -np.inf
+        short = [
+            number
+            for number, (each, asked, total) in enumerate(zip(found, wanted, totals, strict=True))
+            if asked == len(each[1]) < total and each[1][-1] >= least
+        ]
+        if not short:
+            break
+        for number in short:
+            wanted[number] = min(totals[number], _MORE * wanted[number])
+            found[number] = _nearest(shards[number], vector, wanted[number], rows[number], USUAL)
+    starts = np.cumsum([0, *(shard.ntotal for shard in shards[:-1])])
+    numbers = np.concatenate([each[0] + start for each, start in zip(found, starts, strict=True)])
+    best = scores >= least
+    return numbers[best], scores[best]
 
 
 def _nearest(
@@ -255,18 +277,12 @@ def _nearest(
     return found_rows(*index.search(vector[None, :], count, params=params))
 
 
-def _together(shards: list[faiss.Index]) -> faiss.Index | None:
-    """Combine all shards into one index that searches them in parallel, one thread each.
-
-    Returns None for several exact shards: they are small, and equal vectors keep their order only when the shards are
-    merged by score and id.
-    """
+def _together(shards: list[faiss.Index]) -> faiss.Index:
+    """Combine all files of an approximate index into one that searches them in parallel, one thread each."""
     import faiss
 
     if len(shards) == 1:
         return shards[0]
-    if isinstance(shards[0], faiss.IndexFlat):
-        return None
     kinds: Any = faiss  # the stubs know another signature
     whole = kinds.IndexShards(shards[0].d, True, True)
     for shard in shards:
@@ -285,21 +301,6 @@ def _apply(tuning: FaissTuning, shards: list[faiss.Index]) -> None:
             raise UnavailableError(
                 f"the index has no operating point {tuning.chosen.parameters}; build the bundle again"
             ) from error
-
-
-def _stored_vectors(paths: BundlePaths, rows: int, dim: int) -> np.ndarray | None:
-    """Map the stored vectors; None when the version has none or they do not belong to the index."""
-    if not paths.vectors.is_file():
-        return None
-    try:
-        vectors = map_array(paths.vectors)
-    except (OSError, IntegrityError) as error:
-        raise UnavailableError("the stored vectors cannot be read") from error
-    if vectors.shape != (rows, dim) or vectors.dtype != np.float32:
-        raise UnavailableError(
-            f"the stored vectors are {vectors.shape} {vectors.dtype}, expected ({rows}, {dim}) float32"
-        )
-    return vectors
 
 
 def source_name(factory: str, channel: str = DENSE_LEGS[0]) -> str:

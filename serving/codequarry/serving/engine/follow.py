@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from codequarry.schemas.bundle.layout import DENSE_LEGS, BundleRoot, Current, leg_suffix
+from codequarry.schemas.bundle.layout import DENSE_LEGS, BundleRoot, Current, embeddings_table, leg_suffix
 from codequarry.schemas.errors import CodequarryError, IntegrityError, ResourcesError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import FetchRequest, SearchRequest
@@ -324,8 +324,8 @@ class _Superseded(Exception):
 def _part(name: str) -> str:
     """Return the part of the service that a file belongs to; "" when requests never read it."""
     for leg in DENSE_LEGS:
-        own = name.startswith(f"{leg}.") and name.endswith(("index", ".vectors.npy"))
-        if own or name.startswith(f"encoder{leg_suffix(leg)}/"):
+        own = name.startswith(f"{leg}.") and name.endswith("index")
+        if own or name.startswith((f"tables/{embeddings_table(leg)}.", f"encoder{leg_suffix(leg)}/")):
             return leg
     if name.startswith(("bm25/", "warp/", "splade/")):
         return name.partition("/")[0]

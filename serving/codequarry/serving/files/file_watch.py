@@ -23,8 +23,8 @@ Identity = tuple[int, int, int, int]
 
 
 def is_read_by_requests(name: str) -> bool:
-    """Tell whether requests read a file of a version; only people and builds read tables."""
-    return not name.startswith("tables/")
+    """Tell whether requests read a file of a version; of the tables only those of the vectors are mapped."""
+    return not name.startswith("tables/") or name.startswith("tables/embeddings")
 
 
 def identity_of(status: os.stat_result) -> Identity:

@@ -31,6 +31,7 @@ from codequarry.schemas.gates.sql_checks import CATALOG_DIFFERS, NOTHING_OF, OF_
 from codequarry.schemas.gates.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.serving.channels import splade_index
+from codequarry.serving.channels.vector_table import map_codes
 from codequarry.serving.channels.warp.index import map_arrays
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.files.file_index import FileIndex
@@ -198,7 +199,7 @@ def _splade_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:
 
 
 _IDS_OF: dict[str, Callable[[BundlePaths, Manifest], np.ndarray | None]] = {
-    "FAISS": lambda paths, _manifest: _faiss_ids(paths)[0],
+    "FAISS": lambda paths, manifest: _faiss_ids(paths, manifest.legs[0])[0],
     "BM25": lambda paths, _manifest: indexed_ids(paths.bm25),
     "WARP": _warp_ids,
     "SPLADE": _splade_ids,
@@ -221,14 +222,52 @@ def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:
 
 
 def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: np.ndarray) -> list[Check]:
-    """Check that a dense index holds the id map's chunks, and that its encoder made the vectors."""
-    own, dims = _faiss_ids(paths)
+    """Check that a dense index holds the id map's chunks, its table their vectors, and that its encoder made these."""
+    own, dims = _faiss_ids(paths, leg)
     expected = {leg.encoder.dim}
+    strange = _strange_vectors(paths, leg)
+    if not leg.faiss.exact:  # the ids of an exact index are those of the table
+        strange += _differing(_table_ids(paths)[0], sidecar)
     return [
+        _equal(f"vectors that are not where requests look for them{of_leg(leg.channel)}", strange, 0),
         _equal(f"ids in FAISS that differ from its id map{of_leg(leg.channel)}", _differing(own, sidecar), 0),
         Check(f"dimension of the FAISS index{of_leg(leg.channel)}", dims == expected, str(dims), str(expected)),
         *_encoder_checks(paths, leg, manifest),
     ]
+
+
+def _table_ids(paths: BundlePaths) -> tuple[np.ndarray, set[int]]:
+    """Return the ids of the tables of vectors, (n,) int64 in the order of their rows, and the dimensions of these."""
+    import pyarrow as pa
+
+    from codequarry.schemas.bundle.tables import read_table
+
+    tables = [read_table(file) for file in paths.table_files(paths.embeddings)]
+    kinds = [table.schema.field("vector").type for table in tables]
+    dims = {kind.list_size if pa.types.is_fixed_size_list(kind) else 0 for kind in kinds}
+    return np.concatenate([table["chunk_id"].to_numpy() for table in tables] or [np.empty(0, np.int64)]), dims
+
+
+def _strange_vectors(paths: BundlePaths, leg: LegEntry) -> int:
+    """Count the tables whose column of vectors is not what the service maps."""
+    from codequarry.schemas.bundle.tables import half_schema, read_table
+
+    strange = 0
+    for file in paths.table_files(paths.embeddings):
+        table = read_table(file)
+        column = table["vector"].combine_chunks()
+        if not table.schema.equals(half_schema(leg.encoder.dim)):
+            strange += 1
+            continue
+        held = column.flatten().to_numpy().view(np.uint8)
+        try:
+            mapped = map_codes(file, len(table), leg.encoder.dim)
+        except UnavailableError as error:
+            raise_if_exhausted(error, "a part of the version cannot be read now")
+            strange += 1
+            continue
+        strange += not np.array_equal(mapped.ravel(), held)
+    return strange
 
 
 def _strange_texts(paths: BundlePaths, manifest: Manifest) -> int:
@@ -361,11 +400,12 @@ def _warp_checks(paths: BundlePaths, manifest: Manifest) -> list[Check]:
     ]
 
 
-def _faiss_ids(paths: BundlePaths) -> tuple[np.ndarray, set[int]]:
-    """Read the index's own ids over all shards, and their dimensions.
+def _faiss_ids(paths: BundlePaths, leg: LegEntry) -> tuple[np.ndarray, set[int]]:
+    """Read the index's own ids over all shards, and their dimensions; an exact index is the table of its vectors.
 
     Args:
-        paths: Paths of the version.
+        paths: Paths of the version, for the dense index.
+        leg: Manifest entry of the index.
 
     Returns:
         Ids, (n,) int64, and the set of dimensions.
@@ -375,6 +415,8 @@ def _faiss_ids(paths: BundlePaths) -> tuple[np.ndarray, set[int]]:
     """
     import faiss
 
+    if leg.faiss.exact:
+        return _table_ids(paths)
     ids: list[np.ndarray] = []
     dims: set[int] = set()
     for file in paths.faiss_indexes():

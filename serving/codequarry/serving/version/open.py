@@ -64,7 +64,7 @@ def _open_dense(name: str, opening: _Opening) -> Channel | None:
     else:
         encoder = open_later(paths, leg.encoder, endpoint)
     try:
-        return FaissChannel.open(paths, leg, manifest.counts.chunks, encoder, gpu=settings.faiss_gpu)
+        return FaissChannel.open(paths, leg, manifest, opening.catalog.id_map(), encoder, gpu=settings.faiss_gpu)
     except BaseException:
         encoder.wait()  # what it holds open goes with the version that is not opened
         raise
