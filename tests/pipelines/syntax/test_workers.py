@@ -213,6 +213,15 @@ def test_a_worker_loads_no_numpy() -> None:
     assert done.stdout == "False\n"
 
 
+def test_a_worker_looks_for_cyclic_garbage_seldom() -> None:
+    program = (
+        "import gc, codequarry.pipelines.syntax.workers as workers\n"
+        "before = gc.get_threshold(); workers._work(1 << 30); print(gc.get_threshold()[0] > before[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], input="", capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 def test_ctrl_c_does_not_reach_the_workers() -> None:
     """The terminal sends it to the whole group; each worker would print a traceback of its own."""
     with chunk_workers._Worker(SETTINGS) as worker:
