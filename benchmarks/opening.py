@@ -16,7 +16,6 @@ from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.bundle.manifest import FileEntries
-from codequarry.pipelines.bundle.shards import write_texts
 from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
 from codequarry.pipelines.indexes.faiss import arrays, write_idmap
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
@@ -89,7 +88,7 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
         print(f"building a gigabyte: {chunks.name}", flush=True)
         place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
         table = pq.read_table(paths.tables / chunks.name).sort_by(place)
-        write_texts(paths.path / chunks.name.replace("chunks", "texts").replace("parquet", "bin"), table)
+        write_table(paths.tables / chunks.name, table, SCHEMAS["chunks"], paged="text")
         segments += write_segments(paths, table)
         rows = pq.read_table(vectors)
         turned = (_turned(copy, number, held.encoder.dim) for number, copy in enumerate(_copies(rows, copies)))

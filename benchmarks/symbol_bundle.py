@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import package_folder
-from codequarry.pipelines.bundle.catalog import build_catalog
-from codequarry.pipelines.bundle.shards import write_texts
+from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.modules.stage import module_repository
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
@@ -79,13 +78,15 @@ def build(home: Path) -> tuple[BundlePaths, float]:
                 for file in (file for work in works for file in work.tables(name)):
                     writer.write(pq.read_table(file))
     place = [(name, "ascending") for name in ("repo", "path", "start_byte")]
-    write_texts(paths.path / "texts.bin", pq.read_table(paths.table("chunks")).sort_by(place))
+    chunks = pq.read_table(paths.table("chunks")).sort_by(place)
+    write_table(paths.table("chunks"), chunks, SCHEMAS["chunks"], paged="text")
     _synthesize(paths)
     write_vectors(paths.table("embeddings"), np.empty(0, np.int64), np.empty((0, _DIM), np.float32))
     write_table(paths.faiss_idmap, FAISS_IDMAP.empty_table(), FAISS_IDMAP)
     started = time.process_time()
     build_catalog(paths, _DIM)
     seconds = time.process_time() - started
+    write_row_index(paths)
     _seal(root, paths)
     return paths, seconds
 

@@ -166,7 +166,10 @@ WRONG_STAGING: dict[str, tuple[Callable[[BundlePaths, Scene], None], str]] = {
     ),
     "the BM25 index is that of the version before": (stale("bm25"), "ids of BM25 that are not those"),
     "the catalog is that of the version before": (stale("catalog.duckdb"), "chunks that the catalog holds otherwise"),
-    "the texts are those of the version before": (stale("texts.bin"), "files of texts that are not those"),
+    "the texts are those of the version before": (
+        stale("rows/text_pages.npy"),
+        "shards whose texts are found otherwise",
+    ),
     "the id map is that of the version before": (stale("faiss.idmap.parquet"), "v_faiss_join with a missing side"),
     "a table is truncated": (cut("tables/modules.parquet", 0.5), r"cannot be read .*modules\.parquet"),
     "a table is empty": (cut("tables/chunks.parquet", 0), r"cannot be read .*chunks\.parquet"),

@@ -25,6 +25,7 @@ from codequarry.schemas.bundle.manifest import (
     SourceEntry,
     to_json,
 )
+from codequarry.schemas.bundle.text_pages import write_text_pages
 from codequarry.schemas.catalog.views import OPEN_SQL, build_statements, create_statements, set_bundle
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.languages import language_of
@@ -89,12 +90,13 @@ def write_bundle(
     paths.bm25.mkdir()
     entry, vectors = _vectors(paths, chunks, encoder)
     _write_tables(paths, chunks, vectors, rows)
-    (paths.path / "texts.bin").write_bytes("".join(piece.text for piece in in_file_order(chunks)).encode())
     exact = _write_faiss(paths, [piece.id for piece in chunks], vectors, factory)
     write_bm25(paths.bm25, chunks)
     write_catalog(paths, entry.dim)
     with duckdb.connect(str(paths.catalog), read_only=True) as connection:
-        RowIndex.build(connection).write(paths.rows)
+        index = RowIndex.build(connection)
+        index.write(paths.rows)
+        write_text_pages(paths, index.chunks["shard"], index.chunks["text_bytes"])
         connection.execute(set_bundle(str(paths.path)))
         ChunkFacts.build(connection).write(paths.facts)
     _write_file_index(paths, chunks, entry.dim)
@@ -255,7 +257,7 @@ def _write_tables(
             "content_sha256": hashlib.sha256(piece.text.encode()).hexdigest(),
             "text": piece.text,
         }
-        for piece in chunks
+        for piece in in_file_order(chunks)
     ]
     files = [
         {
@@ -273,7 +275,7 @@ def _write_tables(
         }
         for repo, path, path_class in sorted({(piece.repo, piece.path, piece.path_class) for piece in chunks})
     ]
-    tables.write_table(paths.table("chunks"), pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS)
+    tables.write_table(paths.table("chunks"), pa.Table.from_pylist(rows, tables.CHUNKS), tables.CHUNKS, paged="text")
     tables.write_table(paths.table("files"), pa.Table.from_pylist(files, tables.FILES), tables.FILES)
     tables.write_vectors(paths.table("embeddings"), np.array([piece.id for piece in chunks], np.int64), vectors)
 

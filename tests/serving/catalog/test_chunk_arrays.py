@@ -41,7 +41,7 @@ def catalog(paths: BundlePaths) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def test_chunks_are_those_of_the_catalog(paths: BundlePaths, catalog: duckdb.DuckDBPyConnection) -> None:
     index = RowIndex.open(paths.rows)
-    names = ("chunk_id", *TEXTS, "start_byte", "end_byte", "start_line", "end_line", "text_start", "cst", "symbols")
+    names = ("chunk_id", *TEXTS, "start_byte", "end_byte", "start_line", "end_line", "text_bytes", "cst", "symbols")
     rows = catalog.execute(f"SELECT {', '.join(names)} FROM chunks_mat").fetchall()
     for number, row in enumerate(rows):
         chunk = index.chunk(number)
@@ -67,8 +67,8 @@ def test_equal_catalogs_give_equal_bytes(
     paths: BundlePaths, catalog: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     RowIndex.build(catalog).write(tmp_path / "again")
-    for file in paths.rows.iterdir():
-        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
+    for file in (tmp_path / "again").iterdir():
+        assert (paths.rows / file.name).read_bytes() == file.read_bytes()
 
 
 def test_an_empty_catalog_has_an_index(tmp_path: Path) -> None:

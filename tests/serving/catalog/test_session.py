@@ -212,7 +212,7 @@ def test_a_version_that_cannot_be_opened_leaves_the_session_as_it_was(root):
                 catalog.refresh()
             assert catalog.manifest.version == FIRST
             assert count(catalog, "chunks") == len(PIECES)
-            (root / "versions" / SECOND / "texts.bin").unlink(missing_ok=True)
+            (root / "versions" / SECOND / "tables/faiss.idmap.parquet").unlink(missing_ok=True)
 
 
 def test_two_versions_are_compared_in_one_query(root):

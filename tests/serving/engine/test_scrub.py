@@ -62,7 +62,12 @@ def health(engine: Engine) -> dict:
 
 @pytest.mark.parametrize(
     ("name", "status"),
-    [("texts.bin", "older"), ("catalog.duckdb", "older"), ("bm25/meta.json", "shut"), ("tables/files.parquet", "told")],
+    [
+        ("tables/chunks.parquet", "older"),
+        ("catalog.duckdb", "older"),
+        ("bm25/meta.json", "shut"),
+        ("tables/files.parquet", "told"),
+    ],
 )
 def test_bytes_that_change_after_opening_are_found_by_a_running_server(root, monkeypatch, name, status) -> None:
     monkeypatch.setattr(scrub, "PASS_S", 0.01)

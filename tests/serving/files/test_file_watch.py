@@ -110,29 +110,29 @@ def test_row_29_a_file_shortened_under_a_running_server_fails_requests_and_not_t
     without(root, 0, 2)
     with serving(root, tmp_path) as (server, port, log):
         assert not called(port)["isError"]
-        os.truncate(folder(root, 1) / "texts.bin", 10)
+        os.truncate(folder(root, 1) / "tables/chunks.parquet", 10)
         for _ in range(5):
             result = called(port)
             assert result["isError"]
             assert result["structuredContent"]["error"]["code"] == "UNAVAILABLE"
-            assert "texts.bin" in result["structuredContent"]["error"]["message"]
+            assert "tables/chunks.parquet" in result["structuredContent"]["error"]["message"]
         until(lambda: probe(port)["status"] == "unavailable")
-        assert "texts.bin" in probe(port)["refused"]["reason"]
+        assert "tables/chunks.parquet" in probe(port)["refused"]["reason"]
         assert server.poll() is None
-        until(lambda: "texts.bin" in log.read_text())
+        until(lambda: "tables/chunks.parquet" in log.read_text())
         assert str(root) not in str(probe(port))
 
 
 @pytest.mark.slow
 def test_the_version_before_a_damaged_one_is_served_in_its_place(root, tmp_path) -> None:
     with serving(root, tmp_path) as (server, port, _):
-        os.truncate(folder(root, 1) / "texts.bin", 10)
+        os.truncate(folder(root, 1) / "tables/chunks.parquet", 10)
         until(lambda: not called(port)["isError"])
         state = probe(port)
         assert state["bundle"]["version"] == folder(root, 0).name, "not the one after it, which was rolled back"
         assert (state["status"], state["follows_current"], state["damaged"]) == ("degraded", False, [])
         assert state["refused"]["version"] == folder(root, 1).name
-        assert "texts.bin" in state["refused"]["reason"]
+        assert "tables/chunks.parquet" in state["refused"]["reason"]
         assert server.poll() is None
 
 
@@ -142,7 +142,7 @@ def test_a_server_that_dies_of_a_shortened_file_says_so(root, tmp_path) -> None:
     with serving(root, tmp_path, BLIND + SERVE) as (server, port, log):
         # Until then the files are read in the background, which would find the damage first.
         until(lambda: probe(port)["verified"], seconds=60)
-        os.truncate(folder(root, 1) / "texts.bin", 10)
+        os.truncate(folder(root, 1) / "tables/chunks.parquet", 0)
         with pytest.raises((OSError, ValueError)):
             called(port)
         assert server.wait(30) == -signal.SIGBUS
@@ -151,7 +151,7 @@ def test_a_server_that_dies_of_a_shortened_file_says_so(root, tmp_path) -> None:
         assert "texts.py" in told, "the stack names what was read"
 
 
-@pytest.mark.parametrize("name", ["texts.bin", "rows/near.npy", "files/names.npy", "catalog.duckdb"])
+@pytest.mark.parametrize("name", ["tables/chunks.parquet", "rows/near.npy", "files/names.npy", "catalog.duckdb"])
 @pytest.mark.parametrize("change", [-1, 1])
 def test_any_file_that_requests_read_is_looked_at(root, name, change) -> None:
     engine, follower = followed(root)
@@ -167,7 +167,7 @@ def test_any_file_that_requests_read_is_looked_at(root, name, change) -> None:
 
 def test_a_version_that_is_mended_is_served_again(root, monkeypatch) -> None:
     engine, follower = followed(root)
-    path = folder(root, 1) / "texts.bin"
+    path = folder(root, 1) / "tables/chunks.parquet"
     whole = path.read_bytes()
     os.truncate(path, 10)
     follower.watch()
@@ -182,9 +182,9 @@ def test_a_version_that_is_mended_is_served_again(root, monkeypatch) -> None:
 
 def test_a_damaged_version_before_is_not_served_either(root) -> None:
     engine, follower = followed(root)
-    older = folder(root, 0) / "texts.bin"
+    older = folder(root, 0) / "tables/chunks.parquet"
     older.write_bytes(flipped(older))
-    os.truncate(folder(root, 1) / "texts.bin", 10)
+    os.truncate(folder(root, 1) / "tables/chunks.parquet", 10)
     follower.watch()
     assert health(engine)["status"] == "unavailable"
     with pytest.raises(IntegrityError):
@@ -194,19 +194,19 @@ def test_a_damaged_version_before_is_not_served_either(root) -> None:
 def test_a_file_written_to_is_read_again_and_found_damaged(root, caplog) -> None:
     without(root, 0)
     engine, follower = followed(root)
-    path = folder(root, 1) / "texts.bin"
+    path = folder(root, 1) / "tables/chunks.parquet"
     path.write_bytes(flipped(path))
     os.utime(path)
     follower.watch()
     state = health(engine)
     assert state["status"] == "unavailable"
-    assert "texts.bin: sha256" in state["refused"]["reason"]
+    assert "chunks.parquet: sha256" in state["refused"]["reason"]
     assert "is damaged" in caplog.text
 
 
 def test_a_file_that_is_touched_or_replaced_by_its_equal_is_no_damage(root) -> None:
     engine, follower = followed(root)
-    path = folder(root, 1) / "texts.bin"
+    path = folder(root, 1) / "tables/chunks.parquet"
     os.utime(path, (0, 0))
     follower.watch()
     copy = shutil.copy(path, path.with_name(".copy"))

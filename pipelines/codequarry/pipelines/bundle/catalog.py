@@ -8,6 +8,7 @@ from contextlib import closing
 import duckdb
 
 from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.text_pages import write_text_pages
 from codequarry.schemas.catalog.views import OPEN_SQL, build_statements, create_statements, set_bundle
 from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
@@ -43,6 +44,8 @@ def build_catalog(paths: BundlePaths, *dims: int) -> str:
 def write_row_index(paths: BundlePaths) -> None:
     """Write ``rows/`` and ``facts/`` of the catalog beside it."""
     with closing(duckdb.connect(str(paths.catalog), read_only=True)) as connection:
-        RowIndex.build(connection).write(paths.rows)
+        index = RowIndex.build(connection)
+        index.write(paths.rows)
+        write_text_pages(paths, index.chunks["shard"], index.chunks["text_bytes"])
         connection.execute(set_bundle(str(paths.path)))
         ChunkFacts.build(connection).write(paths.facts)

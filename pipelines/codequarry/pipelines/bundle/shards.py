@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -27,7 +26,7 @@ from codequarry.schemas.bundle.tables import (
 from codequarry.schemas.errors import PublishError, SourceError
 
 _PLACE = ("repo", "path", "start_byte")
-"""The order of chunks in their table, in the catalog, and of their texts."""
+"""The order of chunks in their table and in the catalog."""
 
 
 def link_shard(
@@ -54,7 +53,7 @@ def link_shard(
 
 def _files(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
     """Return the files of a shard in a version's manifest."""
-    names = {shard.texts, *(shard.table(name) for name in OWN_TABLES)}
+    names = {shard.table(name) for name in OWN_TABLES}
     names.update(shard.vectors(leg) for leg in held.legs)
     segments = {f"bm25/{segment.id}" for segment in known.segments}
     return [entry for entry in held.files if entry.path in names or entry.path.rpartition(".")[0] in segments]
@@ -81,8 +80,7 @@ def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> 
             for table in _rows(shard, name):
                 writer.write(table)
     chunks = pa.concat_tables(_rows(shard, "chunks")).sort_by([(name, "ascending") for name in _PLACE])
-    write_table(staged.path / shard.table("chunks"), chunks, CHUNKS)
-    write_texts(staged.path / shard.texts, chunks)
+    write_table(staged.path / shard.table("chunks"), chunks, CHUNKS, paged="text")
     chunks = chunks.sort_by("chunk_id")
     for leg in legs:
         ids, vectors = arrays(_embeddings(shard, chunks, leg), leg.encoder.dim)
@@ -94,13 +92,6 @@ def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> 
         chunks=chunks.num_rows,
         segments=write_segments(staged, chunks),
     )
-
-
-def write_texts(file: Path, chunks: pa.Table) -> None:
-    """Write the texts of chunks, one behind the other in the order of the table, in UTF-8."""
-    with file.open("wb") as stream:
-        for text in chunks["text"]:
-            stream.write(text.as_py().encode())
 
 
 def _rows(shard: Shard, name: str) -> Iterator[pa.Table]:

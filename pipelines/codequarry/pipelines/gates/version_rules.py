@@ -128,7 +128,7 @@ _OF_LEGS = (
 )
 _OF_VERSIONS = (
     "files match the manifest",
-    "files of texts that are not those of the chunks",
+    "shards whose texts are found otherwise than in their table",
     "index of files",
     "open.sql that is not this program's",
     "chunks",

@@ -228,11 +228,6 @@ class Shard:
         """Return the path of a table's file in a version."""
         return f"tables/{shard_file(name, 'parquet', self.number, self.count)}"
 
-    @property
-    def texts(self) -> str:
-        """Path of the file with the shard's chunk texts in a version."""
-        return shard_file("texts", "bin", self.number, self.count)
-
     def vectors(self, leg: LegEntry) -> str:
         """Return the path of the shard's table of a dense index's vectors in a version."""
         return self.table(embeddings_table(leg.channel))

@@ -261,9 +261,9 @@ class BundlePaths:
         """Name of the table of the vectors."""
         return embeddings_table(self.dense)
 
-    def text_files(self) -> dict[int, Path]:
-        """Return the texts of the chunks, by number of the shard."""
-        files = [(file.name.split("."), file) for file in self.path.glob("texts.*bin")]
+    def chunk_tables(self) -> dict[int, Path]:
+        """Return the files of the table ``chunks``, by number of the shard."""
+        files = [(file.name.split("."), file) for file in self.table_files("chunks")]
         return {int(name[1]) if len(name) == 3 else 0: file for name, file in files}
 
     def faiss_indexes(self) -> list[Path]:

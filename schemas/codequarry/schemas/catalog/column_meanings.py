@@ -38,8 +38,7 @@ _OWN: dict[str, dict[str, str]] = {
     },
     "chunks_mat": {
         "file": "Number of the file in `files_mat`.",
-        "shard": "Number of the file of texts that holds its text.",
-        "text_start": "First byte of its text in that file.",
+        "shard": "Number of the file of `chunks` that holds it.",
         "text_bytes": "Bytes of its text.",
         "module": "Dotted name of the file; empty when it has none.",
         "scip": "True when SCIP indexed the file.",

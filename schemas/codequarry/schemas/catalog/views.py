@@ -7,7 +7,7 @@ that a copy finds its own files. A view may hold no subquery in a path, else it 
 
 What a request touches is materialized beside the views: look-ups through a
 Parquet view cost about eight times as much as through a table. Chunks lie there in the order of their files, because
-text search reads whole files, and say where in ``texts.*bin`` their text is; by id they are found in ``rows/``.
+text search reads whole files. By id they are found in ``rows/``, which says where their texts are.
 
 Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
 row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
@@ -129,8 +129,7 @@ TABLES: dict[str, str] = {
     "files_mat": symbol_catalog.FILES,
     "chunks_mat": "SELECT chunks.* EXCLUDE (signature, doc, content_sha256, text, filename), file, "
     "coalesce(try_cast(regexp_extract(filename, '[.]([0-9]+)[.]parquet$', 1) AS UTINYINT), 0) AS shard, "
-    "sum(strlen(text)) OVER (PARTITION BY filename ORDER BY repo, path, start_byte)::BIGINT - strlen(text) "
-    "AS text_start, strlen(text)::INTEGER AS text_bytes, coalesce(module, '') AS module, "
+    "strlen(text)::INTEGER AS text_bytes, coalesce(module, '') AS module, "
     "(repo, path) IN (SELECT (repo, path) FROM scip_documents) AS scip, "
     "chunk_id IN (SELECT chunk_id FROM cst_nodes) AS cst "
     f"FROM {_rows('chunks', ', filename = true')} AS chunks "

@@ -45,10 +45,6 @@ CATALOG_DIFFERS: dict[str, str] = {
     "FROM chunks FULL JOIN published.chunks_mat AS held "
     "USING (chunk_id) WHERE (chunks.repo, chunks.path, chunks.start_byte, chunks.end_byte, chunks.text_bytes) "
     "IS DISTINCT FROM (held.repo, held.path, held.start_byte, held.end_byte, held.text_bytes)",
-    "chunks whose text the catalog looks for elsewhere": "SELECT * FROM ("
-    "SELECT chunk_id, text_start, lag(text_start + text_bytes, 1, 0) OVER "
-    "(PARTITION BY shard ORDER BY repo, path, start_byte) AS expected FROM published.chunks_mat) "
-    "WHERE text_start <> expected",
     "files that the catalog holds otherwise": "SELECT repo, path FROM files FULL JOIN published.files_mat AS held "
     "USING (repo, path) WHERE files.sha256 IS DISTINCT FROM held.sha256",
     "rows of the id map that the catalog holds otherwise": "SELECT faiss_row, faiss_idmap.chunk_id, "

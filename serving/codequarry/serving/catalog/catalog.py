@@ -35,16 +35,9 @@ _READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
 # Both are ordered by row, which means by file and by place in the file.
 _FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat"
 _FILE_OF = "SELECT file FROM chunks_mat"
-_TEXTS = "SELECT rowid, chunk_id, kind, qualified_name, {text} FROM chunks_mat WHERE rowid BETWEEN ? AND ?"
-_AMONG = " AND rowid IN (SELECT unnest(?::BIGINT[]))"
 _SPANS = """
 SELECT chunk_id, qualified_name, body_start_line, body_end_line FROM symbols_mat
 WHERE chunk_id IN ({ids}) AND kind <> 'module' ORDER BY chunk_id, body_start_line, symbol_id
-"""
-# Chunks may begin inside of a line.
-_LINE = """
-SELECT start_line, {text} FROM chunks_mat
-WHERE repo = ? AND path = ? AND ? BETWEEN start_line AND end_line ORDER BY start_byte
 """
 # A name matches when it is a whole qualified name, with or without the module, or the end of one at a dot. The symbols
 # are laid out as ".m.a.b\n.m.c\n", so that one substring search answers all; names hold no line breaks. Lists are far
@@ -61,7 +54,6 @@ _SYMBOL = "ends_with(own, ?) OR contains(starting, ?)"
 
 
 _ID_MAP = "SELECT chunk_id FROM faiss_idmap_mat ORDER BY faiss_row"
-_PLACE = ("shard", "text_start", "text_bytes")
 
 
 class ChunkRow(NamedTuple):
@@ -174,16 +166,21 @@ class Catalog:
             return {}
         rows = self.index.rows_of(ids).tolist()
         places = [(one, self.index.numbers(row)) for one, row in zip(ids, rows, strict=True) if row >= 0]
-        return {
-            one: (place["start_line"], self._texts.of(tuple(place[name] for name in _PLACE))) for one, place in places
-        }
+        return {one: (place["start_line"], self._text(place)) for one, place in places}
+
+    def _text(self, place: dict[str, int]) -> str:
+        return self._texts.of(place["shard"], place["text_start"], place["text_bytes"])
+
+    def _on_line(self, repo: str, path: str, line: int) -> list[dict[str, int]]:
+        """Return the stored fields of a file's chunks on a line, in order; chunks may begin inside of a line."""
+        rows = map(self.index.numbers, self.index.rows_of_file(repo, path))
+        return [row for row in rows if row["start_line"] <= line <= row["end_line"]]
 
     def line(self, repo: str, path: str, line: int) -> bytes:
         """Return a line of a file, 0-based, in UTF-8; empty when the file ends before it."""
-        with self.reading() as cursor:
-            found = cursor.execute(_LINE.format(text=self._texts.columns), [repo, path, line]).fetchall()
         # The last chunk of a file may end at its line break; it has no line after that.
-        lines = ((self._texts.of(row[1:]).split("\n"), line - row[0]) for row in found)
+        found = self._on_line(repo, path, line)
+        lines = ((self._text(row).split("\n"), line - row["start_line"]) for row in found)
         return "".join(parts[at] for parts, at in lines if at < len(parts)).encode()
 
     def bytes_before(self, row: ChunkRow) -> int:
@@ -191,14 +188,11 @@ class Catalog:
 
         Only files in `ChunkDirectory.torn` have chunks that start inside a line.
         """
-        with self.reading() as cursor:
-            sql = _LINE.format(text=f"end_byte, {self._texts.columns}")
-            found = cursor.execute(sql, [row.repo, row.path, row.start_line]).fetchall()
         before = 0
-        for start_line, end_byte, *text in found:
-            if end_byte <= row.start_byte:
-                own = self._texts.of(tuple(text)).split("\n")
-                at = row.start_line - start_line
+        for place in self._on_line(row.repo, row.path, row.start_line):
+            if place["end_byte"] <= row.start_byte:
+                own = self._text(place).split("\n")
+                at = row.start_line - place["start_line"]
                 before += len(own[at].encode()) if at < len(own) else 0
         return before
 
@@ -261,22 +255,29 @@ class Catalog:
             rows: (m,) int64.
 
         Returns:
-            Texts by row; rows that were not requested may be among them.
+            Texts by row.
         """
-        if not len(rows):
-            return {}
-        first, last = int(rows.min()), int(rows.max())
-        # Filtering rows costs about as much as reading them.
-        dense = last - first < 2 * len(rows)
-        sql, values = (_TEXTS, [first, last]) if dense else (_TEXTS + _AMONG, [first, last, rows.tolist()])
-        with self.reading() as cursor:
-            found = cursor.execute(sql.format(text=self._texts.columns), values).fetchall()
-        return {row[0]: ChunkText._make((*row[1:4], self._texts.of(row[4:]))) for row in found}
+        found: dict[int, ChunkText] = {}
+        names = self.index.texts
+        for row in rows.tolist():
+            place = self.index.numbers(row)
+            name, kind = names[place["qualified_name"]], names[place["kind"]]
+            found[row] = ChunkText(place["chunk_id"], kind, name, self._text(place))
+        return found
 
     def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
-        """Find chunks that contain a text; see `MappedTexts.holding`."""
-        with self.reading() as cursor:
-            return self._texts.holding(cursor, needle, first, last, folded=folded)
+        """Find chunks that contain a text.
+
+        Args:
+            needle: Text to find.
+            first: First row of ``chunks_mat``.
+            last: Last row of ``chunks_mat``, inclusive.
+            folded: The needle is in lower case, and the case of the text is ignored.
+
+        Returns:
+            (m,) int64 ids, in the order of rows.
+        """
+        return self._texts.holding(self.index.chunks[first : last + 1], needle, folded=folded)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Return ids of chunks that define one of these names, are one, or lie in one: (m,) int64, sorted."""

@@ -23,7 +23,7 @@ backwards.npy        (f,) int32: names of definitions by their last letters, by 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -110,9 +110,9 @@ class RowIndex:
     def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
         """Build the index of an open catalog."""
         # Results are in the order of the rows.
-        chunks: dict[str, Any] = connection.execute(
-            f"SELECT symbols, {', '.join(CHUNK.names or ())} FROM chunks_mat"
-        ).fetchnumpy()
+        stored = [name for name in CHUNK.names or () if name != "text_start"]
+        chunks: dict[str, Any] = connection.execute(f"SELECT symbols, {', '.join(stored)} FROM chunks_mat").fetchnumpy()
+        chunks["text_start"] = _text_starts(chunks["shard"], chunks["text_bytes"].astype(np.int64))
         definitions: dict[str, Any] = connection.execute(_DEFINITIONS).fetchnumpy()
         symbols: list[str] = [name for names in chunks["symbols"] for name in names]
         names: list[Sequence[str]] = [
@@ -211,6 +211,18 @@ class RowIndex:
         at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
         return np.where(self.ids[at] == wanted, self.ids_rows[at], -1).astype(np.int64)
 
+    def rows_of_file(self, repo: str, path: str) -> range:
+        """Return the rows of a file's chunks, which lie one behind the other."""
+        # Strings are numbered in their order, and chunks lie in that of repository and path.
+        wanted = self.texts.find(repo), self.texts.find(path)
+        repos, paths = self.chunks["repo"], self.chunks["path"]
+        every = range(len(self.chunks))
+
+        def place(row: int) -> tuple[int, int]:
+            return repos[row], paths[row]
+
+        return range(bisect_left(every, wanted, key=place), bisect_right(every, wanted, key=place))
+
     def numbers(self, row: int) -> dict[str, int]:
         """Return the stored fields of a chunk; strings are given by number."""
         return dict(zip(CHUNK.names or (), self.chunks[row].item(), strict=True))
@@ -271,6 +283,23 @@ class RowIndex:
         rows = self.rows_of(chunk_ids)
         rows = rows[rows >= 0]
         return np.concatenate([np.empty(0, np.int32), *map(self.definitions_of_row, rows.tolist())])
+
+
+def _text_starts(shards: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return where the texts begin that lie one behind the other in their shards.
+
+    Args:
+        shards: (n,) shard of each text.
+        sizes: (n,) int64 size of each text.
+
+    Returns:
+        (n,) int64.
+    """
+    starts = np.zeros_like(sizes)
+    for shard in np.unique(shards):
+        own = np.flatnonzero(shards == shard)
+        starts[own] = np.cumsum(sizes[own]) - sizes[own]
+    return starts
 
 
 def divides(starts: np.ndarray, total: int, count: int) -> bool:

@@ -1,29 +1,49 @@
-"""Texts of chunks in memory-mapped files, addressed by position."""
+"""Texts of chunks, read from the Parquet files that hold them, a page at a time.
+
+A text is found by shard and position, and costs one page of 16 KB (`text_pages`). No Parquet reader is loaded for it.
+The pages that were read last stay in memory.
+"""
 
 from __future__ import annotations
 
 import mmap
+import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from functools import lru_cache
+from typing import Self
 
 import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.text_pages import PAGE, PAGES_FILE
 from codequarry.schemas.errors import IntegrityError
+from codequarry.serving.files.arrays import map_array
 from codequarry.serving.text.literal_patterns import fold
 
-if TYPE_CHECKING:
-    import duckdb
+_HELD = 2_048
+"""Inflated pages that stay in memory: 32 MB. A scan of more texts inflates each page again."""
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 class MappedTexts:
-    """Texts one after another in one file per shard, in the order of ``chunks_mat``."""
+    """Texts one after another for each shard, in the order of ``chunks_mat``. Safe to share between threads."""
 
-    columns = "shard, text_start, text_bytes"
-    """Those of ``chunks_mat`` that tell a chunk's text."""
+    def __init__(self, files: dict[int, mmap.mmap], pages: np.ndarray) -> None:
+        """Use mapped files.
 
-    def __init__(self, files: dict[int, mmap.mmap]) -> None:
-        self._files = files
+        Args:
+            files: Files by shard.
+            pages: (p,) of `PAGE`, by shard and start.
+        """
+        self._files, self._pages = files, pages
+        shards = pages["shard"]
+        self._first = {
+            number: (int(np.searchsorted(shards, number)), int(np.searchsorted(shards, number, "right")))
+            for number in np.unique(shards).tolist()
+        }
+        self._starts: list[int] = pages["start"].tolist()
+        self._page = lru_cache(maxsize=_HELD)(self._inflated)
 
     @classmethod
     def open(cls, paths: BundlePaths) -> Self:
@@ -37,10 +57,17 @@ class MappedTexts:
 
         Raises:
             OSError: No file descriptor or not enough memory is left.
+            IntegrityError: The array of pages is damaged.
         """
-        texts = cls({})
         try:
-            for number, file in paths.text_files().items():
+            pages = map_array(paths.rows / PAGES_FILE)
+        except FileNotFoundError as error:
+            raise _not_whole(f"rows/{PAGES_FILE} is missing") from error
+        if pages.dtype != PAGE or pages.ndim != 1 or not _is_ordered(pages):
+            raise _not_whole(f"rows/{PAGES_FILE} is damaged")
+        texts = cls({}, pages)
+        try:
+            for number, file in paths.chunk_tables().items():
                 with file.open("rb") as stream:
                     if file.stat().st_size:  # nothing maps an empty file
                         texts._files[number] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
@@ -50,30 +77,32 @@ class MappedTexts:
             raise
         return texts
 
-    def of(self, values: tuple[Any, ...]) -> str:
-        """Return the text that the values of `columns` tell."""
-        shard, start, size = values
-        return self._read(shard, start, start + size).decode("utf-8", "replace")
-
-    def holding(
-        self, cursor: duckdb.DuckDBPyConnection, needle: str, first: int, last: int, *, folded: bool
-    ) -> np.ndarray:
-        """Return ids of the chunks between two rows in which the needle starts.
+    def of(self, shard: int, start: int, size: int) -> str:
+        """Return a text.
 
         Args:
-            cursor: Cursor of the catalog.
+            shard: Shard of the chunk.
+            start: Where it begins among the texts of the shard, in bytes.
+            size: Its length in bytes.
+
+        Returns:
+            The text.
+        """
+        return self._read(shard, start, start + size).decode("utf-8", "replace")
+
+    def holding(self, chunks: np.ndarray, needle: str, *, folded: bool) -> np.ndarray:
+        """Return ids of the chunks in which the needle starts.
+
+        Args:
+            chunks: (n,) of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
             needle: Text to find.
-            first: First row of ``chunks_mat``.
-            last: Last row of ``chunks_mat``, inclusive.
             folded: The needle is in lower case, and the case of the text is ignored.
 
         Returns:
             (m,) int64.
         """
-        sql = f"SELECT chunk_id, {self.columns} FROM chunks_mat WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-        found = cursor.execute(sql, [first, last]).fetchnumpy()
-        shards, starts = found["shard"], found["text_start"].astype(np.int64)
-        ends = starts + found["text_bytes"]
+        shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"])
+        ends = starts + chunks["text_bytes"]
         # A file's chunks lie one behind the other.
         breaks = np.flatnonzero((shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1
         wanted = needle.encode("utf-8", "surrogatepass")
@@ -83,20 +112,68 @@ class MappedTexts:
                 own = starts[low:high] - starts[low]
                 data = self._read(int(shards[low]), int(starts[low]), int(ends[high - 1]))
                 rows += (low + row for row in _rows_holding(data, own, wanted, folded=folded))
-        return found["chunk_id"].astype(np.int64)[rows]
+        return chunks["chunk_id"][rows]
+
+    def whole(self, shard: int) -> bytes:
+        """Return all texts of a shard, one behind the other."""
+        first, last = self._first.get(shard, (0, 0))
+        return b"".join(map(self._inflated, range(first, last)))
 
     def close(self) -> None:
-        """Give the files back."""
+        """Give the files and the pages in memory back."""
+        self._page.cache_clear()
         for file in self._files.values():
             file.close()
 
     def _read(self, shard: int, start: int, end: int) -> bytes:
+        first, last = self._first.get(shard, (0, 0))
+        if start >= end:
+            return b""
+        at = bisect_right(self._starts, start, first, last) - 1
+        parts: list[bytes] = []
+        reached = start
+        while reached < end:
+            if not first <= at < last:
+                raise _not_whole(f"the texts of shard {shard} are not all there")
+            page, begin = self._page(at), self._starts[at]
+            if not begin <= reached < begin + len(page):
+                raise _not_whole(f"the texts of shard {shard} are not all there")
+            parts.append(page[reached - begin : end - begin])
+            reached = begin + len(page)
+            at += 1
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _inflated(self, number: int) -> bytes:
+        """Return the texts of a page, one behind the other."""
+        shard, size, _, offset, packed, raw = self._pages[number].item()
         file = self._files.get(shard)
-        if file is None or end > len(file):
-            raise IntegrityError(
-                f"the texts of shard {shard} are not all there", suggestion="do not serve this version; publish again"
-            )
-        return file[start:end]
+        if file is None or offset + packed > len(file):
+            raise _not_whole(f"the texts of shard {shard} are not all there")
+        inflater = zlib.decompressobj(_GZIP)
+        try:
+            data = inflater.decompress(file[offset : offset + packed], raw)
+        except zlib.error as error:
+            raise _not_whole(f"a page of the texts of shard {shard} is damaged") from error
+        if len(data) != raw:
+            raise _not_whole(f"a page of the texts of shard {shard} is damaged")
+        return data[raw - size :]
+
+
+def _is_ordered(pages: np.ndarray) -> bool:
+    """Check that the pages of each shard follow one another, and that no number is negative."""
+    if not len(pages):
+        return True
+    same = np.diff(pages["shard"]) == 0
+    return bool(
+        min(int(pages[name].min()) for name in ("start", "bytes", "offset", "size")) >= 0
+        and (pages["raw"] >= pages["bytes"]).all()
+        and (np.diff(pages["shard"]) >= 0).all()
+        and (np.diff(pages["start"])[same] == pages["bytes"][:-1][same]).all()
+    )
+
+
+def _not_whole(reason: str) -> IntegrityError:
+    return IntegrityError(reason, suggestion="do not serve this version; publish again")
 
 
 def _rows_holding(data: bytes, starts: np.ndarray, needle: bytes, *, folded: bool) -> Iterator[int]:

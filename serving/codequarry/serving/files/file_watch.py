@@ -23,8 +23,8 @@ Identity = tuple[int, int, int, int]
 
 
 def is_read_by_requests(name: str) -> bool:
-    """Tell whether requests read a file of a version; of the tables only those of the vectors are mapped."""
-    return not name.startswith("tables/") or name.startswith("tables/embeddings")
+    """Tell whether requests read a file of a version; of the tables those of vectors, and of chunks for their texts."""
+    return not name.startswith("tables/") or name.startswith(("tables/embeddings", "tables/chunks."))
 
 
 def identity_of(status: os.stat_result) -> Identity:

@@ -10,7 +10,6 @@ read-only and only counted and compared. A version may come from anywhere, so no
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -30,6 +29,8 @@ from codequarry.schemas.gates.expectation import EXAMPLES, Outcome, Suite, build
 from codequarry.schemas.gates.sql_checks import CATALOG_DIFFERS, NOTHING_OF, OF_EACH_LEG
 from codequarry.schemas.gates.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
 from codequarry.schemas.resources import raise_if_exhausted
+from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.texts import MappedTexts
 from codequarry.serving.channels import splade_index
 from codequarry.serving.channels.vector_table import map_codes
 from codequarry.serving.channels.warp.index import map_arrays
@@ -97,7 +98,7 @@ def _check_tables(paths: BundlePaths, manifest: Manifest) -> list[Check]:
             f"the tables of {manifest.version} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]})",
             suggestion="roll back to another version, or index again",
         ) from error
-    checks.append(_equal("files of texts that are not those of the chunks", _strange_texts(paths, manifest), 0))
+    checks.append(_equal("shards whose texts are found otherwise than in their table", _strange_texts(paths), 0))
     checks.append(_equal("open.sql that is not this program's", int(not _has_our_open_sql(paths)), 0))
     checks += _id_checks(paths, manifest, chunk_ids)
     for leg in manifest.legs:
@@ -270,20 +271,29 @@ def _strange_vectors(paths: BundlePaths, leg: LegEntry) -> int:
     return strange
 
 
-def _strange_texts(paths: BundlePaths, manifest: Manifest) -> int:
-    """Count the shards whose file of texts differs from the texts of their table, one after another."""
+def _strange_texts(paths: BundlePaths) -> int:
+    """Count the shards in whose table a chunk has another text than a reader of ``rows/`` gets."""
     from codequarry.schemas.bundle.tables import read_table
 
-    texts, tables = paths.text_files(), paths.table_files("chunks")
-    held = {entry.path: entry.sha256 for entry in manifest.files}
-    strange = abs(len(texts) - len(tables))
-    for (_, file), table in zip(sorted(texts.items()), tables, strict=False):
-        digest = hashlib.sha256()
-        for chunk in read_table(table, ["text"])["text"].chunks:
-            _, _, data = chunk.buffers()
-            offsets = np.frombuffer(chunk.buffers()[1], np.int32)[chunk.offset :][: len(chunk) + 1]
-            digest.update(memoryview(data)[offsets[0] : offsets[-1]])
-        strange += digest.hexdigest() != held.get(file.name)
+    strange = 0
+    chunks = RowIndex.open(paths.rows).chunks
+    with closing(MappedTexts.open(paths)) as texts:
+        for shard, file in paths.chunk_tables().items():
+            table = read_table(file, ["chunk_id", "text"])
+            own = chunks[chunks["shard"] == shard]
+            try:
+                found = texts.whole(shard)
+            except IntegrityError:
+                strange += 1
+                continue
+            expected = [text.encode() for text in table["text"].to_pylist()]
+            starts = np.cumsum([0, *map(len, expected)])
+            strange += not (
+                np.array_equal(own["chunk_id"], table["chunk_id"].to_numpy())
+                and np.array_equal(own["text_start"], starts[:-1])
+                and np.array_equal(own["text_bytes"], np.diff(starts))
+                and found == b"".join(expected)
+            )
     return strange
 
 
