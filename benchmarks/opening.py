@@ -20,7 +20,7 @@ from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
 from codequarry.pipelines.indexes.faiss import arrays, write_idmap
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SegmentEntry, to_json
-from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_vectors
+from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_table, write_vectors
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.files.file_index import FileIndex, FileRow
 from codequarry.serving.files.integrity import file_sha256, read_manifest, verify

@@ -32,6 +32,9 @@ _REPETITIVE = tuple(
     "repo path lang kind encoding skip_reason path_class parent name role module "
     "symbol scheme manager package version indexer position_encoding".split()
 )
+_SORTED = ("repo", "path")
+_RANDOM = ("chunk_id",)
+"""Numbers that differences make longer."""
 _ROW_GROUP = 4_096
 _ONE_PAGE = 1 << 40
 """Bytes of a page that no column reaches."""
@@ -344,20 +347,29 @@ class TableWriter:
             paged: Column of texts whose pages are read one by one; none when empty. A page is a gzip member of the
                 lengths of its texts and then the texts, one behind the other.
         """
-        dictionary: Any = [name for name in _REPETITIVE if name in schema.names]
-        options: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
+        numbers = [field.name for field in schema if pa.types.is_integer(field.type) and field.name not in _RANDOM]
+        options: dict[str, Any] = {
+            "use_dictionary": [name for name in _REPETITIVE if name in schema.names],
+            "compression": "zstd",
+            "compression_level": 3,
+            "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+            # Minima and maxima of what rows are sorted by. Those of texts would be texts in each header of a page.
+            "write_statistics": [name for name in _SORTED if name in schema.names],
+            # Parquet's own types tell all but the length of a list; descriptions of columns are in the catalog.
+            "store_schema": any(pa.types.is_fixed_size_list(field.type) for field in schema),
+        }
         if paged:
             others = [name for name in _leaves(schema) if name != paged]
-            options = {
+            options |= {
                 "compression": {**dict.fromkeys(others, "zstd"), paged: "gzip"},
                 "compression_level": {**dict.fromkeys(others, 3), paged: 5},
-                "column_encoding": {paged: "DELTA_LENGTH_BYTE_ARRAY"},
-                "write_statistics": others,  # else each page holds its first and last text
                 "data_page_size": _PAGE_BYTES,
                 "write_batch_size": _WRITE_BATCH,
             }
+            options["column_encoding"][paged] = "DELTA_LENGTH_BYTE_ARRAY"
         self._schema = schema
-        self._writer = pq.ParquetWriter(path, schema, use_dictionary=dictionary, **options)
+        plain = pa.schema([field.remove_metadata() for field in schema])
+        self._writer = pq.ParquetWriter(path, plain, **options)
         self._buffered: list[list[object]] = [[] for _ in schema]
         """Values by column."""
         self._pending = schema.empty_table()

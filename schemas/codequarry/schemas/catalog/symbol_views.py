@@ -192,8 +192,9 @@ segment AS (
     ASOF LEFT JOIN opened
     ON edge.file = opened.file AND edge.depth = opened.depth AND edge.start_byte >= opened.start_byte
 )
-SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column, end_line,
-       end_column, coalesce(enclosing, -1)::INTEGER AS enclosing, chunk
+SELECT target_id::INTEGER AS target_id, file, precise, roles::SMALLINT AS roles, start_line, start_column,
+       end_line - start_line AS lines, end_column - start_column AS width,
+       coalesce(enclosing, -1)::INTEGER AS enclosing, chunk
 FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
 ASOF JOIN (SELECT rowid::INTEGER AS chunk, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
 ON named.place >= chunk.place
@@ -202,7 +203,7 @@ ORDER BY target_id, precise DESC, file, named.place, roles
 """
 
 PLACES = """
-SELECT file, start_line, start_column, end_line, end_column, precise, roles, target_id FROM occurrences_mat ORDER BY ALL
+SELECT file, start_line, start_column, lines, width, precise, roles, target_id FROM occurrences_mat ORDER BY ALL
 """
 
 OUTSIDE = f"""
@@ -226,6 +227,19 @@ SELECT DISTINCT own.target_id::INTEGER AS target_id, other.target_id::INTEGER AS
 FROM relation JOIN target AS own USING (symbol) JOIN target AS other ON other.symbol = related
 ORDER BY ALL
 """
+
+_ENDS = (
+    "lines INTEGER, width INTEGER, end_line INTEGER GENERATED ALWAYS AS (start_line + lines) VIRTUAL, "
+    "end_column BIGINT GENERATED ALWAYS AS (start_column + width) VIRTUAL"
+)
+COLUMNS: dict[str, str] = {
+    "occurrences_mat": "target_id INTEGER, file INTEGER, precise BOOLEAN, roles SMALLINT, start_line INTEGER, "
+    f"start_column INTEGER, {_ENDS}, enclosing INTEGER, chunk INTEGER",
+    "places_mat": f"file INTEGER, start_line INTEGER, start_column INTEGER, {_ENDS}, precise BOOLEAN, roles SMALLINT, "
+    "target_id INTEGER",
+}
+"""Columns of the tables that hold how long a name is, and compute where it ends: nearly all names of a symbol are
+equally long, and on one line."""
 
 TABLES: dict[str, str] = {
     "symbols_mat": SYMBOLS,

@@ -192,9 +192,17 @@ def build_statements(*dims: int) -> list[str]:
         SQL statements, in order.
     """
     created = [f"CREATE VIEW {name} AS {sql}" for name, sql in views(*dims).items()]
-    tables = [f"CREATE TABLE {name} AS {sql}" for name, sql in TABLES.items()]
+    tables = [statement for name, sql in TABLES.items() for statement in _table(name, sql)]
     comments = [*_comments("VIEW", views(*dims)), *_comments("TABLE", TABLES)]
     return [*created, *tables, "BEGIN", *comments, "COMMIT"]  # without a transaction, each is synced to the disk
+
+
+def _table(name: str, sql: str) -> list[str]:
+    """Return the statements that make a table of the rows of a SELECT."""
+    columns = symbol_catalog.COLUMNS.get(name)
+    if columns is None:
+        return [f"CREATE TABLE {name} AS {sql}"]
+    return [f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} BY NAME {sql}"]
 
 
 def _comments(kind: str, names: Iterable[str]) -> Iterator[str]:

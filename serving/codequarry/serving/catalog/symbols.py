@@ -39,6 +39,14 @@ SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (rol
 """
 
 
+# Ends are added here: computed columns would be part of every plan.
+_PLACES = """
+SELECT target_id, file, precise, roles, start_line, start_column, lines, width, enclosing, chunk
+FROM occurrences_mat WHERE target_id IN ({marks})
+"""
+_NAMED = "SELECT start_column, start_line, lines, width, precise, roles, target_id FROM places_mat WHERE file = ? AND "
+
+
 class SymbolRow(NamedTuple):
     """One row of ``symbols_mat``."""
 
@@ -244,9 +252,7 @@ class SymbolTables:
 
     def named_on(self, file: int, line: int) -> list[Named]:
         """Return the names on a line, by column."""
-        columns = ", ".join(Named._fields)
-        sql = f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line = ?"
-        return sorted(Named(*row) for row in self._fetch(sql, [file, line]))
+        return sorted(self._named("start_line = ?", [file, line]))
 
     def named_within(self, file: int, first: int, last: int) -> list[Named]:
         """Return the names on some lines of a file, in source order.
@@ -259,19 +265,23 @@ class SymbolTables:
         Returns:
             Names; each ends on the line on which it starts.
         """
-        columns = ", ".join(Named._fields)
-        sql = (
-            f"SELECT {columns} FROM places_mat WHERE file = ? AND start_line BETWEEN ? AND ? AND end_line = start_line"
-        )
-        named = [Named(*row) for row in self._fetch(sql, [file, first, last])]
+        named = self._named("start_line BETWEEN ? AND ? AND lines = 0", [file, first, last])
         return sorted(named, key=lambda one: (one.end_line, one))
+
+    def _named(self, condition: str, parameters: list[int]) -> list[Named]:
+        return [
+            Named(column, line + lines, column + width, *others)
+            for column, line, lines, width, *others in self._fetch(_NAMED + condition, parameters)
+        ]
 
     def places(self, targets: Sequence[int]) -> Places:
         """Return the places that name or define one of these targets."""
-        columns = ", ".join((*Places._fields[:-1], "chunk"))
-        sql = f"SELECT {columns} FROM occurrences_mat WHERE target_id IN ({marks(targets)})"
-        *found, chunks = self._columns(sql, list(targets))
-        return Places(*found, chunk_id=self._chunk_ids[chunks])
+        found = self._columns(_PLACES.format(marks=marks(targets)), list(targets))
+        named, files, precise, roles, lines, columns, more_lines, widths, enclosing, chunks = found
+        return Places(
+            named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
+            self._chunk_ids[chunks],
+        )  # fmt: skip
 
     def enclosing_name(self, enclosing: int) -> str:
         """Return the qualified name of the definition that encloses a place; "" at the top level."""

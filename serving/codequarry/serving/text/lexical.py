@@ -25,17 +25,22 @@ if TYPE_CHECKING:
     import numpy as np
     import tantivy
 
-FIELDS = ("path", "name", "body")
+BODY_FIELD = "body"
+FIELDS = ("path", "name", BODY_FIELD)
 ID_FIELD = "chunk_id"
 
 
 def tantivy_schema() -> tantivy.Schema:
-    """Return the schema: pre-tokenized text fields and the chunk id as a fast field; nothing is stored."""
+    """Return the schema: pre-tokenized text fields and the chunk id as a fast field; nothing is stored.
+
+    Only the body is searched for phrases, so that it alone has positions.
+    """
     import tantivy
 
     builder = tantivy.SchemaBuilder()
     for field in FIELDS:
-        builder.add_text_field(field, stored=False, tokenizer_name="raw", index_option="position")
+        option = "position" if field == BODY_FIELD else "freq"
+        builder.add_text_field(field, stored=False, tokenizer_name="raw", index_option=option)
     builder.add_unsigned_field(ID_FIELD, stored=False, indexed=True, fast=True)
     return builder.build()
 
