@@ -1,4 +1,4 @@
-"""Where the pages of the chunks' texts lie in ``tables/chunks.*parquet``, for readers that inflate one page.
+"""Places of the pages of the chunks' texts in ``tables/chunks.*parquet``, for readers that inflate one page.
 
 `write_table` cuts the column ``text`` into pages of about 16 KB. A page is a header in Thrift's compact protocol and a
 gzip member: the lengths of some texts, then the texts, one behind the other. Arrow tells where a column begins and how

@@ -252,7 +252,7 @@ class SymbolTables:
 
     def named_on(self, file: int, line: int) -> list[Named]:
         """Return the names on a line, by column."""
-        return sorted(self._named("start_line = ?", [file, line]))
+        return sorted(self._names_where("start_line = ?", [file, line]))
 
     def named_within(self, file: int, first: int, last: int) -> list[Named]:
         """Return the names on some lines of a file, in source order.
@@ -265,10 +265,10 @@ class SymbolTables:
         Returns:
             Names; each ends on the line on which it starts.
         """
-        named = self._named("start_line BETWEEN ? AND ? AND lines = 0", [file, first, last])
+        named = self._names_where("start_line BETWEEN ? AND ? AND lines = 0", [file, first, last])
         return sorted(named, key=lambda one: (one.end_line, one))
 
-    def _named(self, condition: str, parameters: list[int]) -> list[Named]:
+    def _names_where(self, condition: str, parameters: list[int]) -> list[Named]:
         return [
             Named(column, line + lines, column + width, *others)
             for column, line, lines, width, *others in self._fetch(_NAMED + condition, parameters)
