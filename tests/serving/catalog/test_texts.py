@@ -91,3 +91,14 @@ def test_a_table_that_is_cut_or_an_array_that_is_missing_is_damage(
     (copy.rows / PAGES_FILE).unlink()
     with pytest.raises(IntegrityError, match="is missing"):
         MappedTexts.open(copy)
+
+
+def test_a_page_that_would_inflate_without_measure_is_refused_before_it_is_read(
+    paths: BundlePaths, tmp_path: Path
+) -> None:
+    copy = damaged(paths, tmp_path / "version")
+    pages = np.load(copy.rows / PAGES_FILE)
+    pages["raw"][0] = 1 << 30
+    np.save(copy.rows / PAGES_FILE, pages)
+    with pytest.raises(IntegrityError, match="is damaged"):
+        MappedTexts.open(copy)

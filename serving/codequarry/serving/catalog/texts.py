@@ -23,6 +23,8 @@ from codequarry.serving.text.literal_patterns import fold
 
 _HELD = 2_048
 """Inflated pages that stay in memory: 32 MB. A scan of more texts inflates each page again."""
+_LARGEST_PAGE = 64 * 2**20
+"""Bytes of an inflated page that are believed: the array may come from elsewhere, and a page is inflated whole."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -160,13 +162,14 @@ class MappedTexts:
 
 
 def _is_ordered(pages: np.ndarray) -> bool:
-    """Check that the pages of each shard follow one another, and that no number is negative."""
+    """Check that the pages of each shard follow one another, and that no number is negative or far too large."""
     if not len(pages):
         return True
     same = np.diff(pages["shard"]) == 0
     return bool(
         min(int(pages[name].min()) for name in ("start", "bytes", "offset", "size")) >= 0
         and (pages["raw"] >= pages["bytes"]).all()
+        and int(pages["raw"].max()) <= _LARGEST_PAGE
         and (np.diff(pages["shard"]) >= 0).all()
         and (np.diff(pages["start"])[same] == pages["bytes"][:-1][same]).all()
     )
