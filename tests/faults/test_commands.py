@@ -61,7 +61,8 @@ def test_versions_shows_sizes_and_states(run: Run, scene: Scene) -> None:
     with hold_version(scene.root.version(OLD)):
         rows = json.loads(run("versions", "--json")[1])
     assert [(row["version"], row["state"]) for row in rows] == [(OLD, "held"), (NEW, "current")]
-    assert all(0 < row["unique_bytes"] < row["size_bytes"] for row in rows)
+    manifests = [scene.root.version(row["version"]).manifest.stat().st_size for row in rows]
+    assert all(0 < row["unique_bytes"] < row["size_bytes"] + own for row, own in zip(rows, manifests, strict=True))
     scene.root.current.write_bytes(b"torn")
     code, out, err = run("versions")
     assert code == 1 and NEW in out and "codequarry rollback" in err

@@ -9,8 +9,8 @@ from __future__ import annotations
 import mmap
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Self
 
 import numpy as np
@@ -45,7 +45,8 @@ class MappedTexts:
             for number in np.unique(shards).tolist()
         }
         self._starts: list[int] = pages["start"].tolist()
-        self._page = lru_cache(maxsize=_HELD)(self._inflated)
+        # No method of this object: it would hold itself, and with it the maps of a version that is closed.
+        self._page = lru_cache(maxsize=_HELD)(partial(_inflated, files, pages))
 
     @classmethod
     def open(cls, paths: BundlePaths) -> Self:
@@ -119,7 +120,7 @@ class MappedTexts:
     def whole(self, shard: int) -> bytes:
         """Return all texts of a shard, one behind the other."""
         first, last = self._first.get(shard, (0, 0))
-        return b"".join(map(self._inflated, range(first, last)))
+        return b"".join(_inflated(self._files, self._pages, number) for number in range(first, last))
 
     def close(self) -> None:
         """Give the files and the pages in memory back."""
@@ -145,20 +146,33 @@ class MappedTexts:
             at += 1
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _inflated(self, number: int) -> bytes:
-        """Return the texts of a page, one behind the other."""
-        shard, size, _, offset, packed, raw = self._pages[number].item()
-        file = self._files.get(shard)
-        if file is None or offset + packed > len(file):
-            raise _not_whole(f"the texts of shard {shard} are not all there")
-        inflater = zlib.decompressobj(_GZIP)
-        try:
-            data = inflater.decompress(file[offset : offset + packed], raw)
-        except zlib.error as error:
-            raise _not_whole(f"a page of the texts of shard {shard} is damaged") from error
-        if len(data) != raw:
-            raise _not_whole(f"a page of the texts of shard {shard} is damaged")
-        return data[raw - size :]
+
+def _inflated(files: Mapping[int, mmap.mmap], pages: np.ndarray, number: int) -> bytes:
+    """Return the texts of a page, one behind the other.
+
+    Args:
+        files: Mapped files by shard.
+        pages: (p,) of `PAGE`.
+        number: Which page.
+
+    Returns:
+        The texts in UTF-8.
+
+    Raises:
+        IntegrityError: The page is not there, or damaged.
+    """
+    shard, size, _, offset, packed, raw = pages[number].item()
+    file = files.get(shard)
+    if file is None or offset + packed > len(file):
+        raise _not_whole(f"the texts of shard {shard} are not all there")
+    inflater = zlib.decompressobj(_GZIP)
+    try:
+        data = inflater.decompress(file[offset : offset + packed], raw)
+    except zlib.error as error:
+        raise _not_whole(f"a page of the texts of shard {shard} is damaged") from error
+    if len(data) != raw:
+        raise _not_whole(f"a page of the texts of shard {shard} is damaged")
+    return data[raw - size :]
 
 
 def _is_ordered(pages: np.ndarray) -> bool:
