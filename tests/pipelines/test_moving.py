@@ -164,7 +164,7 @@ def lose_a_chunk(paths: BundlePaths) -> None:
     pq.write_table(table.slice(1), paths.table("chunks"))
 
 
-def cut_an_index(paths: BundlePaths) -> None:
+def cut_the_vectors(paths: BundlePaths) -> None:
     table = paths.table("embeddings")
     table.write_bytes(table.read_bytes()[:100])
 
@@ -185,7 +185,7 @@ def swap_the_encoder(paths: BundlePaths) -> None:
     ("spoil", "error", "named"),
     [
         (lose_a_chunk, PublishError, "not fit to publish.*chunks"),
-        (cut_an_index, IntegrityError, "FAISS cannot read"),
+        (cut_the_vectors, IntegrityError, "cannot be read"),
         (cut_a_table, IntegrityError, "cannot be read"),
         (cut_the_catalog, IntegrityError, "cannot be read"),
         (swap_the_encoder, PublishError, "files of the query encoder that are not the described ones"),
