@@ -11,6 +11,8 @@ from codequarry.pipelines.adapt.stage import adapt_encoder, adapted_folders
 from codequarry.pipelines.adapt.tuning import histories
 from codequarry.pipelines.embed.encoders import SHIPPED, read_adapted
 from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.sources.snapshot import snapshot_repository
+from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.schemas.bundle.manifest import Manifest, from_json
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import Settings
@@ -87,6 +89,8 @@ def test_too_little_to_tell_stops_nothing(tmp_path: Path, make_settings: MakeSet
 def test_what_a_killed_run_or_a_bad_disk_left_is_made_again(tmp_path: Path, make_settings: MakeSettings) -> None:
     made = small(tmp_path, make_settings)
     index_repositories(made)
+    for repository in repositories_by_name(made.sources.repositories).values():
+        snapshot_repository(repository, made)  # as each run does first: a publish removes the contents
     (result,) = adapted_folders(made).glob("[!.]*/result.json")
     for damage in (b"", b"{}", b"[]", result.read_bytes().replace(b"false", b"true")):
         result.write_bytes(damage)
