@@ -30,4 +30,6 @@ def test_only_a_repository_that_has_a_snapshot_is_carried_forward(tmp_path: Path
     never_read = keep_failure(work, SourceError("it is gone", suggestion="bring it back"))
     assert never_read.line() == "app: it is gone; it is left out; bring it back"
     work.snapshot.write_text("{}", encoding="utf-8")
+    assert "it is left out" in keep_failure(work, SourceError("it is gone")).line()  # a publish removed its contents
+    work.contents.write_bytes(b"")
     assert "its last snapshot goes on, for 0.0 hours now" in keep_failure(work, SourceError("it is gone")).line()
