@@ -132,6 +132,27 @@ def test_a_signal_that_comes_while_a_thread_is_started_ends_the_server() -> None
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "closed\n")
 
 
+TAKEN_BEFORE_A_WAIT = """
+import os, select, signal, threading, time
+from codequarry.serving.server.stdio import close_before_ending
+close_before_ending(lambda: print("closed", flush=True))
+
+def send():
+    time.sleep(1)  # until the main thread waits
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # not to the thread that waits: its wait goes on
+    threading.Event().wait()
+
+threading.Thread(target=send, daemon=True).start()
+select.select([os.pipe()[0]], [], [])
+"""
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_of_the_main_thread_ends_the_server() -> None:
+    """Prevents the server that went on until its client said something: the handler runs on the main thread alone."""
+    done = subprocess.run([sys.executable, "-c", TAKEN_BEFORE_A_WAIT], capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "closed\n")
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_no_row_of_the_pool_log_is_lost_by_a_signal(bundle_root: Path, tmp_path: Path, ending: signal.Signals) -> None:
     """What had not been written when SIGTERM came was gone."""

@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from io import TextIOWrapper
-from queue import SimpleQueue
 from typing import Any, cast
 
 import anyio
@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from codequarry.serving.server.json_rpc import line_refusal
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.05
 
 
 def close_before_ending(close: Callable[[], object]) -> None:
@@ -28,24 +29,33 @@ def close_before_ending(close: Callable[[], object]) -> None:
     the main thread may hold a lock that ``close`` needs, and a read of stdin cannot be cancelled. That thread runs from
     the start: the signal may come while the main thread starts another one, and holds the lock for that.
 
+    It learns of the signal from a pipe that Python writes to at once. The handler runs only when the main thread runs,
+    and that would sleep on when the signal came just before it began to wait.
+
     Args:
         close: Writes what is left to write; returns within seconds.
     """
 
-    received: SimpleQueue[int] = SimpleQueue()
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    main = threading.main_thread().ident
+    assert main is not None
 
     def close_and_end() -> None:
-        number = received.get()
+        while (number := os.read(heard, 1)[0]) not in _ENDING:
+            pass
         try:
             close()
         finally:
-            os.kill(os.getpid(), number)
+            while True:  # the first wakes the main thread where it has not run the handler, and a later one ends it
+                signal.pthread_kill(main, number)
+                time.sleep(_AGAIN_S)
 
-    def end(number: int, _: object) -> None:
+    def end(_: int, __: object) -> None:
         for ending in _ENDING:
             signal.signal(ending, signal.SIG_DFL)
-        received.put(number)
 
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     threading.Thread(target=close_and_end, name="closing", daemon=True).start()
     for ending in _ENDING:
         if ending == signal.SIGHUP and signal.getsignal(ending) == signal.SIG_IGN:
