@@ -35,7 +35,7 @@ _TINY_FILES = 4
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process and its children took."""
+    """Cost of a process and its children."""
 
     cpu_s: float
     wall_s: float

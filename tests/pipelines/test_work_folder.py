@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from codequarry.serving.files.integrity import file_sha256
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit
 from tests.pipelines.test_incremental import contents, corpus, from_nothing, module, small_shards
+from tests.pipelines.test_tiers import own_store
 
 __all__ = ["small_shards"]
 GONE = RELEASED | {"contents.parquet", "ast_references.parquet"}
@@ -86,3 +88,18 @@ def test_texts_stay_whose_vectors_the_store_must_not_lose(
     monkeypatch.setattr("codequarry.pipelines.run.keeps_vectors", lambda _: True)
     index_repositories(two)
     assert held(two, "app") & GONE == {"chunks.parquet"}
+
+
+@pytest.mark.parametrize("model", ["static", "minilm"])
+def test_a_run_without_a_change_needs_neither_the_work_folder_nor_the_store(
+    tmp_path: Path, make_settings: MakeSettings, model: str
+) -> None:
+    """Prevents the run that failed for what it wanted to remove, or to know of an encoder that it did not need."""
+    commit(tmp_path / "app", corpus(2))
+    settings = own_store(make_settings(tmp_path / "app", embedding={"model": model}), tmp_path)
+    published = index_repositories(settings)
+    shutil.rmtree(settings.paths.work)
+    shutil.rmtree(settings.paths.store)
+    again = index_repositories(settings)
+    assert again.unchanged
+    assert again.path == published.path

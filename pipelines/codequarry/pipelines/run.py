@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
 from codequarry.pipelines.bundle.manifest import is_current
 from codequarry.pipelines.bundle.stage import stage_bundle
-from codequarry.pipelines.embed.encoders import encoder_folders, keeps_vectors
+from codequarry.pipelines.embed.encoders import keeps_vectors
 from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
@@ -26,7 +26,6 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.files.integrity import current_manifest
 
 if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
@@ -94,7 +93,7 @@ def index_repositories(
         current = current_manifest(root)
         if current is not None and not force and is_current(current, snapshots, settings):
             acknowledge_current(root)
-            _release(names, settings)
+            _release(names, current, settings)
             path = root.version(current.version).path
             return IndexReport(path, current, True, clock.seconds, clock.cpu_seconds, snapshots)
         adaptation = _fit_encoder(settings, progress, clock)
@@ -117,7 +116,7 @@ def index_repositories(
             verified = verify_staged(staged, settings, progress, accept=accept)
         with clock.time("publish"):
             published = publish_verified(verified, settings.bundle, force=force)
-            _release(names, settings)
+            _release(names, published.manifest, settings)
             limits = _limit_store(settings, progress)
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
@@ -127,10 +126,10 @@ def index_repositories(
     )  # fmt: skip
 
 
-def _release(names: list[str], settings: Settings) -> None:
+def _release(names: list[str], manifest: Manifest, settings: Settings) -> None:
     """Remove from the work folder what is published and can be made again; Dagster's checks read it, and keep it."""
-    specs = (EncoderSpec.load(folder) for folder in encoder_folders(settings).values())
-    by_text = settings.late_interaction or settings.learned_sparse or any(map(keeps_vectors, specs))
+    kept = any(keeps_vectors(leg.encoder.model.kind) for leg in manifest.legs)
+    by_text = kept or settings.late_interaction or settings.learned_sparse
     for name in names:
         release_rows(repository_work(settings.paths.work, name), keep_chunks=by_text)
 

@@ -26,7 +26,7 @@ class Cost:
     what: str
     """Kind of the thing."""
     name: str
-    """Which one; "" when there is one of its kind."""
+    """Its own name; "" when there is one of its kind."""
     entries: int | None
     """Entries of a database, else files; None for a database that cannot be read now."""
     size_bytes: int

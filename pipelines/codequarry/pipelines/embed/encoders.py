@@ -182,9 +182,9 @@ def _fingerprint(folder: Path, exports: Collection[Path]) -> str:
         raise
 
 
-def keeps_vectors(spec: EncoderSpec) -> bool:
-    """Return whether the store keeps an encoder's vectors of chunks: those of a static one are sums of table rows."""
-    return spec.kind != "static"
+def keeps_vectors(kind: str) -> bool:
+    """Return whether the store keeps vectors of chunks: those of a static encoder are sums of table rows."""
+    return kind != "static"
 
 
 def encoder_libraries(settings: Settings) -> tuple[str, ...]:

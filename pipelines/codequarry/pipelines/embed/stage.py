@@ -225,7 +225,7 @@ class _PartTexts:
 @contextmanager
 def _kept_vectors(settings: Settings, spec: EncoderSpec) -> Iterator[VectorStore | None]:
     """Open the stored vectors of an encoder; yields None for one whose vectors are not kept."""
-    if not keeps_vectors(spec):
+    if not keeps_vectors(spec.kind):
         yield None
         return
     with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:

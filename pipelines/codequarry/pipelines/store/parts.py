@@ -138,7 +138,7 @@ def release_rows(work: RepositoryWork, *, keep_chunks: bool) -> None:
     for file in (work.contents, work.table("ast_references")):
         file.unlink(missing_ok=True)
     names = RELEASED - ({"chunks.parquet"} if keep_chunks else set())
-    for folder in work.parts.iterdir():
+    for folder in work.parts.glob("*"):  # there is none where the work folder was removed
         for name in names:
             (folder / name).unlink(missing_ok=True)
 
@@ -146,7 +146,7 @@ def release_rows(work: RepositoryWork, *, keep_chunks: bool) -> None:
 def forget_parts(work: RepositoryWork, parts: Sequence[Part]) -> None:
     """Remove the folders of parts that no longer exist."""
     kept = {part.folder for part in parts}
-    for folder in work.parts.iterdir():
+    for folder in work.parts.glob("*"):  # there is none where the work folder was removed
         if folder not in kept:
             shutil.rmtree(folder, ignore_errors=True)
 
