@@ -128,7 +128,8 @@ def index_repositories(
 
 def _release(names: list[str], manifest: Manifest, settings: Settings) -> None:
     """Remove from the work folder what is published and can be made again; Dagster's checks read it, and keep it."""
-    kept = any(keeps_vectors(leg.encoder.model.kind) for leg in manifest.legs)
+    models = [leg.encoder.model for leg in manifest.legs]
+    kept = any(model is None or keeps_vectors(model.kind) for model in models)
     by_text = kept or settings.late_interaction or settings.learned_sparse
     for name in names:
         release_rows(repository_work(settings.paths.work, name), keep_chunks=by_text)
