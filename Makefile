@@ -127,7 +127,7 @@ serve: $(READY)  ## Serve the published bundle over HTTP
 
 dagster: $(READY)  ## Start the Dagster UI and daemon with this project's workspace and home
 	@mkdir -p $(DAGSTER_HOME)
-	@cp assets/codequarry/assets/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
+	@cp assets/codequarry/assets/instance/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@DAGSTER_HOME=$(DAGSTER_HOME) CODEQUARRY_SETTINGS=$(CURDIR)/dagster_project.toml $(BIN)/dagster dev -w workspace.yaml
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \

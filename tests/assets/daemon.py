@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ import dagster as dg
 
 from codequarry.assets.project import PARTITIONS, SETTINGS_VARIABLE
 from tests.assets.conftest import Workbench
+from tests.assets.instance import instance_in
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = {"repositoryLocationName": "codequarry", "repositoryName": "__repository__"}
@@ -192,11 +191,9 @@ def serving(folder: Path, bench: Callable[[dg.DagsterInstance], Workbench]) -> I
         The site, as soon as it answers and the sensor has registered the partitions.
     """
     home = folder / "dagster"
-    home.mkdir()
-    shutil.copy(str(files("codequarry.assets") / "dagster.yaml"), home / "dagster.yaml")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+    with instance_in(home) as instance:
         made = bench(instance)
         instance.get_dynamic_partitions(PARTITIONS)  # the tables are there before several processes look for them
         instance.get_runs()

@@ -8,15 +8,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from importlib.resources import files
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from codequarry.assets.definitions import build_definitions
 from tests.assets.browser import browsing, installed
 from tests.assets.conftest import Workbench
+from tests.assets.instance import instance_in
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = installed()
@@ -33,9 +32,7 @@ def site(tmp_path_factory, first_run):
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(first_run[0].folder, folder, dirs_exist_ok=True)
     home = folder / "dagster"
-    home.mkdir()
-    shutil.copy(str(files("codequarry.assets") / "dagster.yaml"), home / "dagster.yaml")
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+    with instance_in(home) as instance:
         bench = Workbench(folder, instance)
         automatic = "[schedule]\nenabled = true\n[automation]\nwatch_heads = true\n"
         bench.configure("beta", "alpha", more=automatic)

@@ -185,6 +185,6 @@ def test_the_wheel_holds_the_four_layers_and_nothing_generic(tmp_path: Path) -> 
     for layer in LAYERS:
         assert f"codequarry/{layer}/__init__.py" in names
         assert f"codequarry/{layer}/py.typed" in names
-    assert "codequarry/assets/dagster.yaml" in names
+    assert "codequarry/assets/instance/dagster.yaml" in names
     assert "codequarry/pipelines/evaluation/golden/golden.toml" in names
     assert "codequarry/pipelines/evaluation/golden/corpus/one.js" in names

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +19,7 @@ from codequarry.assets.automation import whole
 from codequarry.assets.definitions import build_definitions
 from codequarry.assets.project import SETTINGS_VARIABLE, sync_partitions
 from codequarry.assets.project import Project as DagsterProject
+from tests.assets.instance import instance_in, prepared_home
 from tests.faults.project import Project
 
 LOCATION = ("-m", "codequarry.assets.definitions")
@@ -35,11 +34,7 @@ def is_check(step: str) -> bool:
 
 def home(project: Project) -> Path:
     """DAGSTER_HOME, made as `make dagster` makes it."""
-    folder = project.base / "dagster"
-    folder.mkdir(exist_ok=True)
-    if not (folder / "dagster.yaml").exists():
-        shutil.copy(str(files("codequarry.assets") / "dagster.yaml"), folder / "dagster.yaml")
-    return folder
+    return prepared_home(project.base / "dagster")
 
 
 def resource(project: Project) -> DagsterProject:
@@ -48,7 +43,7 @@ def resource(project: Project) -> DagsterProject:
 
 @contextmanager
 def instance(project: Project) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.from_config(str(home(project))) as made:
+    with instance_in(home(project)) as made:
         yield made
 
 

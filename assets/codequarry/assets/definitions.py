@@ -8,6 +8,7 @@ from codequarry.assets.automation import (
     failed_runs,
     head_sensor,
     reindex,
+    reindex_and_measure,
     reindex_schedule,
     repository_partitions,
     schedule_of,
@@ -60,7 +61,7 @@ def build_definitions(project: Project) -> dg.Definitions:
     return dg.Definitions(
         assets=[*assets, mcp_service],
         asset_checks=[*suite_checks, *statistics_checks, current_is_fresh, served_is_published],
-        jobs=[reindex, retention, freshness],
+        jobs=[reindex, retention, freshness, *([reindex_and_measure] if settings.late_interaction else [])],
         schedules=[
             reindex_schedule(settings.schedule),
             schedule_of(retention, "retention_schedule", when.retention_cron, zone, enabled=when.retention),

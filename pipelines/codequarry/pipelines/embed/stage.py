@@ -277,7 +277,8 @@ def _known_vectors(
     for entries in encoding.of({key: text for key, text in read.texts.items() if key not in known}):
         vectors.put(entries)
         known.update(entries)
-        show(len(read.keys) - sum(key in known for key in read.keys))
+        if left := sum(key not in known for key in read.keys):
+            show(left)  # the end is shown once the part is written: a run that is killed before makes it again
     return known
 
 
