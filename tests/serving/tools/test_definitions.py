@@ -52,7 +52,7 @@ def test_a_name_gives_the_best_first(symbol_engine) -> None:
 
 def test_a_result_has_everything_of_the_definition(symbol_engine) -> None:
     (one,) = ask(symbol_engine, symbol="Index").results
-    assert one.model_dump() == {
+    assert one.model_dump(exclude_none=True) == {
         "title": "quarry/io/index.py: line 4", "url": "repo://quarry/io/index.py#L4", "uri": "quarry/io/index.py",
         "start_line": 3, "start_column": 6, "end_line": 3, "end_column": 11, "lang": "python",
         "chunk_id": str(INDEX.pieces[0].id), "precise": "precise", "name": "Index", "qualified_name": "Index",

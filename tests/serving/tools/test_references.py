@@ -36,7 +36,7 @@ def test_precise_first_sources_before_tests(symbol_engine) -> None:
 
 def test_a_result_has_everything_of_the_use(symbol_engine) -> None:
     first = ask(symbol_engine, symbol="Index.open").results[0]
-    assert first.model_dump() == {
+    assert first.model_dump(exclude_none=True) == {
         "title": "quarry/io/store.py: line 7", "url": "repo://quarry/io/store.py#L7", "uri": "quarry/io/store.py",
         "start_line": 6, "start_column": 23, "end_line": 6, "end_column": 27, "lang": "python",
         "chunk_id": str(STORE.pieces[0].id), "precise": "precise", "roles": ["call"],

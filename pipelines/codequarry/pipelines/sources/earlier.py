@@ -1,12 +1,10 @@
 """Repositories of the published version: indexing a further one keeps them.
 
-The places they were read from are remembered per bundle root in the user's state folder, not in the bundle: a bundle
-names no path of a machine. A folder that came with a repository must not decide what is read.
+The places they were read from are remembered by `schemas.trust.source_places`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
-from codequarry.schemas.trust.user_folders import read_private, state_folder, write_private
+from codequarry.schemas.trust.source_places import read_places, remember_places
 from codequarry.serving.files.integrity import current_manifest
 
 Repositories = dict[str, RepositorySettings]
@@ -85,15 +83,11 @@ def remember(settings: Settings) -> None:
         }
         for name, each in repositories_by_name(settings.sources.repositories).items()
     }
-    value = {"root": str(settings.bundle.root), "repositories": listed}
-    file = _record(settings.bundle.root)
-    if read_private(file) != value:
-        write_private(file, value)
+    remember_places(settings.bundle.root, listed)
 
 
 def _recorded(root: Path) -> Repositories:
-    listed = read_private(_record(root)).get("repositories", {})
-    return {name: each for name, value in listed.items() if (each := _repository(name, value)) is not None}
+    return {name: each for name, value in read_places(root).items() if (each := _repository(name, value)) is not None}
 
 
 def _repository(name: str, value: dict[str, Any]) -> RepositorySettings | None:
@@ -102,11 +96,6 @@ def _repository(name: str, value: dict[str, Any]) -> RepositorySettings | None:
         return RepositorySettings.model_validate({"name": name, **given})
     except ValidationError:  # written by a version with another format: treated as not remembered
         return None
-
-
-def _record(root: Path) -> Path:
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()
-    return state_folder() / "sources" / f"{digest[:32]}.json"
 
 
 def _given_name(settings: Settings, repository: RepositorySettings) -> str:

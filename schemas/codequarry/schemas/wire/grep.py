@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field
 
 from codequarry.schemas.strict_model import StrictModel
-from codequarry.schemas.wire.search import BundleInfo, MaxTokens, ScopeId, SearchFilters
+from codequarry.schemas.wire.search import BundleInfo, MaxTokens, OnDiskField, ScopeId, SearchFilters
 
 Mode = Literal["exact", "word", "phrase", "regex"]
 
@@ -66,6 +66,7 @@ class CodeMatch(StrictModel):
     kind: str = Field(description="function, class, method, …; block for several, text without a syntax tree.")
     title: str = Field(description="path: line n (1-based).")
     url: str = Field(description="repo://repository/path#Ln")
+    on_disk: OnDiskField = None
 
 
 class CodeSearchAnswer(StrictModel):

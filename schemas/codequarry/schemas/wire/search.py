@@ -240,6 +240,17 @@ class Explain(StrictModel):
     )
 
 
+OnDisk = Literal["changed_since_index", "deleted"]
+"""What happened to a file on this machine since it was indexed."""
+OnDiskField = Annotated[
+    OnDisk | SkipJsonSchema[None],
+    Field(
+        description="Where the file on disk differs from what was indexed; told to clients on the same machine.",
+        json_schema_extra=_without_default,
+    ),
+]
+
+
 class Location(StrictModel):
     """Where a chunk is."""
 
@@ -254,6 +265,7 @@ class Location(StrictModel):
     symbols: list[str] = Field(
         description="Qualified names of the definitions that start in the chunk, from the module down."
     )
+    on_disk: OnDiskField = None
 
 
 class ResultMetadata(Location):

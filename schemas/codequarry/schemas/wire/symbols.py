@@ -8,7 +8,7 @@ from pydantic import Field
 
 from codequarry.schemas.kinds import Kind
 from codequarry.schemas.strict_model import StrictModel
-from codequarry.schemas.wire.search import AnyWord, BundleInfo, FileFilters, ScopeId
+from codequarry.schemas.wire.search import AnyWord, BundleInfo, FileFilters, OnDiskField, ScopeId
 
 DEFINITIONS_DEFAULT, DEFINITIONS_MAX = 10, 100
 REFERENCES_DEFAULT, REFERENCES_MAX = 20, 500
@@ -77,6 +77,7 @@ class SymbolPlace(StrictModel):
     lang: str = Field(description="Language of the file.")
     chunk_id: str = Field(description="Chunk that holds the name: give it to fetch.")
     precise: Precision = Field(description="'precise' by a SCIP indexer, 'heuristic' by syntax and name.")
+    on_disk: OnDiskField = None
 
 
 class DefinitionResult(SymbolPlace):

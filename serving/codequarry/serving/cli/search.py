@@ -199,12 +199,15 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     Yields:
         The engine.
     """
+    from codequarry.schemas.trust.source_places import local_folders
     from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.engine.local_files import LocalFiles
     from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
 
     wanted = SERVED_CHANNELS if channels is None else channels
     bundle = Bundle.open_current(settings.bundle.root, settings.serving, channels=wanted)
     engine = Engine(bundle, settings.serving)
+    engine.local_files = LocalFiles(local_folders(settings.bundle.root))
     try:
         yield engine
     finally:
@@ -212,12 +215,14 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
 
 
 def _show(answer: SearchAnswer, explain: bool) -> None:
+    from codequarry.serving.render.lines import on_disk
     from codequarry.serving.render.ranked import code_lines  # brings NumPy, which the list of commands does without
 
     if explain and answer.match is not None:
         _explain_match(answer.match)
     for number, result in enumerate(answer.results, start=1):
-        typer.secho(f"{number:>2}. {result.title}", bold=True, nl=False)
+        state = on_disk(result.metadata.on_disk)
+        typer.secho(f"{number:>2}. {result.title}{state and f' {state}'}", bold=True, nl=False)
         typer.echo(f"  {result.score:.3f}  id {result.id}")
         if result.heading:
             typer.secho(for_terminal(f"    {result.heading}"), dim=True)

@@ -18,6 +18,7 @@ from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRe
 from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
 from codequarry.serving.engine.follow import Follower, Refusal
+from codequarry.serving.engine.local_files import LocalFiles
 from codequarry.serving.ranking.rerank import reranker_of
 from codequarry.serving.request.admission import Gate, Lanes, current_call
 from codequarry.serving.request.deadline import Deadline
@@ -53,6 +54,8 @@ class Engine:
         self.follower: Follower | None = None
         self.reranker = reranker_of(settings)
         """A language model that orders first results; None when the settings name none."""
+        self.local_files: LocalFiles | None = None
+        """Compares the files that answers name with those on this machine; None where clients may be elsewhere."""
         self.telemetry: Telemetry | None = None
         """Listens to requests when set."""
         self._started = time.monotonic()
@@ -104,7 +107,8 @@ class Engine:
             saw_version(bundle.manifest.version)
             deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
             context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before)
-            return tool(context, request)
+            answer = tool(context, request)
+            return answer if self.local_files is None else self.local_files.mark(answer, bundle)
 
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Answer the tool ``search``, see `answer`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from codequarry.schemas.wire.search import BundleInfo
+from codequarry.schemas.wire.search import BundleInfo, OnDisk
 from codequarry.serving.catalog import present
 
 NOTHING_FOUND = "nothing found: use other words or fewer filters; overview tells what is indexed"
@@ -57,6 +57,17 @@ def numbered(lines: Sequence[str], first: int) -> list[str]:
     return [
         f"{number:>{width}} | {present.code_line(line)}".rstrip() for number, line in enumerate(lines, start=first + 1)
     ]
+
+
+def on_disk(state: OnDisk | None) -> str:
+    """Return what to say of a file on disk; "" where it is as it was indexed.
+
+    >>> on_disk("deleted"), on_disk(None)
+    ('(deleted since)', '')
+    """
+    if state is None:
+        return ""
+    return "(deleted since)" if state == "deleted" else "(changed since)"
 
 
 def footer(bundle: BundleInfo, uris: Iterable[str], facts: Iterable[str], limits: Iterable[str]) -> list[str]:

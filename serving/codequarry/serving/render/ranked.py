@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codequarry.schemas.wire.search import SearchAnswer, SearchResult
-from codequarry.serving.render.lines import NOTHING_FOUND, footer, numbered, place, shown_path
+from codequarry.serving.render.lines import NOTHING_FOUND, footer, numbered, on_disk, place, shown_path
 
 _ELLIPSIS = "…"
 
@@ -35,7 +35,8 @@ def search_text(answer: SearchAnswer) -> str:
 def _heading(result: SearchResult, answer: SearchAnswer) -> str:
     found = result.metadata
     where = place(shown_path(found.uri, answer.bundle), found.start_line, found.end_line)
-    return "  ".join(part for part in (where, result.heading, result.handle and f"[{result.handle}]") if part)
+    handle = result.handle and f"[{result.handle}]"
+    return "  ".join(part for part in (where, result.heading, handle, on_disk(found.on_disk)) if part)
 
 
 def _one_line(result: SearchResult, answer: SearchAnswer) -> str:

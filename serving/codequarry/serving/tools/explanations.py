@@ -117,7 +117,7 @@ def _explained(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> Searc
     """Build a result with its code, its exact score and the explanation of it."""
     lean = _lean(ranked, scored, row, code=True)
     explain = _within_bounds(_explain(ranked, scored, row))
-    metadata = ResultMetadata(**present.location(row).model_dump(), explain=explain)
+    metadata = ResultMetadata(**present.location(row).model_dump(exclude_unset=True), explain=explain)
     return lean.model_copy(update={"snippet": lean.code, "score": scored.score, "metadata": metadata})
 
 

@@ -267,7 +267,7 @@ def _location(
     """Return title, link and metadata of a piece."""
     if (row := piece.chunk) is not None:
         metadata: dict[str, Any] = {
-            **present.location(row).model_dump(),
+            **present.location(row).model_dump(exclude_unset=True),
             "repo": row.repo,
             "kind": row.kind,
             "module": row.module,
@@ -335,7 +335,7 @@ def _single(found: FetchObject, limits: list[str], bundle: Bundle) -> FetchAnswe
         else str(value).lower()
         if isinstance(value, bool)
         else str(value)
-        for name, value in found.metadata.model_dump().items()
+        for name, value in found.metadata.model_dump(exclude_none=True).items()
     }
     return FetchAnswer(
         id=found.id,
