@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,9 @@ from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.run import IndexReport
 
 
 def register(app: typer.Typer) -> None:
@@ -97,7 +100,6 @@ def index(
     """
     try:
         from codequarry.pipelines.cli.summary import print_summary
-        from codequarry.pipelines.run import index_repositories
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
@@ -113,10 +115,33 @@ def index(
     settings = selection.settings
     if adapt is not None:
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
+    report = publish(settings, force=force, accept=accept)
+    print_summary(report, selection.fates, settings.paths.work)
+
+
+def publish(settings: Settings, *, force: bool = False, accept: str = "") -> IndexReport:
+    """Index the repositories of the settings with progress bars, and remember their places.
+
+    Args:
+        settings: Settings of the run.
+        force: Build a version although nothing changed.
+        accept: Reason for publishing though checks fail that compare with CURRENT.
+
+    Returns:
+        What was done.
+
+    Raises:
+        CodequarryError: As `index_repositories` does.
+    """
+    try:
+        from codequarry.pipelines.run import index_repositories
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry index", "build", missing=error.name) from None
+
     with ending_groups(), Bars() as bars:
         report = index_repositories(settings, bars.show, force=force, accept=accept)
     _remember(settings)
-    print_summary(report, selection.fates, settings.paths.work)
+    return report
 
 
 def _remember(settings: Settings) -> None:

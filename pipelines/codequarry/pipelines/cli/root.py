@@ -10,7 +10,8 @@ import typer
 
 from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
-from codequarry.schemas.errors import CodequarryError, ResourcesError, UnavailableError
+from codequarry.pipelines.cli.first_index import index_first
+from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
 from codequarry.serving.cli.install import command as install
@@ -68,7 +69,7 @@ def main() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     collect_seldom()
     try:
-        build_app()()
+        _run_command()
     except CodequarryError as error:
         _explain(error)
         sys.exit(error.exit_code)
@@ -82,6 +83,16 @@ def main() -> None:
         found = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         _explain(UnavailableError(found, suggestion="check that the path is there, readable, and has space left"))
         sys.exit(UnavailableError.exit_code)
+
+
+def _run_command() -> None:
+    """Run the command line's command; one that asks about a repository without an index makes that first."""
+    try:
+        build_app()()
+    except NoBundleError:
+        if not index_first(sys.argv[1:]):
+            raise
+        build_app()()
 
 
 def _explain(error: CodequarryError) -> None:
