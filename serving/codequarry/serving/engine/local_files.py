@@ -31,10 +31,10 @@ _MOST_BYTES = 8 << 20
 """Larger files are compared by size and time alone."""
 _MOST_NAMED = 3
 _REMEMBERED = 4_096
-_FACTS = (
-    "SELECT repo || '/' || path, size_bytes, sha256, encoding FROM files_mat "
-    "WHERE list_contains(?, repo || '/' || path) AND skip_reason = ''"
-)
+_FEW_FILES = 20_000
+"""Up to so many files of a version are read at once, which takes no longer than reading ten of them."""
+_FACTS = "SELECT repo || '/' || path, size_bytes, sha256, encoding FROM files_mat WHERE skip_reason = ''"
+_FACTS_OF = f"{_FACTS} AND list_contains(?, repo || '/' || path)"
 
 
 class _Indexed(NamedTuple):
@@ -57,7 +57,9 @@ class LocalFiles:
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = {name: Path(os.path.realpath(folder)) for name, folder in folders.items()}
         self._lock = Lock()
-        self._indexed: OrderedDict[tuple[str, str], _Indexed | None] = OrderedDict()
+        self._folders_of: dict[str, str] = {}
+        self._version = ""
+        self._indexed: dict[str, _Indexed | None] = {}
         self._digests: OrderedDict[tuple[str, int, int, int], str] = OrderedDict()
 
     def mark(self, answer: AnswerT, bundle: Bundle) -> AnswerT:
@@ -91,32 +93,32 @@ class LocalFiles:
         """Return the indexed files among these, read from the catalog once for each version."""
         version = bundle.manifest.version
         with self._lock:
-            missing = [uri for uri in uris if (version, uri) not in self._indexed]
-        if missing:
+            if version != self._version:
+                self._version, self._indexed = version, {}
+            known = self._indexed
+        if missing := [uri for uri in uris if uri not in known]:
             # The manifest has whole seconds: what was written within that one was there before.
             at_ns = int(parse_time(bundle.manifest.created).timestamp() + 1) * 1_000_000_000
+            few = len(bundle.directory.paths) <= _FEW_FILES
             with bundle.catalog.reading() as cursor:
-                rows = cursor.execute(_FACTS, [missing]).fetchall()
+                rows = (cursor.execute(_FACTS) if few else cursor.execute(_FACTS_OF, [missing])).fetchall()
             read = {uri: _Indexed(size, sha256, encoding, at_ns) for uri, size, sha256, encoding in rows}
-            with self._lock:
-                self._indexed.update({(version, uri): read.get(uri) for uri in missing})
-        with self._lock:
-            found = {uri: self._indexed.get((version, uri)) for uri in uris}
-            while len(self._indexed) > _REMEMBERED:
-                self._indexed.popitem(last=False)
-        return {uri: indexed for uri, indexed in found.items() if indexed is not None}
+            known.update(dict.fromkeys(missing) | read)
+        return {uri: indexed for uri in uris if (indexed := known.get(uri)) is not None}
 
     def _state(self, uri: str, indexed: _Indexed) -> OnDisk | None:
         repo, _, path = uri.partition("/")
-        folder = self._folders[repo]
-        file = os.path.realpath(folder / path)
-        if not is_inside(Path(file), folder) or not folder.is_dir():
-            return None  # a link out of the repository is none of its files; a folder that is gone tells nothing
+        file = self._place_of(repo, path)
+        if not file:
+            return None
         try:
-            status = os.stat(file)
+            status = os.lstat(file)
         except (FileNotFoundError, NotADirectoryError):
-            return "deleted"
+            # A repository that is gone tells nothing of its files.
+            return "deleted" if self._folders[repo].is_dir() else None
         except OSError:
+            return None
+        if stat.S_ISLNK(status.st_mode):
             return None
         if not stat.S_ISREG(status.st_mode):
             return "changed_since_index"
@@ -126,6 +128,19 @@ class LocalFiles:
         # Bytes that were indexed may differ from the file's: secrets are redacted, other encodings converted.
         differs = (as_it_is and status.st_size != indexed.size_bytes) or status.st_mtime_ns > indexed.at_ns
         return "changed_since_index" if differs else None
+
+    def _place_of(self, repo: str, path: str) -> str:
+        """Return the place of a file; "" when its folder is a link out of the repository."""
+        folder = self._folders[repo]
+        parent, _, name = path.rpartition("/")
+        key = f"{repo}/{parent}"
+        real = self._folders_of.get(key)
+        if real is None:
+            real = os.path.realpath(folder / parent)
+            real = real if is_inside(Path(real), folder) else ""
+            if len(self._folders_of) < _REMEMBERED:
+                self._folders_of[key] = real
+        return f"{real}/{name}" if real and name not in ("", ".", "..") else ""
 
     def _digest(self, file: str, status: os.stat_result) -> str:
         """Return the sha256 of a file, read again when its size or time changes; "" when it cannot be read."""
