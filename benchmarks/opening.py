@@ -17,7 +17,8 @@ from benchmarks.report import Figure, at_least, at_most, percentile, print_figur
 from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.bundle.manifest import FileEntries
 from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
-from codequarry.pipelines.indexes.faiss import arrays, write_idmap
+from codequarry.pipelines.indexes.faiss import write_idmap
+from codequarry.pipelines.store.row_groups import arrays
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SegmentEntry, to_json
 from codequarry.schemas.bundle.tables import SCHEMAS, TableWriter, write_table, write_vectors
@@ -89,7 +90,7 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
         place = [("repo", "ascending"), ("path", "ascending"), ("start_byte", "ascending")]
         table = pq.read_table(paths.tables / chunks.name).sort_by(place)
         write_table(paths.tables / chunks.name, table, SCHEMAS["chunks"], paged="text")
-        segments += write_segments(paths, table)
+        segments += [SegmentEntry(id=each.id, documents=each.documents) for each in write_segments(paths, table)]
         rows = pq.read_table(vectors)
         turned = (_turned(copy, number, held.encoder.dim) for number, copy in enumerate(_copies(rows, copies)))
         embeddings = pa.concat_tables(turned).sort_by("chunk_id").combine_chunks()

@@ -28,10 +28,10 @@ from codequarry.pipelines.gates.answers.comparison import (
     same_files,
 )
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
-from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
 from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.store.row_groups import arrays
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.tables import read_table, write_vectors
 from codequarry.schemas.errors import PublishError

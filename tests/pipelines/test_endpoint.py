@@ -71,7 +71,7 @@ def test_5000_chunks_survive_a_server_that_fails_one_request_in_twenty(
     assert {server.served[text] for text in texts} == {1}
     spec = EncoderSpec.load(folder)
     with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
-        assert len(store.get([text_key(text) for text in texts])) == 5_000
+        assert len(store.get([text_key(text) for text in texts], rounded=True)) == 5_000
     assert np.array_equal(embed_texts(texts, folder, settings), found)
     assert {server.served[text] for text in texts} == {1}
 

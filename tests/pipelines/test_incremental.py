@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codequarry.pipelines.bundle import manifest as version_manifest
+from codequarry.pipelines.bundle import stage as version_stage
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.store import content as content_store
 from codequarry.pipelines.store.workspace import repository_work
@@ -89,6 +90,29 @@ def test_a_commit_redoes_its_file_and_its_shard(
     own = [entry.path for entry in second.manifest.files if re.search(r"\.\d\d\.", entry.path)]
     assert sum(path not in linked for path in own) <= 7
     assert contents(second) == contents(from_nothing(made, tmp_path))
+
+
+def test_shards_of_several_processes_are_those_of_one(
+    tmp_path: Path, make_settings: MakeSettings, small_shards: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("app", "lib"):
+        commit(tmp_path / name, corpus(20))
+    made = make_settings(tmp_path / "app", tmp_path / "lib")
+    alone = from_nothing(made, tmp_path)
+    numbers: list[int] = []
+
+    def two(units: int, work: float) -> int:
+        numbers.append(units)
+        assert work < 1
+        return 2
+
+    monkeypatch.setattr(version_stage, "processes_for", two)
+    shown: list[tuple[int, int]] = []
+    together = index_repositories(made, lambda what, *done: shown.append(done) if what == "shards" else None)
+    assert numbers == [len(together.manifest.shards)]
+    assert [done for done, _ in shown if done] == [*range(1, len(together.manifest.shards) + 1), 1]
+    assert contents(together) == contents(alone)
+    assert together.manifest.digest == alone.manifest.digest
 
 
 @pytest.mark.slow
@@ -181,9 +205,13 @@ def test_a_resumed_build_is_the_same_as_one_that_was_never_stopped(
     repo = tmp_path / "app"
     commit(repo, corpus(20))
     made = make_settings(repo)
-    name = {"chunk": "syntax.stage.put_seal", "embed": "embed.stage.put_seal", "stage": "bundle.shards.write_segments"}[
-        stop
-    ]
+    name = {
+        "chunk": "syntax.stage.put_seal",
+        "embed": "embed.stage.put_seal",
+        "stage": "bundle.shard_files.write_segments",
+    }[stop]
+    names = {"chunk": "syntax.stage.put_seal", "embed": "embed.stage.put_seal"}
+    name = names.get(stop, "bundle.shard_files.write_segments")
     with monkeypatch.context() as patched:
         patched.setattr(f"codequarry.pipelines.{name}", Interrupted(name, after=2))
         with pytest.raises(KeyboardInterrupt):

@@ -19,7 +19,7 @@ from codequarry.pipelines.indexes.faiss import is_exact, write_faiss, write_idma
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.tables import CHUNKS
 from codequarry.serving.channels.bm25 import Bm25Channel
-from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_tokens, open_searcher
+from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_texts, indexed_terms, open_searcher
 from tests.serving.ask_channel import ask_channel
 
 
@@ -103,12 +103,12 @@ def test_bm25_holds_exactly_the_analyzed_tokens(
     assert (searcher.num_docs, searcher.num_segments) == (len(texts), len(shards))
     expected: dict[tuple[str, str], set[int]] = {}
     for row in chunks.to_pylist():
-        tokens = field_tokens(
+        fields = field_texts(
             path=row["path"], symbols=row["symbols"], qualified_name=row["qualified_name"], text=row["text"]
         )
-        assert tuple(tokens) == FIELDS
-        for field, terms in tokens.items():
-            for term, _ in terms:
+        assert tuple(fields) == FIELDS
+        for field, value in fields.items():
+            for term, _ in indexed_terms(value):
                 expected.setdefault((field, term), set()).add(row["chunk_id"])
     for (field, term), ids in expected.items():
         hits = searcher.search(tantivy.Query.term_query(schema, field, term), limit=100).hits

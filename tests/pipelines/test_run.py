@@ -28,7 +28,7 @@ from tests.pipelines.repositories import commit
 
 def chunk_ids(report: IndexReport) -> dict[tuple[str, str, str], int]:
     table = pq.read_table(BundlePaths(report.path).table("chunks"))
-    keys = zip(table["repo"].to_pylist(), table["path"].to_pylist(), table["content_sha256"].to_pylist(), strict=True)
+    keys = zip(table["repo"].to_pylist(), table["path"].to_pylist(), table["text"].to_pylist(), strict=True)
     return dict(zip(keys, table["chunk_id"].to_pylist(), strict=True))
 
 

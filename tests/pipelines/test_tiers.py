@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from codequarry.pipelines.embed.encoders import SHIPPED, encoder_folders
-from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.run import IndexReport, index_repositories
+from codequarry.pipelines.store.row_groups import arrays
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest, from_json
 from codequarry.schemas.bundle.tables import read_table, write_vectors

@@ -15,6 +15,7 @@ from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.parts import RELEASED
 from codequarry.pipelines.store.workspace import repository_work
 from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
 from tests.pipelines.conftest import MakeSettings
@@ -47,6 +48,22 @@ def test_nothing_stays_that_is_published_and_can_be_made_again(two: Settings) ->
             assert not held(two, name) & GONE
             assert {"ast_nodes.parquet", "ast_mentions.parquet", "module_facts.parquet"} <= held(two, name)
         assert index_repositories(two).unchanged
+
+
+def test_tables_that_a_version_has_as_well_are_links_to_them(tmp_path: Path, make_settings: MakeSettings) -> None:
+    commit(tmp_path / "app", corpus(2))
+    settings = own_store(make_settings(tmp_path / "app"), tmp_path)
+    work = repository_work(settings.paths.work, "app")
+    first = index_repositories(settings)
+    for number in range(2):
+        tables = BundlePaths(first.path).tables
+        for table in (work.table("modules"), *work.parts.glob("*/ast_nodes.parquet")):
+            assert any(file.samefile(table) for file in tables.iterdir())
+        kept = {file: file_sha256(file) for file in first.path.rglob("*") if file.is_file()}
+        commit(tmp_path / "app", {"pkg0/mod0.py": f"def other():\n    return {number}\n"})
+        second = index_repositories(settings)
+        assert {file: file_sha256(file) for file in kept} == kept
+        first = second
 
 
 def test_a_shard_gets_its_rows_of_other_repositories_back(tmp_path: Path, two: Settings) -> None:

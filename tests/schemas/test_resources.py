@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import platform
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -68,3 +71,40 @@ def test_a_lack_that_is_raised_again_keeps_nothing_open() -> None:
         assert opened[0]() is None
     finally:
         gc.enable()
+
+
+_THREADS = """
+import sys, threading
+from pathlib import Path
+from codequarry.schemas.resources import return_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+def work():
+    for _ in range(8):
+        large = [bytearray(2 << 20) for _ in range(8)]
+        kept.append(bytearray(1 << 17))
+        del large
+
+if sys.argv[1] == "returned":
+    return_freed_memory()
+del bytearray(8 << 20)[:]  # after it, glibc keeps blocks of that size
+kept = []
+before = resident()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    returned, kept = (
+        int(subprocess.run([sys.executable, "-c", _THREADS, how], check=True, capture_output=True).stdout)
+        for how in ("returned", "kept")
+    )
+    assert returned < kept / 3

@@ -26,7 +26,7 @@ from codequarry.schemas.bundle.manifest import (
     to_json,
 )
 from codequarry.schemas.bundle.text_pages import write_text_pages
-from codequarry.schemas.catalog.views import OPEN_SQL, build_statements, create_statements, set_bundle
+from codequarry.schemas.catalog.views import OPEN_SQL, catalog_statements, set_bundle
 from codequarry.schemas.ids import chunk_id
 from codequarry.schemas.languages import language_of
 from codequarry.serving.catalog.chunk_arrays import RowIndex
@@ -35,7 +35,7 @@ from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.file_index import FileIndex, FileRow, card_text
 from codequarry.serving.files.integrity import file_sha256, list_files
-from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_tokens, tantivy_schema
+from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_texts, indexed_terms, tantivy_schema
 
 VERSION = "20260101T000000Z-0123abcd"
 CREATED = "2026-01-01T00:00:00+00:00"
@@ -113,9 +113,7 @@ def write_catalog(paths: BundlePaths, dim: int) -> None:
     """Write ``catalog.duckdb`` of the version's tables, and ``open.sql``."""
     paths.open_sql.write_text(OPEN_SQL)
     with duckdb.connect() as connection:
-        for statement in (
-            *create_statements(str(paths.catalog)), set_bundle(str(paths.path)), *build_statements(dim)
-        ):  # fmt: skip
+        for statement in catalog_statements(str(paths.catalog), str(paths.path), dim):
             connection.execute(statement)
 
 
@@ -197,7 +195,8 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
 
 def tokens_of(piece: Piece):
     """The index terms of a chunk by field."""
-    return field_tokens(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
+    texts = field_texts(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
+    return {field: indexed_terms(text) for field, text in texts.items()}
 
 
 def dense_of(piece: Piece) -> str:

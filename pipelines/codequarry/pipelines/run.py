@@ -18,6 +18,7 @@ from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.store.links import link_to_published
 from codequarry.pipelines.store.parts import release_rows
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent, working
@@ -127,12 +128,18 @@ def index_repositories(
 
 
 def _release(names: list[str], manifest: Manifest, settings: Settings) -> None:
-    """Remove from the work folder what is published and can be made again; Dagster's checks read it, and keep it."""
+    """Remove from the work folder what is published and can be made again; Dagster's checks read it, and keep it.
+
+    What stays and is a file of the version too becomes a link to it.
+    """
     models = [leg.encoder.model for leg in manifest.legs]
     kept = any(model is None or keeps_vectors(model.kind) for model in models)
     by_text = kept or settings.late_interaction or settings.learned_sparse
+    version = BundleRoot(settings.bundle.root).version(manifest.version)
     for name in names:
-        release_rows(repository_work(settings.paths.work, name), keep_chunks=by_text)
+        work = repository_work(settings.paths.work, name)
+        release_rows(work, keep_chunks=by_text)
+        link_to_published(work.path, version, manifest)
 
 
 def _limit_store(settings: Settings, progress: Progress) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import gc
 import os
@@ -82,3 +83,28 @@ def collect_seldom() -> None:
     took 4 % of the CPU time of a run. Garbage that does arise waits for some megabytes.
     """
     gc.set_threshold(*_THRESHOLDS)
+
+
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+"""Parameters of glibc's ``mallopt``."""
+_BLOCK_BYTES = 1 << 20
+
+
+def return_freed_memory() -> None:
+    """Make the C library give freed memory back to the system, where it is glibc.
+
+    By default each thread has a heap of its own, and a heap keeps what a block above it needs. One heap for all,
+    with blocks of a megabyte outside it, takes a fifth to a quarter less memory at the peak of an index, for equal CPU
+    time. Call it before threads start.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+
+
+def trim_memory() -> None:
+    """Give back to the system what lies free between blocks in use, where the C library is glibc."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

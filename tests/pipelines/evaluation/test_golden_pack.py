@@ -14,7 +14,7 @@ import pytest
 
 from codequarry.pipelines.evaluation.golden_pack import FACTORIES, PACK, build_golden, read_pack
 from codequarry.pipelines.evaluation.self_test import check_bundle, check_tables
-from codequarry.pipelines.indexes.faiss import arrays
+from codequarry.pipelines.store.row_groups import arrays
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.tables import FAISS_IDMAP, read_table, write_table, write_vectors
 from codequarry.serving.files.integrity import read_manifest

@@ -29,6 +29,18 @@ def test_vectors_survive_reopening(tmp_path: Path) -> None:
     assert all(np.array_equal(found[key], vectors[key]) for key in vectors)
 
 
+def test_rounded_vectors_are_absent_for_those_who_need_them_exact(tmp_path: Path) -> None:
+    vector, other = (np.random.default_rng(n).random(8, np.float32) for n in range(2))
+    with open_vector_store(tmp_path, "f", 8) as store:
+        store.put([(text_key("a"), vector)], rounded=True)
+        store.put([(text_key("b"), other)])
+        assert store.get([text_key("a"), text_key("b")]).keys() == {text_key("b")}
+        found = store.get([text_key("a"), text_key("b")], rounded=True)
+    assert found[text_key("a")].dtype == np.float32
+    assert np.array_equal(found[text_key("a")], vector.astype(np.float16).astype(np.float32))
+    assert np.array_equal(found[text_key("b")], other)
+
+
 def test_encoders_do_not_share_vectors(tmp_path: Path) -> None:
     with open_vector_store(tmp_path, "one", 2) as store:
         store.put([(text_key("a"), np.ones(2, np.float32))])

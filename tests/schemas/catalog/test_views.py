@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.catalog.views import GROUPS, OPEN_SQL, SET_BUNDLE, TABLES, views
+from codequarry.schemas.catalog.views import GROUPS, OPEN_SQL, SET_BUNDLE, TABLES, limit_memory, views
 from tests.machine import can_mount
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
@@ -155,3 +155,22 @@ def test_a_read_only_mount_will_do(copy, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[1] == [[len(PIECES)]]
+
+
+def test_a_session_within_its_limit_keeps_the_rest_in_files(tmp_path: Path) -> None:
+    rows = 3_000_000
+
+    def held_bytes(connection: duckdb.DuckDBPyConnection) -> int:
+        connection.execute(f"CREATE TABLE texts AS SELECT lpad(range::VARCHAR, 64, '0') AS text FROM range({rows})")
+        ((found,),) = connection.execute("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchall()
+        return found
+
+    spill = tmp_path / "it's spilled"
+    with duckdb.connect() as plain, duckdb.connect() as limited:
+        for statement in limit_memory(str(spill), 10_000_000):
+            limited.execute(statement)
+        assert held_bytes(limited) < held_bytes(plain)
+        assert list(spill.iterdir())
+        equal = "SELECT count(*), min(text), max(text) FROM texts"
+        assert limited.execute(equal).fetchall() == plain.execute(equal).fetchall()
+    assert not spill.exists()

@@ -77,7 +77,7 @@ def test_damage_and_facts_of_something_else_are_refused(paths: BundlePaths, tmp_
         (folder / "kinds.txt").write_text("comment\n")
     elif damage == "kind":
         leaves = np.load(folder / "leaves.npy")
-        leaves["kind"][0] = -1
+        leaves["kind"][0] = np.iinfo(leaves["kind"].dtype).max
         np.save(folder / "leaves.npy", leaves)
     elif damage not in ("chunks", "files"):
         np.save(folder / f"{damage}.npy", np.load(folder / f"{damage}.npy")[:-1])

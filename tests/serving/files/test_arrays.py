@@ -25,7 +25,11 @@ from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 
 READERS = (read_array, map_array)
-KINDS = [*(np.dtype(kind) for kind in ("i1", "u1", "?", "<i2", "<u2", "<i4", "<i8", "<u8", "<f2", "<f4", "<f8")), CHUNK]
+RECORD = np.dtype([(name, kinds[0]) for name, kinds in CHUNK.items()])
+KINDS = [
+    *(np.dtype(kind) for kind in ("i1", "u1", "?", "<i2", "<u2", "<i4", "<i8", "<u8", "<f2", "<f4", "<f8")),
+    RECORD,
+]
 
 
 def header_file(folder: Path, text: bytes, *, magic: bytes = b"\x93NUMPY\x01\x00", data: bytes = b"") -> Path:
@@ -140,7 +144,7 @@ def version(tmp_path_factory: pytest.TempPathFactory) -> BundlePaths:
 def openers(paths: BundlePaths) -> Iterator[tuple[Path, Callable[[], object]]]:
     """Every array file of a version, and what opens it."""
     facts, dim = np.load(paths.files / "facts.npy")["row"], np.load(paths.files / "cards.npy").shape[1]
-    chunks, files = len(np.load(paths.rows / "ids.npy")), len(np.load(paths.facts / "said_starts.npy")) - 1
+    chunks, files = len(np.load(paths.rows / "ids_rows.npy")), len(np.load(paths.facts / "said_starts.npy")) - 1
     folders: dict[Path, Callable[[], object]] = {
         paths.rows: lambda: RowIndex.open(paths.rows),
         paths.facts: lambda: ChunkFacts.open(paths.facts, chunks, files),

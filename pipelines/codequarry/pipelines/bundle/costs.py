@@ -40,9 +40,12 @@ def disk_costs(settings: Settings) -> list[Cost]:
         settings: Settings with the paths.
 
     Returns:
-        Costs of the store, of the work folder by repository, and of the versions, the newest first.
+        Costs of the store, of the work folder by repository, and of the versions, the newest first. A file that several
+        versions share counts once, for the newest one; one that the work folder shares with a version, for the version.
     """
-    return [*_store_costs(settings), *_work_costs(settings.paths.work), *_version_costs(settings)]
+    counted: set[tuple[int, int]] = set()
+    versions = list(_version_costs(settings, counted))
+    return [*_store_costs(settings), *_work_costs(settings.paths.work, counted), *versions]
 
 
 def _store_costs(settings: Settings) -> Iterator[Cost]:
@@ -62,7 +65,7 @@ def _store_costs(settings: Settings) -> Iterator[Cost]:
         ("clones", (store / "repositories").glob("*")),
     ):
         for folder in sorted(filter(Path.is_dir, folders)):
-            yield _files_cost("store", what, folder.name, folder)
+            yield _store_folder_cost(what, folder.name, folder)
 
 
 def _encoder_names(settings: Settings) -> dict[str, str]:
@@ -77,28 +80,32 @@ def _encoder_names(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _work_costs(work: Path) -> Iterator[Cost]:
+def _work_costs(work: Path, counted: set[tuple[int, int]]) -> Iterator[Cost]:
     for folder in sorted(filter(Path.is_dir, (work / "repositories").glob("*"))):
-        yield _files_cost("work", "repository", folder.name, folder)
+        sizes = list(_new_sizes(folder, counted))
+        yield Cost("work", "repository", folder.name, len(sizes), sum(sizes))
 
 
-def _version_costs(settings: Settings) -> Iterator[Cost]:
+def _version_costs(settings: Settings, counted: set[tuple[int, int]]) -> Iterator[Cost]:
     root = BundleRoot(settings.bundle.root)
-    counted: set[tuple[int, int]] = set()
     for name in reversed(root.version_names()):
-        sizes: list[int] = []
-        for file in _files(root.version(name).path):
-            with suppress(OSError):  # pruned meanwhile
-                status = file.stat()
-                if (place := (status.st_dev, status.st_ino)) not in counted:
-                    counted.add(place)
-                    sizes.append(status.st_size)
+        sizes = list(_new_sizes(root.version(name).path, counted))
         yield Cost("versions", "version", name, len(sizes), sum(sizes))
 
 
-def _files_cost(place: Literal["store", "work"], what: str, name: str, folder: Path) -> Cost:
+def _new_sizes(folder: Path, counted: set[tuple[int, int]]) -> Iterator[int]:
+    """Yield the sizes of files that are not among those counted, by device and inode, and add them."""
+    for file in _files(folder):
+        with suppress(OSError):  # pruned meanwhile
+            status = file.stat()
+            if (place := (status.st_dev, status.st_ino)) not in counted:
+                counted.add(place)
+                yield status.st_size
+
+
+def _store_folder_cost(what: str, name: str, folder: Path) -> Cost:
     files = list(_files(folder))
-    return Cost(place, what, name, len(files), sum(map(_size, files)))
+    return Cost("store", what, name, len(files), sum(map(_size, files)))
 
 
 def _files(folder: Path) -> Iterable[Path]:

@@ -1,32 +1,18 @@
-"""Files of a version that depend on a few source files only: linked when they are known, or written."""
+"""Files of a version that depend on a few source files only: linked when they are known, or made by a task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-import pyarrow as pa
-
+from codequarry.pipelines.bundle.shard_files import PartRows, ShardTask, VectorFile
 from codequarry.pipelines.embed.stage import embedded_seal, embedding_key
-from codequarry.pipelines.indexes.bm25 import write_segments
-from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import CHUNKED, Part, Shard, row_groups, rows_among, sealed
+from codequarry.pipelines.store.parts import CHUNKED, Part, Shard, sealed
 from codequarry.schemas.bundle.layout import BundlePaths, embeddings_table
-from codequarry.schemas.bundle.manifest import FileEntry, LegEntry, Manifest, ShardEntry
+from codequarry.schemas.bundle.manifest import FileEntry, LegEntry, Manifest, SegmentEntry, ShardEntry
 from codequarry.schemas.bundle.shards import OWN_TABLES
-from codequarry.schemas.bundle.tables import (
-    CHUNKS,
-    SCHEMAS,
-    TableWriter,
-    embeddings_schema,
-    read_table,
-    write_table,
-    write_vectors,
-)
-from codequarry.schemas.errors import PublishError, SourceError
-
-_PLACE = ("repo", "path", "start_byte")
-"""The order of chunks in their table and in the catalog."""
+from codequarry.schemas.errors import SourceError
 
 
 def link_shard(
@@ -59,8 +45,8 @@ def _files(shard: Shard, known: ShardEntry, held: Manifest) -> list[FileEntry]:
     return [entry for entry in held.files if entry.path in names or entry.path.rpartition(".")[0] in segments]
 
 
-def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> ShardEntry:
-    """Write a shard's files from the parts of the work folder.
+def shard_task(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> ShardTask:
+    """Return the task that writes a shard, after comparing its parts with their completion markers.
 
     Args:
         shard: The shard.
@@ -68,54 +54,45 @@ def write_shard(shard: Shard, staged: BundlePaths, legs: Sequence[LegEntry]) -> 
         legs: Its dense indexes.
 
     Returns:
-        Entry of the shard.
+        The task.
 
     Raises:
         SourceError: A stage of a repository has not run, or its files were changed since.
     """
     for part, _ in shard.sources:
         _require(part, CHUNKED, part.key, "chunk")
-    for name in ("ast_nodes", "cst_nodes"):
-        with TableWriter(staged.path / shard.table(name), SCHEMAS[name]) as writer:
-            for table in _rows(shard, name):
-                writer.write(table)
-    chunks = pa.concat_tables(_rows(shard, "chunks")).sort_by([(name, "ascending") for name in _PLACE])
-    write_table(staged.path / shard.table("chunks"), chunks, CHUNKS, paged="text")
-    chunks = chunks.sort_by("chunk_id")
-    for leg in legs:
-        ids, vectors = arrays(_embeddings(shard, chunks, leg), leg.encoder.dim)
-        write_vectors(staged.path / shard.vectors(leg), ids, vectors)
+        for leg in legs:
+            _require(part, embedded_seal(leg.channel), embedding_key(part, leg.encoder.fingerprint), "embedding")
+    return ShardTask(
+        str(staged.path),
+        shard.number,
+        {name: shard.table(name) for name in OWN_TABLES},
+        [VectorFile(embeddings_table(leg.channel), shard.vectors(leg), leg.encoder.dim) for leg in legs],
+        [
+            PartRows(str(part.folder), None if len(paths) == len(part.files) else sorted(paths))
+            for part, paths in shard.sources
+        ],
+    )
+
+
+def shard_entry(shard: Shard, chunks: int, segments: Sequence[Sequence[Any]]) -> ShardEntry:
+    """Return the manifest's entry of a shard that is written.
+
+    Args:
+        shard: The shard.
+        chunks: Number of its chunks.
+        segments: Id and number of documents of each of its segments.
+
+    Returns:
+        The entry.
+    """
     return ShardEntry(
         number=shard.number,
         key=shard.key,
         files=sum(len(paths) for _, paths in shard.sources),
-        chunks=chunks.num_rows,
-        segments=write_segments(staged, chunks),
+        chunks=chunks,
+        segments=tuple(SegmentEntry(id=segment, documents=documents) for segment, documents in segments),
     )
-
-
-def _rows(shard: Shard, name: str) -> Iterator[pa.Table]:
-    """Yield the shard's rows of a table of the work folder."""
-    for part, paths in shard.sources:
-        wanted = pa.array(sorted(paths), pa.string())
-        for table in row_groups(part.table(name)):
-            yield table if len(paths) == len(part.files) else rows_among(table, "path", wanted)
-
-
-def _embeddings(shard: Shard, chunks: pa.Table, leg: LegEntry) -> pa.Table:
-    """Return the vectors of the shard's chunks, in their order."""
-    tables: list[pa.Table] = []
-    for part, _ in shard.sources:
-        _require(part, embedded_seal(leg.channel), embedding_key(part, leg.encoder.fingerprint), "embedding")
-        tables.append(read_table(part.table(embeddings_table(leg.channel))))
-    found = pa.concat_tables(tables)
-    found = rows_among(found, "chunk_id", chunks["chunk_id"].combine_chunks()).sort_by("chunk_id")
-    if not found["chunk_id"].equals(chunks["chunk_id"]):
-        raise PublishError(
-            f"chunks and embeddings of shard {shard.number} do not hold the same ids",
-            suggestion="run the embedding stage after the chunk stage",
-        )
-    return found.cast(embeddings_schema(leg.encoder.dim)).combine_chunks()
 
 
 def _require(part: Part, seal: str, key: str, stage: str) -> None:

@@ -20,7 +20,9 @@ from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
 from codequarry.pipelines.bundle.disk_space import require_space
 from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.bundle.manifest import FileEntries, VersionPiece, source_entry, version_manifest
-from codequarry.pipelines.bundle.shards import link_shard, write_shard
+from codequarry.pipelines.bundle.shard_files import ShardTask, write_shard
+from codequarry.pipelines.bundle.shards import link_shard, shard_entry, shard_task
+from codequarry.pipelines.compute.work_units import map_units, processes_for
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
 from codequarry.pipelines.embed.stage import restore_vectors
 from codequarry.pipelines.indexes.bm25 import write_meta
@@ -32,7 +34,8 @@ from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root
 from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.links import link_all
-from codequarry.pipelines.store.parts import Shard, plan_parts, plan_shards, row_groups
+from codequarry.pipelines.store.parts import Shard, plan_parts, plan_shards
+from codequarry.pipelines.store.row_groups import row_groups
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work, silent, write_json
 from codequarry.pipelines.syntax.stage import restore_chunks
@@ -48,7 +51,7 @@ from codequarry.schemas.bundle.manifest import (
 from codequarry.schemas.bundle.shards import SHARDED_TABLES, shard_of
 from codequarry.schemas.bundle.tables import AST_REFERENCES, SCHEMAS, TableWriter
 from codequarry.schemas.errors import CodequarryError, PublishError
-from codequarry.schemas.resources import raise_if_exhausted
+from codequarry.schemas.resources import raise_if_exhausted, trim_memory
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.files.integrity import current_manifest
@@ -60,6 +63,8 @@ _STAGE_OF: dict[str, str] = {
     **dict.fromkeys(("scip_documents", "scip_symbols", "scip_occurrences"), "scip"),
 }
 """The stage that writes a table, when it is not the chunk stage."""
+_CHUNKS_A_PROCESS = 1_500
+"""Chunks of new shards for each process: they take some .75 CPU-seconds, the start of a process .25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,8 @@ def stage_pieces(
             write_json(_claim(settings.paths.work), {"path": str(folder)})
             return (yield from _fill(BundlePaths(folder), root, sorted(names), settings, progress))
         except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            for left in (*folder.parent.glob(f"{folder.name}.*"), folder):  # of a process that was ended as well
+                shutil.rmtree(left, ignore_errors=True)
             if isinstance(error, CodequarryError) or not isinstance(error, _LIBRARY_FAILURES):
                 raise
             raise_if_exhausted(error, "staging failed")
@@ -148,6 +154,7 @@ def _fill(
         progress(what, 0, 1)
         with clock.time(what):
             yield
+            trim_memory()
         progress(what, 1, 1)
 
     works = [repository_work(settings.paths.work, name) for name in names]
@@ -285,23 +292,36 @@ def _put_shards(
     Returns:
         Entries of the shards, the paths that are links, and the number of linked shards.
     """
-    entries: list[ShardEntry] = []
+    entries: dict[int, ShardEntry] = {}
     linked: set[str] = set()
-    reused = 0
-    for done, shard in enumerate(plan, start=1):
+    for shard in plan:
         known = link_shard(shard, root.version(held.version), held, paths) if held is not None else None
-        if known is None:
+        if known is not None:
+            entries[shard.number], files = known
+            linked.update(file.path for file in files)
+            progress("shards", len(entries), len(plan))
+    new, reused = [shard for shard in plan if shard.number not in entries], len(entries)
+
+    def tasks() -> Iterator[ShardTask]:
+        for shard in new:
             parts = [part for part, _ in shard.sources]
             restore_chunks(parts, settings)
             restore_vectors(parts, [leg.channel for leg in legs], settings)
-            entries.append(write_shard(shard, paths, legs))
-        else:
-            entry, files = known
-            entries.append(entry)
-            linked.update(file.path for file in files)
-            reused += 1
-        progress("shards", done, len(plan))
-    return entries, frozenset(linked), reused
+            yield shard_task(shard, paths, legs)
+
+    def show(done: int) -> None:
+        progress("shards", reused + done, len(plan))
+        trim_memory()
+
+    processes = processes_for(len(new), sum(map(_chunk_count, new)) / _CHUNKS_A_PROCESS)
+    for shard, contents in zip(new, map_units(write_shard, tasks(), len(new), processes, show), strict=True):
+        entries[shard.number] = shard_entry(shard, *contents)
+    return [entries[shard.number] for shard in plan], frozenset(linked), reused
+
+
+def _chunk_count(shard: Shard) -> float:
+    """Return about how many chunks a shard has, from those of its parts."""
+    return sum(part.chunk_count() * len(paths) / len(part.files) for part, paths in shard.sources)
 
 
 def _write_tables(paths: BundlePaths, works: list[RepositoryWork], plan: list[Shard]) -> None:

@@ -10,6 +10,7 @@ from codequarry.pipelines.cli.index import publish
 from codequarry.pipelines.cli.progress import console
 from codequarry.pipelines.cli.repositories import over
 from codequarry.pipelines.sources.earlier import selected
+from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import SETTINGS_FILE, load_settings
 from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.wording import counted
@@ -41,6 +42,7 @@ def index_first(arguments: Sequence[str]) -> bool:
     folder = _repository_around(here)
     if folder is None:
         return False
+    return_freed_memory()
     console.print(for_terminal(f"nothing is indexed here yet: indexing {folder} first"), highlight=False)
     os.chdir(folder)
     try:

@@ -24,6 +24,7 @@ from codequarry.pipelines.sources.earlier import remember, selected
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def index(
 
       codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
+    return_freed_memory()
     try:
         from codequarry.pipelines.cli.summary import print_summary
     except ModuleNotFoundError as error:

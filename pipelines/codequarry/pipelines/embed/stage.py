@@ -31,7 +31,7 @@ from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repla
 from codequarry.pipelines.syntax.stage import restore_chunks
 from codequarry.schemas.bundle.layout import embeddings_table, leg_suffix
 from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
-from codequarry.schemas.resources import available_cores
+from codequarry.schemas.resources import available_cores, trim_memory
 from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
@@ -187,6 +187,7 @@ def _embed_leg(
             behind.put(partial(_write_part, part, key, channel, read, known, spec.dim))
             done += rows[part.number]
             show(0)
+    trim_memory()
     embedded, use = encoding.embedded, encoding.use(spec)
     return LegReport(channel, spec.name, embedded, total - embedded, spec.dim, spec.fingerprint, encoding.seconds, use)
 
@@ -297,6 +298,8 @@ def _write_part(part: Part, key: str, channel: str, read: _PartTexts, known: Map
 def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArray[np.float32]:
     """Embed texts that are not chunks, through the store: those of all files are asked for in each run.
 
+    A version holds them in float16, and so does the store.
+
     Args:
         texts: Texts to embed.
         folder: Folder of the encoder.
@@ -309,9 +312,9 @@ def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArr
     keys = [text_key(text) for text in texts]
     encoding = _Encoding(folder, settings)
     with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:
-        known = store.get(list(dict.fromkeys(keys)))
+        known = store.get(list(dict.fromkeys(keys)), rounded=True)
         for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
-            store.put(entries)
+            store.put(entries, rounded=True)
             known.update(entries)
     return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 from codequarry.pipelines.gates.accept import judge
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest, content_digest
@@ -25,7 +27,8 @@ def content_checks(paths: BundlePaths, manifest: Manifest, limits: ChecksSetting
     Raises:
         IntegrityError: A table or an index cannot be read.
     """
-    return (*check_version(paths, manifest), *_plausible(manifest, limits))
+    with tempfile.TemporaryDirectory(prefix=f"{paths.path.name}.", dir=paths.path.parent) as spill:
+        return (*check_version(paths, manifest, spill=spill), *_plausible(manifest, limits))
 
 
 def check_contents(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -> None:

@@ -9,22 +9,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import tantivy
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.bundle.manifest import SegmentEntry
-from codequarry.serving.text.lexical import ID_FIELD, field_tokens, remove_index_folder, tantivy_schema
+from codequarry.serving.text.lexical import (
+    BODY_FIELD,
+    ID_FIELD,
+    field_texts,
+    placed_terms,
+    remove_index_folder,
+    tantivy_schema,
+)
 
 _HEAP_BYTES = 256_000_000
 _META = "meta.json"
 _COLUMNS = ("chunk_id", "path", "symbols", "qualified_name", "text")
 
 
-def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[SegmentEntry, ...]:
+class NewSegment(NamedTuple):
+    """A segment of the index."""
+
+    id: str
+    documents: int
+
+
+class _Segment(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def documents(self) -> int: ...
+
+
+def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[NewSegment, ...]:
     """Index chunks, in table order, into new segments of the version's index; `write_meta` makes them part of it.
 
     tantivy's own reader watches the folder it writes to, and may put a lock file there long after the commit. The index
@@ -50,7 +73,7 @@ def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[SegmentEntry, 
     return tuple(sorted(segments, key=lambda segment: segment.id))
 
 
-def write_meta(paths: BundlePaths, segments: Iterable[SegmentEntry]) -> None:
+def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
     """Make an index of the segments that lie in its folder, in this order."""
     scratch = scratch_folder(paths.path)
     scratch.mkdir()
@@ -70,26 +93,30 @@ def write_meta(paths: BundlePaths, segments: Iterable[SegmentEntry]) -> None:
 
 
 def scratch_folder(version: Path) -> Path:
-    """Return the folder beside a version in which its index is written."""
-    return version.with_name(f"{version.name}.bm25")
+    """Return the folder beside a version in which this process writes segments of its index."""
+    return version.with_name(f"{version.name}.bm25.{os.getpid()}")
 
 
 def _write(folder: Path, chunks: pa.Table) -> None:
-    index = tantivy.Index(tantivy_schema(), path=str(folder))
+    # In a field without positions, terms with spaces between them give the same bytes as an object for each.
+    index = tantivy.Index(tantivy_schema("whitespace"), path=str(folder))
     writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
     columns = [chunks[name].to_pylist() for name in _COLUMNS]
     for chunk_id, path, symbols, qualified_name, text in zip(*columns, strict=True):
         document = tantivy.Document()
         document.add_unsigned(ID_FIELD, chunk_id)
-        tokens = field_tokens(path=path, symbols=symbols, qualified_name=qualified_name, text=text)
-        for field, terms in tokens.items():
-            document.add_pre_tokenized_text(field, _pre_tokenized(terms))
+        texts = field_texts(path=path, symbols=symbols, qualified_name=qualified_name, text=text)
+        for field, value in texts.items():
+            if field == BODY_FIELD:
+                document.add_pre_tokenized_text(field, _pre_tokenized(value))
+            else:
+                document.add_text(field, " ".join(chain.from_iterable(placed_terms(value))))
         writer.add_document(document)
     writer.commit()
     writer.wait_merging_threads()
 
 
-def _move_segment(scratch: Path, found: str, documents: int, target: Path) -> SegmentEntry:
+def _move_segment(scratch: Path, found: str, documents: int, target: Path) -> NewSegment:
     """Move the files of a segment, and name them by their contents."""
     files = sorted(scratch.glob(f"{found}.*"))
     digest = hashlib.sha256()
@@ -98,12 +125,15 @@ def _move_segment(scratch: Path, found: str, documents: int, target: Path) -> Se
     name = digest.hexdigest()[:32]
     for file in files:
         file.rename(target / (name + file.suffix))
-    return SegmentEntry(id=name, documents=documents)
+    return NewSegment(name, documents)
 
 
 def _uuid(name: str) -> str:
     return "-".join((name[:8], name[8:12], name[12:16], name[16:20], name[20:]))
 
 
-def _pre_tokenized(terms: list[tuple[str, int]]) -> tantivy.PreTokenizedString:
-    return tantivy.PreTokenizedString("", [tantivy.Token(term, position, 0, 0) for term, position in terms])
+def _pre_tokenized(text: str) -> tantivy.PreTokenizedString:
+    placed = enumerate(placed_terms(text))
+    return tantivy.PreTokenizedString(
+        "", [tantivy.Token(term, position, 0, 0) for position, terms in placed for term in terms]
+    )

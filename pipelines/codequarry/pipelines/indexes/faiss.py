@@ -230,9 +230,3 @@ def _unusable(factory: str, count: int, dim: int, error: RuntimeError) -> Invali
         f"[indexes] faiss_factory = {factory!r} cannot index {count} vectors of {dim} dimensions: {reason}",
         suggestion="use 'Flat' (exact), or a factory string that fits the data, e.g. 'HNSW32,SQ8'",
     )
-
-
-def arrays(embeddings: pa.Table, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids (n,) int64 and vectors (n, d) float32 of a table of the work folder or of a version."""
-    vectors = embeddings["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dim)
-    return embeddings["chunk_id"].to_numpy(), vectors.astype(np.float32, copy=False)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from codequarry.pipelines.indexes.faiss import faiss_parts, write_faiss, write_idmap
 from codequarry.pipelines.store.device_use import DeviceUse
 from codequarry.pipelines.store.parts import Shard
+from codequarry.pipelines.store.row_groups import rows_among
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning, exact_tuning, to_bytes
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import LegEntry
@@ -148,9 +149,11 @@ def questions(paths: BundlePaths, count: int) -> list[str]:
 
     The chunks are those with the least ids, which are hashes: an even sample that few edits change.
     """
-    columns = ["chunk_id", "doc", "qualified_name", "signature"]
-    chunks = pa.concat_tables(read_table(file, columns) for file in paths.table_files("chunks"))
-    drawn = chunks.take(np.argsort(chunks["chunk_id"].to_numpy())[: _DRAWN * count]).to_pylist()
+    columns, files = ["chunk_id", "doc", "qualified_name", "signature"], paths.table_files("chunks")
+    ids = np.concatenate([read_table(file, ["chunk_id"])["chunk_id"].to_numpy() for file in files])
+    least = pa.array(np.sort(ids)[: _DRAWN * count])
+    rows = pa.concat_tables(rows_among(read_table(file, columns), "chunk_id", least) for file in files)
+    drawn = rows.sort_by("chunk_id").to_pylist()
     said = (row["doc"] or row["qualified_name"] or row["signature"] for row in drawn)
     asked = list(dict.fromkeys(text[:_TEXT_CHARS] for text in said if text))[:count]
     return asked or [_NOTHING_SAID]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.tables import read_table
@@ -69,8 +70,12 @@ class FileChanges:
 
 def read_chunks(paths: BundlePaths) -> dict[int, Chunk]:
     """Return the chunks of a version by id."""
-    tables = (read_table(file, list(Chunk._fields)) for file in paths.table_files("chunks"))
-    return {row["chunk_id"]: Chunk(**row) for table in tables for row in table.to_pylist()}
+    tables = (read_table(file, [*Chunk._fields, "text"]) for file in paths.table_files("chunks"))
+    return {row["chunk_id"]: _chunk(**row) for table in tables for row in table.to_pylist()}
+
+
+def _chunk(text: str, content_sha256: str, **others: Any) -> Chunk:
+    return Chunk(content_sha256=content_sha256 or hashlib.sha256(text.encode()).hexdigest(), **others)
 
 
 def read_files(paths: BundlePaths) -> tuple[VersionFile, ...]:

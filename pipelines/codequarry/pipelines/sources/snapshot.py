@@ -31,6 +31,7 @@ from codequarry.pipelines.store.workspace import (
 from codequarry.schemas.bundle.tables import FILES, write_table
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.git_urls import parse_git_url
+from codequarry.schemas.resources import trim_memory
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
 _CONTENTS = pa.schema(
@@ -135,6 +136,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
         secret_places=places,
     )
     write_json(work.snapshot, asdict(snapshot))
+    trim_memory()
     return snapshot
 
 

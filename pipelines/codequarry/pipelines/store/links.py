@@ -1,4 +1,4 @@
-"""Hard links from a staged version to unchanged files of the current one."""
+"""Hard links to files of a published version: from a staged version, and from the work folder."""
 
 from __future__ import annotations
 
@@ -63,6 +63,36 @@ def link_all(base: BundlePaths, staged: BundlePaths, entries: list[FileEntry]) -
             return False
         done.append(staged.path / entry.path)
     return True
+
+
+def link_to_published(folder: Path, version: BundlePaths, manifest: Manifest) -> None:
+    """Replace tables of a work folder by hard links to equal ones of a version, so that the disk has them once.
+
+    The work folder never writes into a file: each is written anew under another name, and moved into place. Where a
+    link cannot be made the file stays.
+
+    Args:
+        folder: Work folder of a repository.
+        version: Paths of the version.
+        manifest: Its manifest.
+    """
+    tables: dict[int, list[FileEntry]] = {}
+    for entry in manifest.files:
+        if entry.path.startswith("tables/"):
+            tables.setdefault(entry.size_bytes, []).append(entry)
+    for file in folder.rglob("*.parquet"):
+        with suppress(OSError):
+            for entry in tables.get(file.stat().st_size, ()):
+                _link_if_equal(version.path / entry.path, file, entry.sha256)
+
+
+def _link_if_equal(source: Path, file: Path, sha256: str) -> None:
+    """Replace a file by a link to another one when both have this sha256; raises OSError."""
+    if not source.samefile(file) and file_sha256(file) == file_sha256(source) == sha256:
+        aside = file.with_suffix(".link")
+        aside.unlink(missing_ok=True)
+        os.link(source, aside, follow_symlinks=False)
+        os.replace(aside, file)
 
 
 def _same(entry: FileEntry, other: FileEntry | None) -> bool:

@@ -16,14 +16,10 @@ import hashlib
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from codequarry.pipelines.store.library_versions import tool_versions
 from codequarry.pipelines.store.syntax import chunker_fingerprint
@@ -268,16 +264,3 @@ def plan_shards(parts: Sequence[Part], size_bytes: int, legs: Sequence[LegEntry]
         Shard(number, count, hashed([number, *deciding, files[number]]), tuple(sources[number]))
         for number in sorted(sources)
     ]
-
-
-def row_groups(file: Path) -> Iterator[pa.Table]:
-    """Yield the row groups of a table."""
-    with pq.ParquetFile(file) as parquet:
-        for group in range(parquet.num_row_groups):
-            yield parquet.read_row_group(group)
-
-
-def rows_among(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
-    """Return the rows whose value in a column is one of the given values, in the order of the table."""
-    options = pc.SetLookupOptions(value_set=values)
-    return table.filter(pc.call_function("is_in", [table[column]], options))

@@ -23,20 +23,35 @@ def text_key(text: str) -> bytes:
 
 
 class VectorStore:
-    """Float32 vectors of one encoder, keyed by text. Use through ``open_vector_store``."""
+    """Vectors of one encoder, keyed by text. Use through ``open_vector_store``."""
 
     def __init__(self, store: ContentStore, dim: int) -> None:
         self._store = store
-        self._bytes = 4 * dim
+        self._dim = dim
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Return the vectors that are present, (d,) float32 each; a damaged one counts as absent."""
-        found = self._store.get(keys)
-        return {key: np.frombuffer(value, "<f4") for key, value in found.items() if len(value) == self._bytes}
+    def get(self, keys: Sequence[bytes], *, rounded: bool = False) -> dict[bytes, Vector]:
+        """Return the vectors that are present, (d,) float32 each; a damaged one counts as absent.
 
-    def put(self, entries: Iterable[tuple[bytes, Vector]]) -> None:
-        """Add or replace vectors in one transaction."""
-        self._store.put((key, np.ascontiguousarray(vector, "<f4").tobytes()) for key, vector in entries)
+        Args:
+            keys: Keys of the texts.
+            rounded: Also take vectors that were rounded to float16; they are absent otherwise.
+
+        Returns:
+            Vectors by key.
+        """
+        kinds = {4 * self._dim: "<f4"} | ({2 * self._dim: "<f2"} if rounded else {})
+        found = ((key, value, kinds.get(len(value))) for key, value in self._store.get(keys).items())
+        return {key: np.frombuffer(value, kind).astype(np.float32, copy=False) for key, value, kind in found if kind}
+
+    def put(self, entries: Iterable[tuple[bytes, Vector]], *, rounded: bool = False) -> None:
+        """Add or replace vectors in one transaction.
+
+        Args:
+            entries: Keys and vectors.
+            rounded: Store them as float16, which takes half.
+        """
+        kind = "<f2" if rounded else "<f4"
+        self._store.put((key, np.ascontiguousarray(vector, kind).tobytes()) for key, vector in entries)
 
 
 def vector_file(store: Path, fingerprint: str) -> Path:

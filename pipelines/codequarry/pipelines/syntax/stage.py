@@ -24,10 +24,9 @@ from codequarry.pipelines.store.parts import (
     forget_parts,
     plan_parts,
     put_seal,
-    row_groups,
-    rows_among,
     sealed,
 )
+from codequarry.pipelines.store.row_groups import row_groups, rows_among
 from codequarry.pipelines.store.syntax import open_syntax_store
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_columns, node_rows, reference_columns
@@ -44,6 +43,7 @@ from codequarry.schemas.bundle.tables import (
     write_table,
 )
 from codequarry.schemas.errors import SourceError
+from codequarry.schemas.resources import trim_memory
 from codequarry.schemas.settings.load import Settings
 
 _PARTS_AT_ONCE = 8
@@ -187,6 +187,7 @@ def _chunk_parts(
         with closing(chunk_files(contents, settings.chunking, store=store)) as chunked:
             for group in groups:
                 made |= _write_parts(group, chunked, lambda files, before=done: show(before + files))
+                trim_memory()
                 done += sum(len(part.files) for part in group)
     return made
 

@@ -19,7 +19,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
@@ -105,26 +106,97 @@ def chunk_files(
     with ExitStack() as stack:
         pool = _WorkerPool(settings, workers or available_cores(), stack)
         remaining = iter(files)
-        while batch := list(islice(remaining, _LOOK_AHEAD)):
-            keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in batch]
-            known = store.get(keys) if store is not None else {}
-            unknown = [(key, file) for file, key in zip(batch, keys, strict=True) if key not in known]
-            answered = zip((key for key, _ in unknown), pool.answers([file for _, file in unknown]), strict=True)
-            new = dict(answered)
+        batch, before = _begin(remaining, pool, store, ()), dict[bytes, bytes | _Death]()
+        while batch is not None:
+            # The workers go on with the next files while the results of these are used.
+            following = _begin(remaining, pool, store, batch.asked.keys() if store is not None else ())
+            new = _finish(batch, pool, before)
             settled = [(key, answer) for key, answer in new.items() if isinstance(answer, bytes)]
             if store is not None and settled:
                 store.put(settled)
-            for file, key in zip(batch, keys, strict=True):
-                answer = known.get(key) or new[key]
+            for file, key in zip(batch.files, batch.keys, strict=True):
+                pool.turn()
+                answer = batch.known.get(key) or new[key]
                 if isinstance(answer, bytes):
-                    yield Chunked(file, _from_json(answer), key in known, fallen=False)
+                    yield Chunked(file, _from_json(answer), key in batch.known, fallen=False)
                 else:
                     yield Chunked(file, _by_lines(file[2], settings, answer.reason), known=False, fallen=True)
+            batch, before = following, new
+
+
+class _Batch(NamedTuple):
+    """Some files, and what became of them so far."""
+
+    files: list[SourceFile]
+    keys: list[bytes]
+    known: dict[bytes, bytes]
+    """Answers of the store, or to files of the batch before."""
+    asked: dict[bytes, SourceFile]
+    """Files that the workers were given."""
+    answers: _Answers
+    """Answers to these, in their order."""
+    waiting: dict[bytes, SourceFile]
+    """Files with contents of the batch before."""
+
+
+def _begin(
+    remaining: Iterator[SourceFile], pool: _WorkerPool, store: SyntaxStore | None, before: Collection[bytes]
+) -> _Batch | None:
+    """Look the next files up, and ask the workers for those that are unknown.
+
+    Args:
+        remaining: Files that are left.
+        pool: The workers.
+        store: The store.
+        before: Keys that the workers were asked for in the batch before.
+
+    Returns:
+        The batch; None when no file is left.
+    """
+    files = list(islice(remaining, _LOOK_AHEAD))
+    if not files:
+        return None
+    keys = [syntax_key(language, hashlib.sha256(content).hexdigest()) for _, language, content in files]
+    known = store.get(keys) if store is not None else {}
+    unknown = {key: file for key, file in zip(keys, files, strict=True) if key not in known}
+    waiting = {key: file for key, file in unknown.items() if key in before}
+    asked = {key: file for key, file in unknown.items() if key not in before}
+    return _Batch(files, keys, known, asked, pool.ask(list(asked.values())), waiting)
+
+
+def _finish(batch: _Batch, pool: _WorkerPool, before: Mapping[bytes, bytes | _Death]) -> dict[bytes, bytes | _Death]:
+    """Wait for the workers, and complete ``known`` of the batch.
+
+    Args:
+        batch: The batch.
+        pool: The workers.
+        before: New answers of the batch before.
+
+    Returns:
+        The new answers by key.
+    """
+    again: dict[bytes, SourceFile] = {}
+    for key, file in batch.waiting.items():
+        answer = before[key]
+        if isinstance(answer, bytes):
+            batch.known[key] = answer
+        else:
+            again[key] = file
+    new = dict(zip(batch.asked, pool.wait_for(batch.answers), strict=True))
+    return new | dict(zip(again, pool.answers(list(again.values())), strict=True))
 
 
 def syntax_key(language: str, content_sha256: str) -> bytes:
     """Return the key of a file: the chunker's result depends on its language and bytes alone."""
     return hashlib.sha256(f"{language}\0{content_sha256}".encode()).digest()
+
+
+class _Answers:
+    """Files that workers were asked for, and the answers so far, by the places of the files."""
+
+    def __init__(self, files: Sequence[SourceFile]) -> None:
+        self.files = files
+        self.found: dict[int, bytes | _Death] = {}
 
 
 class _WorkerPool:
@@ -135,26 +207,50 @@ class _WorkerPool:
         self._size = size
         self._stack = stack
         self._idle: list[_Worker] = []
+        self._busy: dict[_Worker, tuple[_Answers, int]] = {}
+        """File that each works on: its place among those asked for."""
+        self._waiting: deque[tuple[_Answers, int]] = deque()
 
-    def answers(self, files: Sequence[SourceFile]) -> list[bytes | _Death]:
-        """Return the answer to each file, in order: chunks by lines for one that ends every worker.
+    def ask(self, files: Sequence[SourceFile]) -> _Answers:
+        """Give files to the workers, the longest first and behind those before; returns what `wait_for` takes.
 
         Each worker gets the longest file that is left as soon as it is free, so that they end at about one time.
         """
-        waiting = sorted(range(len(files)), key=lambda at: len(files[at][2]))
-        busy: dict[_Worker, int] = {}
-        found: dict[int, bytes | _Death] = {}
-        while waiting or busy:
-            while waiting and len(busy) < self._size:
-                worker = self._idle.pop() if self._idle else self._stack.enter_context(_Worker(self._settings))
-                busy[worker] = waiting.pop()
-                worker.send(*files[busy[worker]][1:])
-            # One that does not answer soon is waited for, and watched, alone.
-            for worker in select.select(busy, [], [], _LOOK_S)[0] or list(busy)[:1]:
-                at = busy.pop(worker)
-                found[at] = self._answer(worker, files[at])
-                self._idle.append(worker)
-        return [found[at] for at in range(len(files))]
+        asked = _Answers(files)
+        self._waiting.extend((asked, at) for at in sorted(range(len(files)), key=lambda at: -len(files[at][2])))
+        self.turn()
+        return asked
+
+    def wait_for(self, asked: _Answers) -> list[bytes | _Death]:
+        """Return the answer to each file, in order: chunks by lines for one that ends every worker."""
+        while len(asked.found) < len(asked.files):
+            self.turn(_LOOK_S)
+        return [asked.found[at] for at in range(len(asked.files))]
+
+    def answers(self, files: Sequence[SourceFile]) -> list[bytes | _Death]:
+        """Ask for files, and wait for the answers."""
+        return self.wait_for(self.ask(files))
+
+    def turn(self, wait_s: float = 0.0) -> None:
+        """Take the answers that are there, and give each free worker the next file.
+
+        Args:
+            wait_s: Seconds to wait for an answer; a worker that does not answer then is waited for, and watched, alone.
+        """
+        self._hand_out()
+        if not self._busy:
+            return
+        for worker in select.select(self._busy, [], [], wait_s)[0] or (list(self._busy)[:1] if wait_s else ()):
+            asked, at = self._busy.pop(worker)
+            asked.found[at] = self._answer(worker, asked.files[at])
+            self._idle.append(worker)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and len(self._busy) < self._size:
+            worker = self._idle.pop() if self._idle else self._stack.enter_context(_Worker(self._settings))
+            asked, at = self._busy[worker] = self._waiting.popleft()
+            worker.send(*asked.files[at][1:])
 
     def _answer(self, worker: _Worker, file: SourceFile) -> bytes | _Death:
         """Wait for the answer to the file that a worker was sent."""

@@ -252,6 +252,10 @@ class BundlePaths:
         """Return the file of a table that is not divided, or of the only shard of one."""
         return self.tables / f"{name}.parquet"
 
+    def table_bytes(self) -> int:
+        """Return the size of all tables, vectors included."""
+        return sum(file.stat().st_size for file in self.tables.glob("*.parquet"))
+
     def table_files(self, name: str) -> list[Path]:
         """Return the files of a table of ``tables.SCHEMAS``, or of `embeddings`, by shard."""
         return sorted(self.tables.glob(f"{name}.*parquet"))

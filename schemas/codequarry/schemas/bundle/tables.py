@@ -36,6 +36,8 @@ _SORTED = ("repo", "path")
 _RANDOM = ("chunk_id",)
 """Numbers that differences make longer."""
 _ROW_GROUP = 4_096
+_ROWS_AS_VALUES = 1_024
+"""Rows that a writer holds as Python's values, which take several times the memory of arrays."""
 _ONE_PAGE = 1 << 40
 """Bytes of a page that no column reaches."""
 _PAGE_BYTES = 16_384
@@ -83,7 +85,9 @@ CHUNKS = pa.schema(
         _field("end_byte", pa.int64(), "One past the last byte."),
         _field("start_line", pa.int32(), "First line, 0-based."),
         _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
-        _field("content_sha256", pa.string(), "sha256 of the chunk's bytes."),
+        _field(
+            "content_sha256", pa.string(), "sha256 of the chunk's bytes; its Parquet file leaves out that of the text."
+        ),
         _field("text", pa.string(), "The chunk's text; invalid UTF-8 replaced by U+FFFD."),
     ]
 )
@@ -288,13 +292,18 @@ def write_vectors(path: Path, chunk_ids: np.ndarray, vectors: np.ndarray) -> Non
         vectors: (n, d) float32, written as float16.
     """
     schema = half_schema(vectors.shape[1])
-    numbers = pa.array(np.ascontiguousarray(vectors, np.float16).ravel(), pa.float16())
-    column = pa.FixedSizeListArray.from_arrays(numbers, type=schema.field("vector").type)
-    table = pa.Table.from_arrays([pa.array(chunk_ids, pa.int64()), column], schema=schema)
+    column = pa.FixedSizeListArray.from_arrays(_numbers(vectors, np.float16), type=schema.field("vector").type)
+    table = pa.Table.from_arrays([_numbers(chunk_ids, np.int64), column], schema=schema)
     pq.write_table(
         table, path, row_group_size=max(1, len(table)), data_page_size=_ONE_PAGE, compression="none",
         use_dictionary=False, write_statistics=False,
     )  # fmt: skip
+
+
+def _numbers(values: np.ndarray, kind: type[np.generic]) -> pa.Array:
+    """Return numbers, row by row, as an Arrow array; `pyarrow.array` would load pandas where it is installed."""
+    flat = np.ascontiguousarray(values, kind).ravel()
+    return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [None, pa.py_buffer(flat)])
 
 
 def schema_hash(schema: pa.Schema) -> str:
@@ -372,7 +381,8 @@ class TableWriter:
         self._writer = pq.ParquetWriter(path, plain, **options)
         self._buffered: list[list[object]] = [[] for _ in schema]
         """Values by column."""
-        self._pending = schema.empty_table()
+        self._pending: pa.Table | None = None
+        """Rows behind the last full row group."""
         self.rows = 0
         """Rows taken so far."""
 
@@ -382,7 +392,7 @@ class TableWriter:
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
         if kind is None:
             self._flush_rows()
-            if self._pending.num_rows:
+            if self._pending is not None and self._pending.num_rows:
                 self._writer.write_table(self._pending)
         self._writer.close()
 
@@ -400,7 +410,7 @@ class TableWriter:
         for held, values in zip(self._buffered, columns, strict=True):
             held.extend(values)
         self.rows += len(columns[0])
-        if len(self._buffered[0]) >= _ROW_GROUP:
+        if len(self._buffered[0]) >= _ROWS_AS_VALUES:
             self._flush_rows()
 
     def write(self, table: pa.Table) -> None:
@@ -425,7 +435,8 @@ class TableWriter:
 
     def _add(self, table: pa.Table) -> None:
         """Add rows, writing full row groups only, so that the bytes do not depend on how the rows arrived."""
-        table = pa.concat_tables([self._pending, table])
+        if self._pending is not None:
+            table = pa.concat_tables([self._pending, table])
         whole = table.num_rows - table.num_rows % _ROW_GROUP
         for start in range(0, whole, _ROW_GROUP):
             self._writer.write_table(table.slice(start, _ROW_GROUP).combine_chunks())

@@ -233,13 +233,19 @@ _ENDS = (
     "end_column BIGINT GENERATED ALWAYS AS (start_column + width) VIRTUAL"
 )
 COLUMNS: dict[str, str] = {
+    "symbols_mat": "symbol_id INTEGER, target_id INTEGER, name_id INTEGER, repo VARCHAR, path VARCHAR, file INTEGER, "
+    "lang VARCHAR, path_class VARCHAR, name_key VARCHAR, name VARCHAR, qualified_name VARCHAR, module VARCHAR, "
+    "kind VARCHAR, parent VARCHAR, symbol VARCHAR, precise BOOLEAN, start_line INTEGER, start_column INTEGER, "
+    "end_line INTEGER, end_column BIGINT, start_byte BIGINT, body_start_line INTEGER, body_end_line INTEGER, "
+    "body_start_byte BIGINT, body_end_byte BIGINT, signature VARCHAR USING COMPRESSION zstd, "
+    "documentation VARCHAR USING COMPRESSION zstd, chunk_id BIGINT",
     "occurrences_mat": "target_id INTEGER, file INTEGER, precise BOOLEAN, roles SMALLINT, start_line INTEGER, "
     f"start_column INTEGER, {_ENDS}, enclosing INTEGER, chunk INTEGER",
     "places_mat": f"file INTEGER, start_line INTEGER, start_column INTEGER, {_ENDS}, precise BOOLEAN, roles SMALLINT, "
     "target_id INTEGER",
 }
-"""Columns of the tables that hold how long a name is, and compute where it ends: nearly all names of a symbol are
-equally long, and on one line."""
+"""Columns of tables whose storage is chosen. Those of places hold how long a name is, and compute where it ends: nearly
+all names of a symbol are equally long, and on one line. DuckDB takes zstd by itself for long strings alone."""
 
 TABLES: dict[str, str] = {
     "symbols_mat": SYMBOLS,

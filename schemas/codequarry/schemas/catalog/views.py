@@ -10,7 +10,8 @@ Parquet view cost about eight times as much as through a table. Chunks lie there
 text search reads whole files. By id they are found in ``rows/``, which says where their texts are.
 
 Row groups are small: the tables of symbols are sorted by what they are asked for, so that the minima and maxima of each
-row group lead to the rows as an index would. Django's references cost 1 ms instead of 4.
+row group lead to the rows as an index would. Django's references cost 1 ms instead of 4. Those of definitions are the
+smallest, because a row's strings are unpacked with their whole group.
 
 ``codequarry sql`` without a query prints the meanings. They and those of `column_meanings` are the comments of the
 catalog's tables and columns, and make ``docs/CATALOG.md``.
@@ -111,6 +112,8 @@ _IDMAP = _file(FAISS_IDMAP_FILE)
 
 VIEWS: dict[str, str] = {
     **{name: f"SELECT * FROM {_rows(name)}" for name in SCHEMAS},
+    "chunks": "SELECT * REPLACE (CASE content_sha256 WHEN '' THEN sha256(text) ELSE content_sha256 END "
+    f"AS content_sha256) FROM {_rows('chunks')}",
     "embeddings": _vectors("embeddings"),
     "faiss_idmap": f"SELECT * FROM read_parquet({_IDMAP})",
     "v_faiss_join": "SELECT idmap.faiss_row, idmap.chunk_id AS idmap_chunk_id, chunks.* "
@@ -142,7 +145,9 @@ TABLES: dict[str, str] = {
     f"FROM read_blob({_IDMAP})",
 }
 
-_ROW_GROUP = 2_048
+_ROW_GROUP = 8_192
+_ROW_GROUPS = {"symbols_mat": 2_048}
+"""Rows of a row group, of tables that have fewer."""
 _BLOCK_BYTES = 65_536
 """A quarter of DuckDB's own: a column of a small row group leaves the rest of its block empty."""
 _STORAGE = "v1.4.0"
@@ -150,22 +155,37 @@ _STORAGE = "v1.4.0"
 
 That of 1.2 loses the parentheses of joins in views, so that `file_checks` would find other views than ours.
 """
+_MEMORY_BYTES = 64 << 20
+"""Memory of a session besides the size of its tables: some operators keep all their rows, and fail without room."""
 
 
-def create_statements(path: str) -> list[str]:
-    """Return the statements that make an empty catalog and its session.
+def catalog_statements(path: str, bundle: str, *dims: int) -> Iterator[str]:
+    """Yield the statements that make a catalog, for a connection without a database file.
+
+    A table keeps the size of row groups with which the file was attached when the table was made.
 
     Args:
         path: File to create.
+        bundle: Folder of the version.
+        *dims: Dimension of the vectors of each dense index.
 
-    Returns:
+    Yields:
         SQL statements, in order.
     """
-    return [
-        f"ATTACH '{_escape_quotes(path)}' AS catalog "
-        f"(ROW_GROUP_SIZE {_ROW_GROUP}, BLOCK_SIZE {_BLOCK_BYTES}, STORAGE_VERSION '{_STORAGE}')",
-        "USE catalog",
-    ]
+    yield set_bundle(bundle)
+    before = 0
+    for rows, statement in _build_steps(*dims):
+        if rows != before:
+            if before:
+                yield from ("USE memory", "DETACH catalog")
+            yield (
+                f"ATTACH '{_escape_quotes(path)}' AS catalog "
+                f"(ROW_GROUP_SIZE {rows}, BLOCK_SIZE {_BLOCK_BYTES}, STORAGE_VERSION '{_STORAGE}')"
+            )
+            yield "USE catalog"
+        yield statement
+        before = rows
+    yield "CHECKPOINT"
 
 
 def views(*dims: int) -> dict[str, str]:
@@ -191,27 +211,59 @@ def build_statements(*dims: int) -> list[str]:
     Returns:
         SQL statements, in order.
     """
-    created = [f"CREATE VIEW {name} AS {sql}" for name, sql in views(*dims).items()]
-    tables = [statement for name, sql in TABLES.items() for statement in _table(name, sql)]
-    comments = [*_comments("VIEW", views(*dims)), *_comments("TABLE", TABLES)]
-    return [*created, *tables, "BEGIN", *comments, "COMMIT"]  # without a transaction, each is synced to the disk
+    return [statement for _, statement in _build_steps(*dims)]
+
+
+def _build_steps(*dims: int) -> Iterator[tuple[int, str]]:
+    """Yield the statements of `build_statements`, each with the size of row groups that it needs."""
+    for name, sql in views(*dims).items():
+        yield _ROW_GROUP, f"CREATE VIEW {name} AS {sql}"
+    # Without a transaction, each comment is synced to the disk.
+    for statement in ("BEGIN", *_comments("VIEW", views(*dims)), "COMMIT"):
+        yield _ROW_GROUP, statement
+    # Smaller row groups are written last: a checkpoint merges those that are smaller than the file's.
+    for name, sql in TABLES.items():
+        if name in _ROW_GROUPS:
+            yield _ROW_GROUP, f"CREATE TEMP TABLE {name} AS {sql}"
+        else:
+            for statement in _table(name, sql):
+                yield _ROW_GROUP, statement
+    for name, rows in _ROW_GROUPS.items():
+        for statement in (*_table(name, f"SELECT * FROM temp.{name}"), f"DROP TABLE temp.{name}"):
+            yield rows, statement
 
 
 def _table(name: str, sql: str) -> list[str]:
     """Return the statements that make a table of the rows of a SELECT."""
-    columns = symbol_catalog.COLUMNS.get(name)
-    if columns is None:
-        return [f"CREATE TABLE {name} AS {sql}"]
-    return [f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} BY NAME {sql}"]
+    columns, full = symbol_catalog.COLUMNS.get(name), f"catalog.{name}"
+    made = [f"CREATE TABLE {full} AS {sql}"]
+    if columns is not None:
+        made = [f"CREATE TABLE {full} ({columns})", f"INSERT INTO {full} BY NAME {sql}"]
+    # Without a transaction, each comment is synced to the disk.
+    return [*made, "BEGIN", *_comments("TABLE", [name]), "COMMIT"]
 
 
 def _comments(kind: str, names: Iterable[str]) -> Iterator[str]:
     """Return the statements that say what tables or views, and their columns, mean."""
     meanings = {name: meaning for group in GROUPS.values() for name, meaning in group.items()}
     for name in names:
-        yield f"COMMENT ON {kind} {name} IS '{_escape_quotes(meanings[name])}'"
+        yield f"COMMENT ON {kind} catalog.{name} IS '{_escape_quotes(meanings[name])}'"
         for column, meaning in column_meanings(name).items():
-            yield f"COMMENT ON COLUMN {name}.{column} IS '{_escape_quotes(meaning)}'"
+            yield f"COMMENT ON COLUMN catalog.{name}.{column} IS '{_escape_quotes(meaning)}'"
+
+
+def limit_memory(spill: str, table_bytes: int) -> list[str]:
+    """Return the statements that limit the memory of a session that builds or checks a catalog.
+
+    Args:
+        spill: Folder for what needs more meanwhile.
+        table_bytes: Size of the version's tables.
+
+    Returns:
+        SQL statements.
+    """
+    limit = _MEMORY_BYTES + table_bytes
+    return [f"SET memory_limit = '{limit}B'", f"SET temp_directory = '{_escape_quotes(spill)}'"]
 
 
 def set_bundle(path: str) -> str:

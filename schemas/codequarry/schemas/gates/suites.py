@@ -39,8 +39,9 @@ FILES = Suite(
 CHUNKS = Suite(
     "chunks",
     "SELECT chunk_id, repo, path, chunks.lang, kind, start_byte, end_byte, start_line, end_line, "
-    "len(symbols) AS symbols, strlen(text) AS text_bytes, hash(content_sha256) AS content, "
-    f"regexp_full_match(content_sha256, {_SHA256}) AS hashed, end_byte > start_byte AS bytes_ordered, "
+    "len(symbols) AS symbols, strlen(text) AS text_bytes, hash(text) AS content, "
+    f"content_sha256 = '' OR regexp_full_match(content_sha256, {_SHA256}) AS hashed, "
+    "end_byte > start_byte AS bytes_ordered, "
     "end_line >= start_line AS lines_ordered, "
     "start_byte - lag(end_byte, 1, 0) OVER (PARTITION BY repo, path ORDER BY start_byte) AS gap, "
     "coalesce(files.indexed, false) AS indexed, end_byte <= coalesce(files.size_bytes, -1) AS inside, "
@@ -57,7 +58,7 @@ CHUNKS = Suite(
         between("chunks on lines before the first", "start_line", 0),
         holds("chunks that reach outside of their file", "inside"),
         between("chunks without text", "text_bytes", 1),
-        holds("chunks without a sha256", "hashed"),
+        holds("chunks with something else than a sha256", "hashed"),
         holds("chunks of another language than their file", "same_language"),
     ),
     key=("chunk_id", "repo", "path"),

@@ -1,20 +1,20 @@
 """Arrays of chunks and definitions by number, for searches; a query to DuckDB would scan the tables.
 
 Arrays in ``rows/`` of a version, memory-mapped by the reader. Chunks are numbered as the rows of ``chunks_mat``,
-definitions as those of ``symbols_mat``: by name in lower case, then the best first.
+definitions as those of ``symbols_mat``: by name in lower case, then the best first. A number is uint16 where all of
+its array are below 65,535, else int32; a start is int32 where all are below 2,147,483,647, else int64.
 
 ==================== ============================================================================================
 strings.npy          (b,) uint8: every string that the others name by its number, sorted, in UTF-8
-string_starts.npy    (s + 1,) int64: string i is from ``string_starts[i]`` to ``string_starts[i + 1]``
-ids.npy              (n,) int64: ids of the chunks, ascending
-ids_rows.npy         (n,) int32: the row of each
+string_starts.npy    (s + 1,) starts: string i is from ``string_starts[i]`` to ``string_starts[i + 1]``
+ids_rows.npy         (n,) numbers: rows of the chunks by ascending id
 chunks.npy           (n,) of the fields of `CHUNK`
-symbols.npy          (m,) int32: names of the definitions that start in each chunk
-symbol_starts.npy    (n + 1,) int64: those of row i are from ``symbol_starts[i]`` to ``symbol_starts[i + 1]``
-definitions.npy      (7, d) int32: a line for each of `DEFINITION`
-started.npy          (d,) int32: the definitions by the chunk they start in
-started_starts.npy   (n + 1,) int64: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
-backwards.npy        (f,) int32: names of definitions by their last letters, by which misspelt ones are found
+symbols.npy          (m,) numbers: names of the definitions that start in each chunk
+symbol_starts.npy    (n + 1,) starts: those of row i are from ``symbol_starts[i]`` to ``symbol_starts[i + 1]``
+definitions.npy      (7, d) numbers: a line for each of `DEFINITION`
+started.npy          (d,) numbers: the definitions by the chunk they start in
+started_starts.npy   (n + 1,) starts: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
+backwards.npy        (f,) numbers: names of definitions by their last letters, by which misspelt ones are found
 ==================== ============================================================================================
 """
 
@@ -34,7 +34,7 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import CLASS_RANK
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.files.arrays import map_array
+from codequarry.serving.files.arrays import NUMBERS, PLACES, map_array, narrow
 from codequarry.serving.text.typos import by_last_letters, near_numbers
 
 if TYPE_CHECKING:
@@ -42,20 +42,18 @@ if TYPE_CHECKING:
 
 TEXTS = ("repo", "path", "lang", "kind", "qualified_name", "module")
 """Fields of a chunk that are stored as numbers of strings."""
-_NUMBERS = {
-    **dict.fromkeys(("chunk_id", "start_byte", "end_byte", "text_start"), np.int64),
-    **dict.fromkeys(("start_line", "end_line", "text_bytes", "shard"), np.int32),
-    **dict.fromkeys(("scip", "cst"), np.bool_),
+CHUNK: dict[str, tuple[np.dtype[Any], ...]] = {
+    "chunk_id": (np.dtype(np.int64),),
+    **dict.fromkeys(TEXTS, NUMBERS),
+    **dict.fromkeys(("start_byte", "end_byte", "text_start"), PLACES),
+    **dict.fromkeys(("start_line", "end_line", "text_bytes", "shard"), NUMBERS),
+    **dict.fromkeys(("scip", "cst"), (np.dtype(np.bool_),)),
 }
-CHUNK = np.dtype([*((name, np.int32) for name in TEXTS), *_NUMBERS.items()])
+"""Fields of a chunk and the types each may have."""
 DEFINITION = ("key", "name", "qualified_name", "module", "kind", "class_rank", "chunk")
 """Four names (the key is the one in lower case), a kind, a place among path classes, and a row."""
 _NAMES = DEFINITION[:5]
 _CHUNK_OF = DEFINITION.index("chunk")
-_DEFINITIONS = f"""
-SELECT name_key AS key, name, qualified_name, module, kind, {CLASS_RANK} AS class_rank, chunk_id
-FROM symbols_mat ORDER BY symbol_id
-"""
 
 
 class Strings(Sequence[str]):
@@ -72,8 +70,8 @@ class Strings(Sequence[str]):
 
     @classmethod
     def of(cls, found: Iterable[str]) -> Self:
-        """Encode the distinct strings among these."""
-        encoded = [text.encode() for text in sorted(set(found))]
+        """Encode sorted strings."""
+        encoded = [text.encode() for text in found]
         starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return cls(np.frombuffer(b"".join(encoded), np.uint8), starts)
 
@@ -96,7 +94,6 @@ class RowIndex:
 
     strings: np.ndarray
     string_starts: np.ndarray
-    ids: np.ndarray
     ids_rows: np.ndarray
     chunks: np.ndarray
     symbols: np.ndarray
@@ -108,43 +105,50 @@ class RowIndex:
 
     @classmethod
     def build(cls, connection: duckdb.DuckDBPyConnection) -> Self:
-        """Build the index of an open catalog."""
-        # Results are in the order of the rows.
-        stored = [name for name in CHUNK.names or () if name != "text_start"]
-        chunks: dict[str, Any] = connection.execute(f"SELECT symbols, {', '.join(stored)} FROM chunks_mat").fetchnumpy()
-        chunks["text_start"] = _text_starts(chunks["shard"], chunks["text_bytes"].astype(np.int64))
-        definitions: dict[str, Any] = connection.execute(_DEFINITIONS).fetchnumpy()
-        symbols: list[str] = [name for names in chunks["symbols"] for name in names]
-        names: list[Sequence[str]] = [
-            *(chunks[name] for name in TEXTS),
-            symbols,
-            *(definitions[name] for name in _NAMES),
-        ]
-        strings = Strings.of(text for column in names for text in column)
-        number = {text: at for at, text in enumerate(strings)}
+        """Build the index of an open catalog, with one column of strings in memory at a time."""
+        known: dict[str, int] = {}
 
-        def numbers(column: Sequence[str]) -> np.ndarray:
-            return np.fromiter((number[text] for text in column), np.int32, len(column))
+        def read_column(table: str, expression: str) -> Any:
+            """Return a column in the order of the rows."""
+            return connection.execute(f"SELECT {expression} AS value FROM {table}").fetchnumpy()["value"]
 
-        ids = np.ascontiguousarray(chunks["chunk_id"], np.int64)
+        def number_strings(table: str, expression: str) -> np.ndarray:
+            """Return the strings of a column by the order in which they were met."""
+            column = read_column(table, expression)
+            return np.fromiter((known.setdefault(text, len(known)) for text in column), np.int32, len(column))
+
+        ids = read_column("chunks_mat", "chunk_id").astype(np.int64)
         order = np.argsort(ids)
-        records = np.zeros(len(ids), CHUNK)
-        for name in CHUNK.names or ():
-            records[name] = numbers(chunks[name]) if name in TEXTS else chunks[name]
-        of = order[np.searchsorted(ids[order], definitions["chunk_id"].astype(np.int64))]
-        rows = [*(numbers(definitions[name]) for name in _NAMES), definitions["class_rank"], of]
+        columns = {
+            name: number_strings("chunks_mat", name) if name in TEXTS else read_column("chunks_mat", name)
+            for name in CHUNK
+            if name != "text_start"
+        }
+        columns["text_start"] = _text_starts(columns["shard"], columns["text_bytes"].astype(np.int64))
+        symbols = number_strings("chunks_mat", "unnest(symbols)")
+        names = [number_strings("symbols_mat", column) for column in ("name_key", *_NAMES[1:])]
+        ordered = sorted(known)
+        strings = Strings.of(ordered)
+        number = np.empty(len(ordered), np.int32)
+        number[[known.pop(text) for text in ordered]] = np.arange(len(ordered))
+        columns |= {name: number[columns[name]] for name in TEXTS}
+        narrowed = {name: narrow(columns[name], CHUNK[name]) for name in CHUNK}
+        records = np.zeros(len(ids), [(name, column.dtype) for name, column in narrowed.items()])
+        for name, column in narrowed.items():
+            records[name] = column
+        of = order[np.searchsorted(ids[order], read_column("symbols_mat", "chunk_id").astype(np.int64))]
+        rows = [*(number[column] for column in names), read_column("symbols_mat", CLASS_RANK), of]
         return cls(
             strings.data,
-            strings.starts,
-            ids[order],
-            order.astype(np.int32),
+            narrow(strings.starts, PLACES),
+            narrow(order, NUMBERS),
             records,
-            numbers(symbols),
-            np.cumsum([0, *map(len, chunks["symbols"])], dtype=np.int64),
-            np.array(rows, np.int32).reshape(len(DEFINITION), -1),
-            np.argsort(of, kind="stable").astype(np.int32),
-            np.searchsorted(np.sort(of), np.arange(len(ids) + 1)).astype(np.int64),
-            by_last_letters({strings[key]: key for key in np.unique(rows[0]).tolist()}),
+            narrow(number[symbols], NUMBERS),
+            narrow(np.cumsum([0, *read_column("chunks_mat", "len(symbols)")], dtype=np.int64), PLACES),
+            narrow(np.array(rows, np.int64).reshape(len(DEFINITION), -1), NUMBERS),
+            narrow(np.argsort(of, kind="stable"), NUMBERS),
+            narrow(np.searchsorted(np.sort(of), np.arange(len(ids) + 1)), PLACES),
+            narrow(by_last_letters({ordered[key]: key for key in np.unique(rows[0]).tolist()}), NUMBERS),
         )
 
     def write(self, folder: Path) -> None:
@@ -177,12 +181,15 @@ class RowIndex:
 
     def _is_whole(self) -> bool:
         """Check that every array has its dtype and shape, and that every number is in range."""
-        chunks, strings = len(self.ids), len(self.string_starts) - 1
-        kinds = (
-            np.uint8, np.int64, np.int64, np.int32, CHUNK, np.int32, np.int64, np.int32, np.int32, np.int64, np.int32,
-        )  # fmt: skip
+        chunks, strings = len(self.chunks), len(self.string_starts) - 1
+        starts = (self.string_starts, self.symbol_starts, self.started_starts)
+        numbers = (self.ids_rows, self.symbols, self.definitions, self.started, self.backwards)
         return (
-            all(getattr(self, each.name).dtype == kind for each, kind in zip(fields(self), kinds, strict=True))
+            self.strings.dtype == np.uint8
+            and all(one.dtype in PLACES for one in starts)
+            and all(one.dtype in NUMBERS for one in numbers)
+            and self.chunks.dtype.names == tuple(CHUNK)
+            and all(self.chunks.dtype[name] in kinds for name, kinds in CHUNK.items())
             and all(getattr(self, each.name).ndim == 1 for each in fields(self) if each.name != "definitions")
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
             and self.definitions.shape == (len(DEFINITION), len(self.started))
@@ -199,6 +206,11 @@ class RowIndex:
         )
 
     @cached_property
+    def ids(self) -> np.ndarray:
+        """Ids of the chunks, ascending: (n,) int64."""
+        return self.chunks["chunk_id"][self.ids_rows]
+
+    @cached_property
     def texts(self) -> Strings:
         """Strings that the numbers name."""
         return Strings(self.strings, self.string_starts)
@@ -209,7 +221,7 @@ class RowIndex:
         if not len(self.ids):
             return np.full(len(wanted), -1)
         at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        return np.where(self.ids[at] == wanted, self.ids_rows[at], -1).astype(np.int64)
+        return np.where(self.ids[at] == wanted, self.ids_rows[at].astype(np.int64), -1)
 
     def rows_of_file(self, repo: str, path: str) -> range:
         """Return the rows of a file's chunks, which lie one behind the other."""
@@ -225,7 +237,7 @@ class RowIndex:
 
     def numbers(self, row: int) -> dict[str, int]:
         """Return the stored fields of a chunk; strings are given by number."""
-        return dict(zip(CHUNK.names or (), self.chunks[row].item(), strict=True))
+        return dict(zip(CHUNK, self.chunks[row].item(), strict=True))
 
     def chunk(self, row: int) -> dict[str, Any]:
         """Return the fields of a chunk with decoded strings, and its ``symbols``."""
@@ -244,7 +256,7 @@ class RowIndex:
         Returns:
             (m,) int32, or a number.
         """
-        return self.definitions[DEFINITION.index(name)][definitions]
+        return self.definitions[DEFINITION.index(name)][definitions].astype(np.int32)
 
     def rows_of_kinds(self, kinds: Iterable[str]) -> np.ndarray:
         """Return the rows of chunks of one of these kinds, or in which a definition of one starts: (m,) int64."""
@@ -263,7 +275,9 @@ class RowIndex:
         Returns:
             (m,) int32, ascending.
         """
-        known = np.array(sorted({at for key in keys if (at := self.texts.find(key)) >= 0}), np.int32)
+        known = np.array(
+            sorted({at for key in keys if (at := self.texts.find(key)) >= 0}), self.definitions.dtype
+        )  # of one type, so that the search copies nothing
         starts, ends = (np.searchsorted(self.definitions[0], known, side) for side in ("left", "right"))
         found = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
         return np.concatenate([np.empty(0, np.int32), *found])
@@ -310,9 +324,9 @@ def divides(starts: np.ndarray, total: int, count: int) -> bool:
 
 
 def _below(numbers: np.ndarray, count: int) -> bool:
-    """Check that all int32 numbers are from 0 to count - 1."""
+    """Check that all numbers are from 0 to count - 1."""
     # Unsigned, negative numbers are the largest: one pass instead of two.
-    return not numbers.size or int(numbers.view(np.uint32).max()) < count
+    return not numbers.size or int(numbers.view(f"u{numbers.itemsize}").max()) < count
 
 
 def _damaged(folder: Path) -> IntegrityError:

@@ -4,11 +4,13 @@ Arrays in ``facts/`` of a version, memory-mapped by the reader. Explanations of 
 
 ================ ================================================================================
 kinds.txt        (k,) kinds of leaves of syntax trees, sorted, a line each
-leaves.npy       (l,) of kind, count (int32): of each chunk the four most frequent, the first by name among equals
-leaf_starts.npy  (n + 1,) int64: those of row i of ``chunks_mat`` are from ``leaf_starts[i]`` to ``leaf_starts[i + 1]``
+leaves.npy       (l,) of kind, count: of each chunk the four most frequent, the first by name among equals
+leaf_starts.npy  (n + 1,): those of row i of ``chunks_mat`` are from ``leaf_starts[i]`` to ``leaf_starts[i + 1]``
 said.npy         (b,) uint8: what is said at the top of each file, in UTF-8
-said_starts.npy  (f + 1,) int64: that of row i of ``files_mat`` is from ``said_starts[i]`` to ``said_starts[i + 1]``
+said_starts.npy  (f + 1,): that of row i of ``files_mat`` is from ``said_starts[i]`` to ``said_starts[i + 1]``
 ================ ================================================================================
+
+Kinds and counts are uint16 where all are below 65,535, else int32; starts int32 or int64, as in ``rows/``.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -24,7 +26,7 @@ import numpy as np
 
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.chunk_arrays import divides
-from codequarry.serving.files.arrays import map_array
+from codequarry.serving.files.arrays import NUMBERS, PLACES, map_array, narrow
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
 MAX_LEAVES = 4
 MAX_SAID = 120
 """Characters."""
-_LEAF = np.dtype([("kind", np.int32), ("count", np.int32)])
+_LEAF = ("kind", "count")
 _ARRAYS = ("leaves", "leaf_starts", "said", "said_starts")
+_KINDS = "SELECT DISTINCT kind FROM cst_nodes ORDER BY kind"
 _LEAVES = f"""
-SELECT chunks_mat.rowid AS row, cst_nodes.kind AS kind, count FROM cst_nodes JOIN chunks_mat USING (chunk_id)
-QUALIFY row_number() OVER (PARTITION BY chunk_id ORDER BY count DESC, cst_nodes.kind) <= {MAX_LEAVES}
-ORDER BY row, count DESC, cst_nodes.kind
+WITH numbered AS (SELECT kind, (row_number() OVER (ORDER BY kind) - 1)::INTEGER AS number FROM ({_KINDS}))
+SELECT chunks_mat.rowid AS row, number, count
+FROM cst_nodes JOIN numbered USING (kind) JOIN chunks_mat USING (chunk_id)
+QUALIFY row_number() OVER (PARTITION BY chunk_id ORDER BY count DESC, number) <= {MAX_LEAVES}
+ORDER BY row, count DESC, number
 """
 _SAID = "SELECT coalesce(doc, '') AS doc FROM files_mat LEFT JOIN modules USING (repo, path) ORDER BY file"
 
@@ -57,16 +62,18 @@ class ChunkFacts:
         """Build the facts of an open catalog whose variable ``bundle`` is set."""
         chunks: int = connection.execute("SELECT count(*) FROM chunks_mat").fetchall()[0][0]
         found: dict[str, Any] = connection.execute(_LEAVES).fetchnumpy()
-        kinds, numbers = np.unique(found["kind"].astype(str), return_inverse=True)
-        leaves = np.zeros(len(numbers), _LEAF)
-        leaves["kind"], leaves["count"] = numbers, found["count"]
+        kinds: list[str] = [kind for (kind,) in connection.execute(_KINDS).fetchall()]
+        used, numbers = np.unique(found["number"], return_inverse=True)
+        kind, count = narrow(numbers, NUMBERS), narrow(found["count"], NUMBERS)
+        leaves = np.zeros(len(numbers), [("kind", kind.dtype), ("count", count.dtype)])
+        leaves["kind"], leaves["count"] = kind, count
         said = [doc[:MAX_SAID].encode() for (doc,) in connection.execute(_SAID).fetchall()]
         return cls(
-            tuple(kinds.tolist()),
+            tuple(kinds[number] for number in used.tolist()),
             leaves,
-            np.searchsorted(found["row"], np.arange(chunks + 1)).astype(np.int64),
+            narrow(np.searchsorted(found["row"], np.arange(chunks + 1)), PLACES),
             np.frombuffer(b"".join(said), np.uint8),
-            np.cumsum([0, *map(len, said)], dtype=np.int64),
+            narrow(np.cumsum([0, *map(len, said)]), PLACES),
         )
 
     def write(self, folder: Path) -> None:
@@ -126,8 +133,12 @@ class ChunkFacts:
         return self.said[start:end].tobytes().decode("utf-8", "replace")
 
     def _is_of(self, chunks: int, files: int) -> bool:
-        arrays = (self.leaves, self.said, self.leaf_starts, self.said_starts)
-        if [(one.dtype, one.ndim) for one in arrays] != [(kind, 1) for kind in (_LEAF, np.uint8, np.int64, np.int64)]:
+        starts = (self.leaf_starts, self.said_starts)
+        if self.leaves.dtype.names != _LEAF or not all(self.leaves.dtype[name] in NUMBERS for name in _LEAF):
+            return False
+        if self.said.dtype != np.uint8 or not all(one.dtype in PLACES for one in starts):
+            return False
+        if any(one.ndim != 1 for one in (self.leaves, self.said, *starts)):
             return False
         kinds = self.leaves["kind"]
         return (

@@ -80,6 +80,12 @@ class SymbolRow(NamedTuple):
         return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
 
 
+_IN_ARRAYS = ("name", "qualified_name", "module", "kind")
+"""Strings of a definition that are read from ``rows/``, where they cost less than from DuckDB."""
+_STORED_FIELDS = tuple(name for name in SymbolRow._fields if name not in (*_IN_ARRAYS, "chunk_id"))
+_STORED = ", ".join(_STORED_FIELDS)
+
+
 class DefinitionMatches(NamedTuple):
     """Definitions, best first."""
 
@@ -197,18 +203,16 @@ class SymbolTables:
         numbers = [number for row in rows for number in self._catalog.index.definitions_of_row(row).tolist()]
         if not numbers:
             return []
-        columns = ", ".join(SymbolRow._fields)
-        sql = f"SELECT {columns} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
-        return [SymbolRow(*row) for row in self._fetch(sql, {"numbers": numbers})]
+        sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
+        return [self._row(row) for row in self._fetch(sql, {"numbers": numbers})]
 
     def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
         """Find definitions with these ``name_id``, at most that many of each, best first."""
-        columns = ", ".join(SymbolRow._fields)
         sql = (
-            f"SELECT {columns} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) "
+            f"SELECT {_STORED} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) "
             "QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY symbol_id) <= $most"
         )
-        return sorted(SymbolRow(*row) for row in self._fetch(sql, {"names": list(names), "most": most}))
+        return sorted(map(self._row, self._fetch(sql, {"names": list(names), "most": most})))
 
     def _found_in(
         self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
@@ -225,13 +229,20 @@ class SymbolTables:
         if files is not None:
             condition += " AND file IN (SELECT unnest($files))"
             parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
-        columns = ", ".join(SymbolRow._fields)
-        sql = f"SELECT {columns} FROM symbols_mat WHERE {condition} LIMIT {MAX_FOUND + 1}"
-        rows = sorted(SymbolRow(*row) for row in self._fetch(sql, parameters))
+        sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} LIMIT {MAX_FOUND + 1}"
+        rows = sorted(map(self._row, self._fetch(sql, parameters)))
         total = len(rows)
         if total > MAX_FOUND:
             total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
         return DefinitionMatches(rows[:MAX_FOUND], total)
+
+    def _row(self, stored: tuple[Any, ...]) -> SymbolRow:
+        """Return a definition by its row of the columns `_STORED`."""
+        found: dict[str, Any] = dict(zip(_STORED_FIELDS, stored, strict=True))
+        index = self._catalog.index
+        _, *names, _, chunk = index.definitions[:, found["symbol_id"]].tolist()
+        found |= zip(_IN_ARRAYS, (index.texts[name] for name in names), strict=True)
+        return SymbolRow(**found, chunk_id=int(self._chunk_ids[chunk]))
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
         """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""

@@ -97,14 +97,14 @@ class MappedTexts:
         """Return ids of the chunks in which the needle starts.
 
         Args:
-            chunks: (n,) of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
+            chunks: (n,) of the fields of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
             needle: Text to find.
             folded: The needle is in lower case, and the case of the text is ignored.
 
         Returns:
             (m,) int64.
         """
-        shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"])
+        shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"], np.int64)
         ends = starts + chunks["text_bytes"]
         # A file's chunks lie one behind the other.
         breaks = np.flatnonzero((shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1

@@ -70,12 +70,12 @@ class VectorTable:
         """Return vectors, (m, d) float32, of a slice without a step or of rows, (m,) int64."""
         if isinstance(rows, slice):
             return _decoded(np.concatenate([*self.between(rows).parts, self._none()]), self.shape[1])
-        found = np.empty((len(rows), _NUMBER_BYTES * self.shape[1]), np.uint8)
+        found = np.empty((len(rows), self.shape[1]), np.float32)
         number = np.searchsorted(self._starts, rows, side="right") - 1
         for part in np.unique(number).tolist():
             own = number == part
-            found[own] = self.parts[part][rows[own] - self._starts[part]]
-        return _decoded(found, self.shape[1])
+            found[own] = _decoded(self.parts[part][rows[own] - self._starts[part]], self.shape[1])
+        return found
 
     def between(self, rows: slice) -> VectorTable:
         """Return the vectors of a slice without a step, still mapped."""

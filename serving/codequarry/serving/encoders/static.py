@@ -34,7 +34,7 @@ UNKNOWN = 0
 """The token of what no other token covers; a text of nothing else has its vector."""
 
 _PROGRESS_EVERY = 256
-_REMEMBERED = 200_000
+_REMEMBERED = 50_000
 """Source tokens whose ids are kept; a corpus repeats the same ones over and over."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -31,6 +32,10 @@ _HEADER = re.compile(
     rf"'fortran_order': (?P<fortran>False|True), "
     rf"'shape': \((?P<shape>{_COUNT},|{_COUNT}(?:, {_COUNT}){{1,7}})\), \}} *\n"
 )
+NUMBERS = (np.dtype(np.uint16), np.dtype(np.int32))
+"""Types of numbers of chunks, definitions and strings: the smaller one where all numbers of an array fit."""
+PLACES = (np.dtype(np.int32), np.dtype(np.int64))
+"""The same for positions in bytes, and in arrays of such numbers."""
 _QUOTED = re.compile(r"'([^']*)'")
 _REMEDY = "do not use this file; build what it is part of again"
 
@@ -152,6 +157,21 @@ def map_files(folder: Path, spec: IndexSpec) -> dict[str, np.ndarray]:
             )
         arrays[name] = found
     return arrays
+
+
+def narrow(numbers: np.ndarray, kinds: Sequence[np.dtype[Any]]) -> np.ndarray:
+    """Convert numbers from 0 on to the first of some types that holds all of them, and the one after the largest.
+
+    Args:
+        numbers: Integers of any shape.
+        kinds: Types of integers, the smallest first; the last one must hold them.
+
+    Returns:
+        The numbers in that type.
+    """
+    largest = int(numbers.max()) if numbers.size else 0
+    kind = next((kind for kind in kinds[:-1] if largest < np.iinfo(kind).max), kinds[-1])
+    return np.ascontiguousarray(numbers, kind)
 
 
 def check_offsets(path: Path, offsets: np.ndarray, total: int) -> None:

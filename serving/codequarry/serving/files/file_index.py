@@ -9,7 +9,7 @@ offsets.npy      (w + 1,) int64: the postings of word i are from ``offsets[i]`` 
 postings.npy     (p,) of file (int32), count (int32); files ascending
 facts.npy        (f,) of row in ``files_mat``, words of the name, lines of code, importing files (int32), header (bool)
 shards.npy       (f,) uint8: the shard of each, where there is more than one
-cards.NN.npy     (m, d) float32, unit norm or zero: those of the files of a shard, in their order; without a number
+cards.NN.npy     (m, d) float16, unit norm or zero: those of the files of a shard, in their order; without a number
                  where there is one shard
 ================ ================================================================================
 """
@@ -20,6 +20,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self
 
@@ -112,7 +113,7 @@ class FileIndex:
             np.cumsum([0, *lengths], dtype=np.int64),
             np.array(postings, _POSTING),
             np.array(facts, _FACTS),
-            {number: np.array(cards[numbers == number], np.float32) for number in np.unique(numbers).tolist()},
+            {number: np.array(cards[numbers == number], np.float16) for number in np.unique(numbers).tolist()},
             numbers,
         )
 
@@ -122,7 +123,7 @@ class FileIndex:
         (folder / _WORDS).write_text("".join(f"{word}\n" for word in self.names), encoding="utf-8")
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.cards.keys() <= {0}:
-            arrays["cards"] = self.cards.get(0, np.empty((0, 0), np.float32))
+            arrays["cards"] = self.cards.get(0, np.empty((0, 0), np.float16))
         else:
             arrays |= {"shards": self.shards} | {f"cards.{number:02}": cards for number, cards in self.cards.items()}
         for name, array in arrays.items():
@@ -169,10 +170,18 @@ class FileIndex:
             and self.facts.shape == (files,)
             and np.array_equal(self.facts["row"], rows)
             and self.shards.shape == (files,)
-            and all(self.cards[number].dtype == np.float32 for number in self.cards)
+            and all(self.cards[number].dtype == np.float16 for number in self.cards)
             and all(self.cards[number].shape == (len(own), dim) for number, own in self._files.items())
             and (not len(self.postings) or 0 <= self.postings["file"].min() <= self.postings["file"].max() < files)
         )
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        """Vectors of the file summaries in one array, (f, d) float32; NumPy is slow at float16."""
+        found = np.empty((len(self.facts), self.dim), np.float32)
+        for number, files in self._files.items():
+            found[files] = self.cards[number]
+        return found
 
     def name_cover(self, stems: Collection[str]) -> np.ndarray:
         """Return the share of each file name's words that a query has; prefixes of words match as well.
@@ -194,9 +203,7 @@ class FileIndex:
 
         It is 0 from rank `_NEIGHBOURS` on.
         """
-        similarity = np.empty(len(self.facts), np.float32)
-        for number, files in self._files.items():
-            similarity[files] = self.cards[number] @ vector
+        similarity = self._vectors @ vector
         if len(similarity) < 2:
             return np.ones(len(similarity), np.float32)
         rank = min(_NEIGHBOURS, len(similarity) - 1)

@@ -30,7 +30,7 @@ class AnalyzedToken(NamedTuple):
     """Ordinal of the source token; an identifier and its parts share one."""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def identifier_parts(identifier: str) -> tuple[str, ...]:
     """Return the lower-cased parts of an identifier; empty when it has only one part.
 
@@ -48,7 +48,7 @@ def source_tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def terms_of(token: str) -> tuple[str, ...]:
     """Return the index terms of a source token: itself in lower case, then its parts if it has several."""
     whole = token.lower()[:MAX_TOKEN_CHARS]

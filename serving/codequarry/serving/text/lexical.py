@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -30,17 +30,23 @@ FIELDS = ("path", "name", BODY_FIELD)
 ID_FIELD = "chunk_id"
 
 
-def tantivy_schema() -> tantivy.Schema:
+def tantivy_schema(tokenizer: str = "raw") -> tantivy.Schema:
     """Return the schema: pre-tokenized text fields and the chunk id as a fast field; nothing is stored.
 
     Only the body is searched for phrases, so that it alone has positions.
+
+    Args:
+        tokenizer: tantivy's name for what splits a text that is not split yet.
+
+    Returns:
+        The schema.
     """
     import tantivy
 
     builder = tantivy.SchemaBuilder()
     for field in FIELDS:
         option = "position" if field == BODY_FIELD else "freq"
-        builder.add_text_field(field, stored=False, tokenizer_name="raw", index_option=option)
+        builder.add_text_field(field, stored=False, tokenizer_name=tokenizer, index_option=option)
     builder.add_unsigned_field(ID_FIELD, stored=False, indexed=True, fast=True)
     return builder.build()
 
@@ -55,19 +61,13 @@ def lexical_fingerprint() -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def field_tokens(
-    *, path: str, symbols: Iterable[str], qualified_name: str, text: str
-) -> dict[str, list[tuple[str, int]]]:
-    """Return the terms of a chunk for each text field: (term, position).
+def field_texts(*, path: str, symbols: Iterable[str], qualified_name: str, text: str) -> dict[str, str]:
+    """Return the text of each text field of a chunk, of which `indexed_terms` are indexed.
 
     The name fields hold the definition the chunk is, or lies in, and those that start in it.
     """
     names = dict.fromkeys((*((qualified_name,) if qualified_name else ()), *symbols))
-    return {
-        "path": indexed_terms(path),
-        "name": indexed_terms(" ".join(dict.fromkeys(name.rsplit(".", 1)[-1] for name in names))),
-        "body": indexed_terms(text),
-    }
+    return {"path": path, "name": " ".join(dict.fromkeys(name.rsplit(".", 1)[-1] for name in names)), BODY_FIELD: text}
 
 
 def indexed_terms(text: str) -> list[tuple[str, int]]:
@@ -76,8 +76,12 @@ def indexed_terms(text: str) -> list[tuple[str, int]]:
     >>> indexed_terms("open(max_sessions)")
     [('open', 0), ('max_sessions', 1), ('max', 1), ('sessions', 1), ('session', 1)]
     """
-    placed = enumerate(map(_terms_and_stems, source_tokens(text)))
-    return [(term, position) for position, terms in placed for term in terms]
+    return [(term, position) for position, terms in enumerate(placed_terms(text)) for term in terms]
+
+
+def placed_terms(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the index terms at each position of a text, see `indexed_terms`."""
+    return map(_terms_and_stems, source_tokens(text))
 
 
 def distinct_terms(text: str) -> set[str]:
@@ -86,7 +90,7 @@ def distinct_terms(text: str) -> set[str]:
     return found.union(*map(_terms_and_stems, set(source_tokens(text))))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=32_768)
 def _terms_and_stems(token: str) -> tuple[str, ...]:
     whole, *parts = terms_of(token)
     return tuple(dict.fromkeys((whole, *parts, *map(stem, parts or (whole,)))))

@@ -23,7 +23,7 @@ _LEAST = 4
 """Letters that a stem keeps."""
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """Remove the ending of a word.
 

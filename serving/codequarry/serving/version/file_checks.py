@@ -23,7 +23,7 @@ from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE, BundlePaths, embe
 from codequarry.schemas.bundle.manifest import LegEntry, Manifest
 from codequarry.schemas.bundle.splade import SpladeSpec
 from codequarry.schemas.bundle.warp import WarpSpec
-from codequarry.schemas.catalog.views import OPEN_SQL, set_bundle, views
+from codequarry.schemas.catalog.views import OPEN_SQL, limit_memory, set_bundle, views
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.gates.expectation import EXAMPLES, Outcome, Suite, build_frames, example_of, run_suite
 from codequarry.schemas.gates.sql_checks import CATALOG_DIFFERS, NOTHING_OF, OF_EACH_LEG
@@ -63,12 +63,13 @@ class Check:
     """For whoever publishes, though the check passed."""
 
 
-def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
+def check_version(paths: BundlePaths, manifest: Manifest, *, spill: str = "") -> list[Check]:
     """Run every check of a version whose files are those of its manifest.
 
     Args:
         paths: Paths of the version.
         manifest: Manifest of the version.
+        spill: Folder for what needs more than a limit of memory; "" for no limit, and nothing is written.
 
     Returns:
         The checks.
@@ -77,23 +78,30 @@ def check_version(paths: BundlePaths, manifest: Manifest) -> list[Check]:
         IntegrityError: A table or an index cannot be read at all.
         ResourcesError: Nothing can be read now.
     """
+    import duckdb
+
     try:
-        return _check_tables(paths, manifest)
+        try:
+            return _check_tables(paths, manifest, spill)
+        except duckdb.OutOfMemoryException:
+            return _check_tables(paths, manifest, "")
     except (CodequarryError, OSError, RuntimeError, MemoryError) as error:
         raise_if_exhausted(error, f"version {manifest.version} cannot be checked now")
         raise
 
 
-def _check_tables(paths: BundlePaths, manifest: Manifest) -> list[Check]:
+def _check_tables(paths: BundlePaths, manifest: Manifest, spill: str) -> list[Check]:
     import duckdb
 
     try:
-        with closing(open_tables(paths, manifest)) as connection:
+        with closing(open_tables(paths, manifest, spill=spill)) as connection:
             checks = _table_checks(connection, manifest)
             chunk_ids = _column(connection, "SELECT chunk_id FROM main.chunks ORDER BY chunk_id")
             indexed = _column(connection, _INDEXED_FILES)
             sidecar = _column(connection, "SELECT chunk_id FROM main.faiss_idmap ORDER BY faiss_row")
     except duckdb.Error as error:
+        if spill and isinstance(error, duckdb.OutOfMemoryException):
+            raise
         raise IntegrityError(
             f"the tables of {manifest.version} cannot be read ({type(error).__name__}: {str(error).splitlines()[0]})",
             suggestion="roll back to another version, or index again",
@@ -216,7 +224,9 @@ def _file_index_check(paths: BundlePaths, rows: np.ndarray, dim: int) -> Check:
     except UnavailableError as error:
         raise_if_exhausted(error, "a part of the version cannot be read now")
         return Check("index of files", False, error.message, expected)
-    norms = np.concatenate([np.linalg.norm(each, axis=1) for each in cards.values()] or [np.empty(0)])
+    norms = np.concatenate(
+        [np.linalg.norm(each.astype(np.float32), axis=1) for each in cards.values()] or [np.empty(0)]
+    )
     strange = int((~((np.abs(norms - 1) < NORM_TOLERANCE) | (norms == 0))).sum())
     found = f"{strange} cards that are no unit vectors" if strange else expected
     return Check("index of files", not strange, found, expected)
@@ -240,11 +250,13 @@ def _leg_checks(paths: BundlePaths, leg: LegEntry, manifest: Manifest, sidecar: 
 def _table_ids(paths: BundlePaths) -> tuple[np.ndarray, set[int]]:
     """Return the ids of the tables of vectors, (n,) int64 in the order of their rows, and the dimensions of these."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from codequarry.schemas.bundle.tables import read_table
 
-    tables = [read_table(file) for file in paths.table_files(paths.embeddings)]
-    kinds = [table.schema.field("vector").type for table in tables]
+    files = paths.table_files(paths.embeddings)
+    tables = [read_table(file, ["chunk_id"]) for file in files]
+    kinds = [pq.read_schema(file).field("vector").type for file in files]
     dims = {kind.list_size if pa.types.is_fixed_size_list(kind) else 0 for kind in kinds}
     return np.concatenate([table["chunk_id"].to_numpy() for table in tables] or [np.empty(0, np.int64)]), dims
 
@@ -318,7 +330,7 @@ def _promised_rows(manifest: Manifest) -> Counter[str]:
 
 
 def open_tables(
-    paths: BundlePaths, manifest: Manifest, suites: Sequence[Suite] | None = None
+    paths: BundlePaths, manifest: Manifest, suites: Sequence[Suite] | None = None, *, spill: str = ""
 ) -> duckdb.DuckDBPyConnection:
     """Open our views over the version's files, with the suites' frames and its catalog as ``published``.
 
@@ -328,6 +340,7 @@ def open_tables(
         paths: Paths of the version.
         manifest: Manifest of the version.
         suites: Suites whose frames are made, dependencies first; None for all.
+        spill: Folder for what needs more than a limit of memory; "" for no limit.
 
     Returns:
         The connection.
@@ -337,6 +350,8 @@ def open_tables(
     folder, catalog = (str(path).replace("'", "''") for path in (paths.path, paths.catalog))
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
     try:
+        for statement in limit_memory(spill, paths.table_bytes()) if spill else ():
+            connection.execute(statement)
         connection.execute(set_bundle(str(paths.path)))
         connection.execute("SET parquet_metadata_cache = true")  # every check reads the same files
         connection.execute(f"SET allowed_directories = ['{folder}']")

@@ -10,8 +10,8 @@ import numpy as np
 from codequarry.pipelines.gates.answers.comparison import compare
 from codequarry.pipelines.gates.answers.latency import opening
 from codequarry.pipelines.gates.answers.verdict import Verdict, write_verdict
-from codequarry.pipelines.indexes.faiss import arrays
 from codequarry.pipelines.indexes.faiss_stage import questions as index_questions
+from codequarry.pipelines.store.row_groups import arrays
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.faiss_tuning import DEPTH, read_tuning
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current

@@ -31,7 +31,7 @@ def chunk_rows(repo: str, path: str, lang: str, content: bytes, made: FileChunks
     """Yield rows in the column order of CHUNKS."""
     described = _Described(made.ast_nodes)
     for span, own_id in zip(made.spans, ids, strict=True):
-        body = content[span.start_byte : span.end_byte]
+        text, digest = _text_and_digest(content[span.start_byte : span.end_byte])
         yield (
             own_id,
             repo,
@@ -45,9 +45,17 @@ def chunk_rows(repo: str, path: str, lang: str, content: bytes, made: FileChunks
             span.end_byte,
             span.start_line,
             span.end_line,
-            hashlib.sha256(body).hexdigest(),
-            body.decode("utf-8", "replace"),
+            digest,
+            text,
         )
+
+
+def _text_and_digest(body: bytes) -> tuple[str, str]:
+    """Return the text of a chunk, and the sha256 of its bytes where that is another than the text's, else ""."""
+    try:
+        return body.decode(), ""
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace"), hashlib.sha256(body).hexdigest()
 
 
 def node_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Iterator[Row]:

@@ -1,0 +1,1 @@
+"""Units of work, done in this process or in several."""
