@@ -19,6 +19,7 @@ from codequarry.pipelines.store.parts import Part, break_seal, plan_parts
 from codequarry.pipelines.store.vectors import vector_file
 from codequarry.pipelines.store.workspace import repository_work
 from codequarry.pipelines.syntax.stage import chunk_repository
+from codequarry.schemas.bundle import shards
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings.embedding import EmbeddingSettings
 from codequarry.schemas.settings.load import Settings
@@ -27,8 +28,9 @@ from tests.pipelines.repositories import commit
 
 
 @pytest.fixture
-def chunked(tmp_path: Path, make_settings: MakeSettings):
-    """``chunked(device)``: settings over a repository whose chunks are there."""
+def chunked(tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch):
+    """``chunked(device)``: settings over a repository whose chunks are there; 128 KB of source make a part."""
+    monkeypatch.setattr(shards, "_SHARD_BYTES", 128 << 10)
     commit(tmp_path / "shop", {"cart.py": "def add(item):\n    return [item]\n"})
 
     def make(device: str) -> Settings:
