@@ -67,7 +67,7 @@ def test_5000_chunks_survive_a_server_that_fails_one_request_in_twenty(
     found = embed_texts(texts, folder, settings)
     failed = len(server.requests) - sum(server.served.values()) // 8
     assert failed >= 20
-    assert np.abs(found - np.array([unit(vector_of(text)) for text in texts])).max() < 1e-6
+    assert np.abs(found - np.array([unit(vector_of(text)) for text in texts])).max() < 1e-3
     assert {server.served[text] for text in texts} == {1}
     spec = EncoderSpec.load(folder)
     with open_vector_store(settings.paths.store, spec.fingerprint, spec.dim) as store:

@@ -306,7 +306,7 @@ def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArr
         settings: Settings of the run.
 
     Returns:
-        Vectors (n, d).
+        Vectors (n, d), rounded to float16.
     """
     spec = EncoderSpec.load(folder)
     keys = [text_key(text) for text in texts]
@@ -316,7 +316,8 @@ def embed_texts(texts: Sequence[str], folder: Path, settings: Settings) -> NDArr
         for entries in encoding.of({key: text for key, text in zip(keys, texts, strict=True) if key not in known}):
             store.put(entries, rounded=True)
             known.update(entries)
-    return np.array([known[key] for key in keys], np.float32).reshape(len(keys), spec.dim)
+    found = np.array([known[key] for key in keys], np.float16)  # the same, whether the store had them or not
+    return found.astype(np.float32).reshape(len(keys), spec.dim)
 
 
 class _Encoding:
