@@ -290,7 +290,7 @@ def test_a_bug_keeps_its_traceback() -> None:
     assert "ZeroDivisionError" in done.stderr
 
 
-@pytest.mark.parametrize("file", ["rows/ids.npy", "rows/strings.npy", "facts/leaves.npy", "files/facts.npy"])
+@pytest.mark.parametrize("file", ["rows/ids_rows.npy", "rows/strings.npy", "facts/leaves.npy", "files/facts.npy"])
 @pytest.mark.parametrize("damage", [b"(", b""], ids=["header", "empty"])
 def test_a_damaged_array_is_told_without_a_traceback(
     run, lexical_root: Path, tmp_path: Path, file: str, damage: bytes
