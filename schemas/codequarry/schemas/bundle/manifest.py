@@ -53,7 +53,7 @@ from codequarry.schemas.settings.indexes import Tier
 from codequarry.schemas.strict_model import StrictModel
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Increased when a reader of the previous format could not use a version; see ``docs/BUNDLE.md``."""
 
 
