@@ -10,20 +10,20 @@ from typing import Any
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 
-#: The database that Dagster keeps over all runs; each run has one of its own beside it, named by the run.
 INDEX = "index"
-#: Seconds that a writer waits for another one, as in Dagster's own storage.
+"""The database that Dagster keeps over all runs; each run has one of its own beside it, named by the run."""
 BUSY_TIMEOUT_S = 30
-#: Engines that one process keeps. A run needs two; the webserver and the daemon read the logs of several runs.
+"""Seconds that a writer waits for another one, as in Dagster's own storage."""
 KEPT_ENGINES = 8
+"""Engines that one process keeps. A run needs two; the webserver and the daemon read the logs of several runs."""
 
 
 class PooledEventLogStorage(SqliteEventLogStorage):
     """Store events where Dagster's own SQLite storage does, and in its format, through engines that are kept.
 
     Dagster 1.13 makes an SQLAlchemy engine for each connection, and with it compiles each statement again: of a run
-    that found nothing changed (475 events, 123 of them checks) that was a third of the time (ADR 36). The database of
-    a run is still closed after each event, because the webserver's live view waits until that file is written; the
+    that found nothing changed (475 events, 123 of them checks) that was two fifths of the time (ADR 41). The database
+    of a run is still closed after each event, because the webserver's live view waits until that file is written; the
     one over all runs stays open.
     """
 
@@ -47,7 +47,7 @@ class PooledEventLogStorage(SqliteEventLogStorage):
         return self._transaction(INDEX, super().run_connection)
 
     def has_table(self, table_name: str) -> bool:
-        """Say whether the database over all runs has a table, which Dagster asks for every event of a check."""
+        """Tell whether the database over all runs has a table, which Dagster asks for every event of a check."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables

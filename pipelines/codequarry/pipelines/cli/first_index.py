@@ -10,8 +10,9 @@ from codequarry.pipelines.cli.index import publish
 from codequarry.pipelines.cli.progress import console
 from codequarry.pipelines.cli.repositories import over
 from codequarry.pipelines.sources.earlier import selected
-from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import SETTINGS_FILE, load_settings
+from codequarry.schemas.trust.git_index import git_top
+from codequarry.schemas.trust.privileges import is_inside
 from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.terminal import for_terminal
@@ -25,7 +26,7 @@ def index_first(arguments: Sequence[str]) -> bool:
     """Index the repository around the current folder, if a command asks about it before any index.
 
     It is what the settings file there lists, or else the git work tree. Nothing is done for a command that names a
-    place with ``--root`` or ``--settings``, outside of a repository, and in a work tree that is the home folder.
+    place with ``--root`` or ``--settings``, outside of a repository, and in a work tree that holds the home folder.
 
     Args:
         arguments: The command line, without the program.
@@ -42,7 +43,6 @@ def index_first(arguments: Sequence[str]) -> bool:
     folder = _repository_around(here)
     if folder is None:
         return False
-    return_freed_memory()
     console.print(for_terminal(f"nothing is indexed here yet: indexing {folder} first"), highlight=False)
     os.chdir(folder)
     try:
@@ -64,10 +64,5 @@ def _repository_around(here: Path) -> Path | None:
     home = nearest_home(here, SETTINGS_FILE)
     if os.path.lexists(home / SETTINGS_FILE):
         return home
-    user, device = Path(os.path.realpath(os.path.expanduser("~"))), here.stat().st_dev
-    for folder in (here, *here.parents):
-        if folder == user or folder.stat().st_dev != device:
-            return None
-        if os.path.lexists(folder / ".git"):
-            return folder if folder.stat().st_uid == os.geteuid() else None
-    return None
+    top, user = git_top(here), Path(os.path.realpath(os.path.expanduser("~")))
+    return None if top is None or is_inside(user, top) or top.stat().st_uid != os.geteuid() else top

@@ -99,12 +99,6 @@ def index(
 
       codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
-    return_freed_memory()
-    try:
-        from codequarry.pipelines.cli.summary import print_summary
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry index", "build", missing=error.name) from None
-
     accept = checked_reason(accept_regression)
     own = load_settings(settings_file, bundle_root=root)
     listed = own.sources.repositories
@@ -118,6 +112,8 @@ def index(
     if adapt is not None:
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
     report = publish(settings, force=force, accept=accept)
+    from codequarry.pipelines.cli.summary import print_summary
+
     print_summary(report, selection.fates, settings.paths.work)
 
 
@@ -135,6 +131,7 @@ def publish(settings: Settings, *, force: bool = False, accept: str = "") -> Ind
     Raises:
         CodequarryError: As `index_repositories` does.
     """
+    return_freed_memory()
     try:
         from codequarry.pipelines.run import index_repositories
     except ModuleNotFoundError as error:

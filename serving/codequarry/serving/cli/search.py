@@ -199,7 +199,6 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     Yields:
         The engine.
     """
-    from codequarry.schemas.trust.source_places import local_folders
     from codequarry.serving.engine.engine import Engine
     from codequarry.serving.engine.local_files import LocalFiles
     from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
@@ -207,7 +206,7 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     wanted = SERVED_CHANNELS if channels is None else channels
     bundle = Bundle.open_current(settings.bundle.root, settings.serving, channels=wanted)
     engine = Engine(bundle, settings.serving)
-    engine.local_files = LocalFiles(local_folders(settings.bundle.root))
+    engine.local_files = LocalFiles.of(settings.bundle.root)
     try:
         yield engine
     finally:

@@ -98,12 +98,10 @@ def serve(
 
             engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
         if stdio:
-            from codequarry.schemas.trust.source_places import local_folders
             from codequarry.serving.engine.local_files import LocalFiles
             from codequarry.serving.server.stdio import close_before_ending
 
-            engine.local_files = LocalFiles(local_folders(settings.bundle.root))
-
+            engine.local_files = LocalFiles.of(settings.bundle.root)
             telemetry = engine.telemetry
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
             build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)

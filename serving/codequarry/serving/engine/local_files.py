@@ -13,20 +13,21 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel
 
 from codequarry.schemas.encodings import UNKNOWN, UTF_8
 from codequarry.schemas.times import parse_time
 from codequarry.schemas.trust.privileges import is_inside
+from codequarry.schemas.trust.source_places import local_folders
 from codequarry.schemas.wire.search import OnDisk
 from codequarry.serving.catalog import present
 from codequarry.serving.version.open import Bundle
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
-REMEDY: Final = "`codequarry index` reads them again"
+_REMEDY = "`codequarry index` reads them again"
 _MOST_BYTES = 8 << 20
 """Larger files are compared by size and time alone."""
 _MOST_NAMED = 3
@@ -61,6 +62,11 @@ class LocalFiles:
         self._version = ""
         self._indexed: dict[str, _Indexed | None] = {}
         self._digests: OrderedDict[tuple[str, int, int, int], str] = OrderedDict()
+
+    @classmethod
+    def of(cls, root: Path) -> Self:
+        """Compare with the folders that ``codequarry index`` read for a bundle root on this machine."""
+        return cls(local_folders(root))
 
     def mark(self, answer: AnswerT, bundle: Bundle) -> AnswerT:
         """Return an answer that says which of its files differ on disk from what was indexed.
@@ -220,7 +226,7 @@ def _sentence(states: Mapping[str, OnDisk]) -> str:
         parts.append(f"changed on disk since {many} indexed: {_list_names(changed)}")
     if deleted:
         parts.append(f"deleted: {_list_names(deleted)}")
-    return "; ".join([*parts, REMEDY])
+    return "; ".join([*parts, _REMEDY])
 
 
 def _list_names(uris: list[str]) -> str:
