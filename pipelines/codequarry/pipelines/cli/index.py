@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,6 +100,7 @@ def index(
 
       codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
+    require_build_extra()
     accept = checked_reason(accept_regression)
     own = load_settings(settings_file, bundle_root=root)
     listed = own.sources.repositories
@@ -117,6 +119,19 @@ def index(
     print_summary(report, selection.fates, settings.paths.work)
 
 
+def require_build_extra() -> None:
+    """Load the modules that index, so that a machine without them hears of that before anything else.
+
+    Raises:
+        MissingExtraError: A library of the extra ``build`` is not installed.
+    """
+    return_freed_memory()
+    try:
+        import_module("codequarry.pipelines.run")
+    except ModuleNotFoundError as error:
+        raise missing_extra("codequarry index", "build", missing=error.name) from None
+
+
 def publish(settings: Settings, *, force: bool = False, accept: str = "") -> IndexReport:
     """Index the repositories of the settings with progress bars, and remember their places.
 
@@ -131,11 +146,8 @@ def publish(settings: Settings, *, force: bool = False, accept: str = "") -> Ind
     Raises:
         CodequarryError: As `index_repositories` does.
     """
-    return_freed_memory()
-    try:
-        from codequarry.pipelines.run import index_repositories
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry index", "build", missing=error.name) from None
+    require_build_extra()
+    from codequarry.pipelines.run import index_repositories
 
     with ending_groups(), Bars() as bars:
         report = index_repositories(settings, bars.show, force=force, accept=accept)
