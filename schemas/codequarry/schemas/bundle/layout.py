@@ -304,6 +304,11 @@ class BundlePaths:
         return self.path / "facts"
 
     @property
+    def stack(self) -> Path:
+        """How a delta version lies over its base, see `schemas.bundle.stack`; absent in a complete version."""
+        return self.path / "stack"
+
+    @property
     def ranking(self) -> Path:
         """The ranking profile."""
         return self.path / RANKING_FILE

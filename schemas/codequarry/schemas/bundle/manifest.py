@@ -9,7 +9,8 @@ Invariants
 4. ``digest`` depends on sources, settings, models and contents, never on the clock, the machine or paths: two builds
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which all dense indexes share = documents in BM25 =
-   documents of the late-interaction index and of the learned sparse one, when the version has them.
+   documents of the late-interaction index and of the learned sparse one, when the version has them. Of a delta version
+   (``stack``), the same holds for ``own_counts`` and its own files; its BM25 index has the documents of its base, too.
 6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
 7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes. Any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names.
@@ -246,6 +247,18 @@ class Counts(StrictModel):
     chunks: Count = Field(description="Chunks.")
 
 
+class StackEntry(StrictModel):
+    """How a delta version lies over its base."""
+
+    base: VersionName = Field(description="The complete version below; it has no `stack` of its own.")
+    base_sha256: Sha256 = Field(description="sha256 of the base's `manifest.json`.")
+    hidden_files: Count = Field(description="Files of the base that changed or are gone.")
+    hidden_chunks: Count = Field(description="Their chunks.")
+    files: Count = Field(description="Indexed files of the delta itself.")
+    skipped_files: Count = Field(description="Files of the delta itself that are left out.")
+    chunks: Count = Field(description="Chunks of the delta itself.")
+
+
 class Manifest(StrictModel):
     """Everything a reader needs to trust a version."""
 
@@ -276,6 +289,11 @@ class Manifest(StrictModel):
     warp: WarpEntry | None = Field(default=None, description="The late-interaction index; null when there is none.")
     splade: SpladeEntry | None = Field(default=None, description="The learned sparse index; null when there is none.")
     counts: Counts = Field(description="Totals over all sources.")
+    stack: StackEntry | None = Field(
+        default=None,
+        description="The base that a delta version lies over; null for a complete version. The files of a delta are "
+        "those of its own source files; `sources` and `counts` are of both.",
+    )
     shards: tuple[ShardEntry, ...] = Field(default=(), max_length=MAX_ENTRIES, description="By number.")
     compatibility: CompatibilityEntry = Field(description="What a reader must have in common with its builder.")
     accepted: tuple[AcceptedEntry, ...] = Field(
@@ -295,6 +313,12 @@ class Manifest(StrictModel):
     def size_bytes(self) -> int:
         """Bytes of all files, the manifest apart."""
         return sum(entry.size_bytes for entry in self.files)
+
+    @property
+    def own_counts(self) -> Counts:
+        """Totals of the version's own files: of a delta version, those of the files that differ from its base."""
+        stack = self.stack
+        return self.counts if stack is None else Counts.model_validate(stack.model_dump(include=set(Counts.model_fields)))
 
     @property
     def legs(self) -> tuple[LegEntry, ...]:
