@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Self
 
 import numpy as np
 
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.stack import DEAD, HIDDEN, NAMES, PLACE, PLACES, STACK_ARRAYS, STRINGS
+from codequarry.schemas.catalog.stack_views import StackNames
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.chunk_arrays import ChunkRows, RowIndex
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.channels.base import Hidden
 from codequarry.serving.files.arrays import map_array
+from codequarry.serving.files.integrity import read_manifest
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,21 @@ class StackArrays:
             raise _damaged(folder, problem)
         return found
 
+    @classmethod
+    def read(cls, paths: BundlePaths) -> Self:
+        """Return the stack of a delta version that nobody has open; raises as `open` and `Catalog.open`.
+
+        Args:
+            paths: Paths of the version, beside which its base lies.
+
+        Returns:
+            The stack.
+        """
+        below = base_of(paths, read_manifest(paths))
+        assert below is not None
+        with closing(Catalog.open(below)) as base, closing(Catalog.open(paths)) as own:
+            return cls.open(paths.stack, Layer.of(base.index, base.directory()), own)
+
     def _problem(self) -> str:
         """Return what is wrong with the arrays; "" when they fit the base and the delta."""
         wanted = {
@@ -116,6 +136,11 @@ class StackArrays:
                 return f"{name}.npy names something that is neither in the base nor in the delta"
         return "" if (np.diff(self.hidden) > 0).all() else f"{HIDDEN}.npy is not in order"
 
+    def numbers(self, base: str, own: str, schema: str, first_shard: int) -> StackNames:
+        """Return what SQL has to know; see `StackNames`."""
+        below = self.base
+        return StackNames(base, own, schema, below.files, below.chunks, below.definitions, first_shard)
+
     @cached_property
     def hidden_files(self) -> np.ndarray:
         """Mask of the base's files that count no longer: (F,) bool."""
@@ -138,6 +163,11 @@ class StackArrays:
         gone = np.sort(self.base.directory.by_row[self.hidden_rows])
         again = np.isin(gone, self.own.directory.chunk_ids, assume_unique=True)
         return Hidden(len(gone), gone[~again], gone[again])
+
+
+def base_of(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:
+    """Return the paths of the base of a delta version; None for a complete version."""
+    return None if manifest.stack is None else BundlePaths(paths.path.parent / manifest.stack.base)
 
 
 def _damaged(folder: Path, problem: str) -> IntegrityError:
