@@ -23,7 +23,7 @@ from codequarry.serving.tools.browse.outline import outline
 from codequarry.serving.tools.browse.overview import overview
 from codequarry.serving.tools.describe import describe_index
 
-_TIMES = re.compile(r"took_ms|timings|bundle")
+_TIMES = re.compile(r"took_ms|timings|bundle|age_s")
 _NAME = re.compile(r"[A-Za-z_]\w{2,}")
 
 

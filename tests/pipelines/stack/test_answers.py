@@ -33,7 +33,8 @@ def python(seed: int) -> str:
     first, second, third = draw.sample(WORDS, 3)
     rare = f"special_{seed % 37}"
     return (
-        f'"""Does {first} and {second}."""\n\nimport os\nfrom pkg1.mod1 import {draw.choice(WORDS)}\n\nLIMIT = {seed}\n\n\n'
+        f'"""Does {first} and {second}."""\n\nimport os\nfrom pkg1.mod1 import {draw.choice(WORDS)}\n\n'
+        f"LIMIT = {seed}\n\n\n"
         f'def {first}(value):\n    """{first.title()} a value."""\n    return {second}(value) + {rare}(value)\n\n\n'
         f"class {second.title()}er:\n    def {third}(self, item):\n        return self.{first}(item) + LIMIT\n\n\n"
         f"def special_{draw.randrange(37)}(value):\n    return {draw.choice(WORDS)}({seed % 5})\n"

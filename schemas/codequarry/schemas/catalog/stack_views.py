@@ -5,6 +5,7 @@ The numbers are those of `schemas.bundle.stack`. Both catalogs are attached, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codequarry.schemas.bundle.shards import SHARDED_TABLES
@@ -23,6 +24,8 @@ _PLACE = "target_id, file, precise, roles, start_line, start_column, lines, widt
 _ENDS = "start_line + lines AS end_line, start_column + width AS end_column"
 _SAME_CHUNK = "chunk_id"
 _SAME_FILE = "repo, path"
+_FEW = 256
+"""Most hidden files whose numbers stand in the SQL of a view: their look-up is a join otherwise."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class StackNames:
     """Number of the delta's first shard among those of both."""
 
 
-def stack_views(names: StackNames) -> dict[str, str]:
-    """Return the SQL of the views that take the place of the tables that requests read.
+def own_tables(names: StackNames) -> dict[str, str]:
+    """Return the SQL of what the delta adds to the tables that requests read, in numbers of the stack.
+
+    It is small, and is made a table when a stack is opened: a join in a view would be planned again for each request.
 
     Args:
         names: Names and numbers.
@@ -54,48 +59,74 @@ def stack_views(names: StackNames) -> dict[str, str]:
     Returns:
         SELECT statements by name of the table.
     """
-    base, own, schema = names.base, names.own, names.schema
-    files, chunks, definitions = names.files, names.chunks, names.definitions
-    live = f"file NOT IN (SELECT file FROM {schema}.hidden_files)"
+    own, schema, files, chunks, definitions = names.own, names.schema, names.files, names.chunks, names.definitions
     shared = f"LEFT JOIN {schema}.shared_names ON"
     # Definitions name themselves by their own number, everything else by that of the first definition of the name.
     target = (
         f"CASE WHEN roles & 1 = 1 THEN target_id + {definitions} ELSE coalesce(base_id, target_id + {definitions}) END"
     )
     enclosing = f"CASE WHEN enclosing < 0 THEN enclosing ELSE enclosing + {definitions} END"
-    named = (
-        f"NOT EXISTS (SELECT 1 FROM {schema}.dead_names "
-        "WHERE dead_id = target_id AND file BETWEEN first_file AND last_file)"
-    )
 
-    def places(table: str, more: str = "", own_more: str = "") -> str:
+    def places(table: str, order: str, more: str = "", own_more: str = "") -> str:
         """Return the rows of a table of places."""
         return (
-            f"SELECT {_PLACE}, {_ENDS}{more} FROM {base}.{table} WHERE {live} AND {named} UNION ALL "
             f"SELECT ({target})::INTEGER AS target_id, file + {files} AS file, precise, roles, start_line, "
             f"start_column, lines, width, {_ENDS}{own_more} FROM {own}.{table} {shared} target_id = own_id UNION ALL "
             f"SELECT target_id, file, false, roles, start_line, start_column, lines, width, {_ENDS}{more} "
-            f"FROM {schema}.linked_places"
+            f"FROM {schema}.linked_places ORDER BY {order}"
         )
 
     return {
-        "files_mat": f"SELECT * FROM {base}.files_mat WHERE {live} UNION ALL BY NAME "
-        f"SELECT * REPLACE (file + {files} AS file) FROM {own}.files_mat",
-        "chunks_mat": f"SELECT * FROM {base}.chunks_mat WHERE {live} UNION ALL BY NAME "
-        f"SELECT * REPLACE (file + {files} AS file, shard + {names.first_shard} AS shard) FROM {own}.chunks_mat",
-        "symbols_mat": f"SELECT * FROM {base}.symbols_mat WHERE {live} UNION ALL BY NAME "
-        f"SELECT symbols.* EXCLUDE (symbol_id, target_id, name_id, file), symbol_id + {definitions} AS symbol_id, "
-        f"target_id + {definitions} AS target_id, coalesce(base_id, name_id + {definitions}) AS name_id, "
-        f"file + {files} AS file FROM {own}.symbols_mat AS symbols {shared} name_id = own_id",
+        "files_mat": f"SELECT * REPLACE (file + {files} AS file) FROM {own}.files_mat",
+        "chunks_mat": f"SELECT * REPLACE (file + {files} AS file, shard + {names.first_shard} AS shard) "
+        f"FROM {own}.chunks_mat",
+        "symbols_mat": f"SELECT symbols.* EXCLUDE (symbol_id, target_id, name_id, file), "
+        f"symbol_id + {definitions} AS symbol_id, target_id + {definitions} AS target_id, "
+        f"coalesce(base_id, name_id + {definitions}) AS name_id, file + {files} AS file "
+        f"FROM {own}.symbols_mat AS symbols {shared} name_id = own_id ORDER BY symbol_id",
         "occurrences_mat": places(
-            "occurrences_mat", ", enclosing, chunk", f", {enclosing} AS enclosing, chunk + {chunks} AS chunk"
+            "occurrences_mat", "target_id, file, start_line, start_column", ", enclosing, chunk",
+            f", {enclosing} AS enclosing, chunk + {chunks} AS chunk",
         ),
-        "places_mat": places("places_mat"),
-        "outside_mat": f"SELECT * FROM {base}.outside_mat",
-        "relations_mat": f"SELECT * FROM {base}.relations_mat",
-        "faiss_idmap_mat": f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({_hidden_chunks(names)}) USING (chunk_id) "
-        f"UNION ALL SELECT faiss_row + {chunks} AS faiss_row, chunk_id FROM {own}.faiss_idmap_mat",
+        "places_mat": places("places_mat", "file, start_line, start_column"),
+        "faiss_idmap_mat": f"SELECT faiss_row + {chunks} AS faiss_row, chunk_id FROM {own}.faiss_idmap_mat",
+    }  # fmt: skip
+
+
+def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict[str, str]:
+    """Return the SQL of the views that take the place of the tables that requests read.
+
+    Args:
+        names: Names and numbers.
+        hidden: Files of the base that count no longer.
+        dead: There are names that no file of their repository defines any more.
+
+    Returns:
+        SELECT statements by name of the table; those of `own_tables` are read as ``own_<name>`` of the schema.
+    """
+    base, schema = names.base, names.schema
+    gone = ", ".join(map(str, hidden)) if len(hidden) <= _FEW else f"SELECT file FROM {schema}.hidden_files"
+    live = f"file NOT IN ({gone})" if len(hidden) else "true"
+    named = (
+        f"NOT EXISTS (SELECT 1 FROM {schema}.dead_names "
+        "WHERE dead_id = target_id AND file BETWEEN first_file AND last_file)"
+        if dead
+        else "true"
+    )
+    columns = {
+        "occurrences_mat": f"{_PLACE}, {_ENDS}, enclosing, chunk",
+        "places_mat": f"{_PLACE}, {_ENDS}",
     }
+    found = {
+        name: f"SELECT {columns.get(name, '*')} FROM {base}.{name} WHERE {live}"
+        + (f" AND {named}" if name in columns else "")
+        for name in ("files_mat", "chunks_mat", "symbols_mat", *columns)
+    }
+    found["faiss_idmap_mat"] = (
+        f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({_hidden_chunks(names)}) USING (chunk_id)"
+    )
+    found = {name: f"{sql} UNION ALL BY NAME SELECT * FROM {schema}.own_{name}" for name, sql in found.items()}
+    return found | {name: f"SELECT * FROM {base}.{name}" for name in ("outside_mat", "relations_mat")}
 
 
 def stacked_tables(names: StackNames, folder: str, *dims: int) -> dict[str, str]:

@@ -18,7 +18,7 @@ from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.shards import MAX_SHARDS
 from codequarry.schemas.catalog.session_tables import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
-from codequarry.schemas.catalog.stack_views import stack_views, stacked_tables
+from codequarry.schemas.catalog.stack_views import stacked_tables
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
@@ -252,10 +252,11 @@ class CatalogSession:
         stack = StackArrays.read(paths)
         self.connection.execute(attach_catalog(f"{self._prefix}{below.catalog}", _BASE))
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_STACK}")
-        put_stack_tables(self.connection, stack, _STACK)
         numbers = stack.numbers(_BASE, ATTACHED, _STACK, MAX_SHARDS)
         dims = [leg.encoder.dim for leg in manifest.legs]
-        return stack_views(numbers) | stacked_tables(numbers, f"{self._prefix}{below.path}", *dims)
+        return put_stack_tables(self.connection, stack, numbers) | stacked_tables(
+            numbers, f"{self._prefix}{below.path}", *dims
+        )
 
     def _refresh_views(self) -> None:
         ensure_registry(self.connection, self.root)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.catalog.stack_views import STACK_TABLES, stack_views
+from codequarry.schemas.catalog.stack_views import STACK_TABLES, StackNames, own_tables, stack_views
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import LOCKS, Catalog
 from codequarry.serving.catalog.texts import MappedTexts
@@ -46,8 +46,8 @@ class StackedCatalog(Catalog):
         try:
             for name, paths in (("base", base), ("own", own)):
                 connection.execute(attach_catalog(str(paths.catalog), name))
-            put_stack_tables(connection, stack)
-            for name, sql in stack_views(stack.numbers("base", "own", "main", first_shard)).items():
+            views = put_stack_tables(connection, stack, stack.numbers("base", "own", "main", first_shard))
+            for name, sql in views.items():
                 connection.execute(f"CREATE VIEW {name} AS {sql}")
             for setting, value in LOCKS.items():
                 connection.execute(f"SET {setting} = {value}")
@@ -74,14 +74,18 @@ def attach_catalog(path: str, name: str) -> str:
     return f"ATTACH '{quoted}' AS {name} (READ_ONLY)"
 
 
-def put_stack_tables(connection: duckdb.DuckDBPyConnection, stack: StackArrays, schema: str = "main") -> None:
-    """Make the tables that say how a delta lies over its base.
+def put_stack_tables(connection: duckdb.DuckDBPyConnection, stack: StackArrays, names: StackNames) -> dict[str, str]:
+    """Make the tables of what a delta adds and hides, and return the views over them and the base.
 
     Args:
-        connection: Connection that gets them.
+        connection: Connection that gets them, with both catalogs attached.
         stack: The stack.
-        schema: Schema of the tables.
+        names: Names and numbers of both versions.
+
+    Returns:
+        SQL of the views by name.
     """
+    schema = names.schema
     columns = (
         [stack.hidden],
         list(stack.names.T),
@@ -94,3 +98,6 @@ def put_stack_tables(connection: duckdb.DuckDBPyConnection, stack: StackArrays, 
             given = {f"c{number}": np.ascontiguousarray(column) for number, column in enumerate(values)}
             connection.execute(f"INSERT INTO {schema}.{table} SELECT * FROM given")  # DuckDB finds it by its name
             del given
+    for name, sql in own_tables(names).items():
+        connection.execute(f"CREATE OR REPLACE TABLE {schema}.own_{name} AS {sql}")
+    return stack_views(names, stack.hidden.tolist(), dead=bool(len(stack.dead)))

@@ -335,7 +335,8 @@ class Bundle:
     def info(self) -> BundleInfo:
         """Description of the version in answers."""
         commits = {source.name: source.revision for source in self.manifest.sources}
-        return BundleInfo(version=self.manifest.version, created=self.manifest.created, commits=commits)
+        info = BundleInfo(version=self.manifest.version, created=self.manifest.created, commits=commits)
+        return info if self.manifest.stack is None else info.model_copy(update={"base": self.manifest.stack.base})
 
     def problems(self) -> dict[str, str]:
         """Return the channels that cannot answer now, with the reasons."""
