@@ -34,6 +34,18 @@ if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
 
 
 @dataclass(frozen=True, slots=True)
+class StackedFiles:
+    """Files of a delta version."""
+
+    base: str
+    """Name of the version below."""
+    changed: int
+    """Files that changed or came."""
+    deleted: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexReport:
     """Results of a run."""
 
@@ -62,6 +74,8 @@ class IndexReport:
     """Result of fitting the encoder; None when the settings do not ask for it or there was nothing to do."""
     warnings: tuple[str, ...] = ()
     """Sentences about problems that did not stop the publish."""
+    stacked: StackedFiles | None = None
+    """Files of a delta version; None for a complete one."""
 
 
 def index_repositories(
@@ -118,7 +132,7 @@ def index_repositories(
         with clock.time("publish"):
             published = publish_verified(verified, settings.bundle, force=force)
             _release(names, published.manifest, settings)
-            limits = _limit_store(settings, progress)
+            limits = limit_store_to_settings(settings, progress)
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
         snapshots, chunks, modules, scip, embeddings,
@@ -142,8 +156,16 @@ def _release(names: list[str], manifest: Manifest, settings: Settings) -> None:
         link_to_published(work.path, version, manifest)
 
 
-def _limit_store(settings: Settings, progress: Progress) -> tuple[str, ...]:
-    """Keep the store to its limit after a publish; returns a warning where the disk refuses."""
+def limit_store_to_settings(settings: Settings, progress: Progress) -> tuple[str, ...]:
+    """Keep the store to its limit after a publish.
+
+    Args:
+        settings: Settings of the run.
+        progress: Told of the work done.
+
+    Returns:
+        A warning where the disk refuses.
+    """
     if not settings.store.max_mb:
         return ()
     from codequarry.pipelines.bundle.gc import limit_store

@@ -30,6 +30,7 @@ from codequarry.schemas.bundle.manifest import (
     ShardEntry,
     SourceEntry,
     SpladeEntry,
+    StackEntry,
     WarpEntry,
     content_digest,
 )
@@ -75,7 +76,7 @@ class FileEntries:
 
         Args:
             paths: Paths of the version.
-            held: Manifest of CURRENT; None when there is none.
+            held: Manifest of the complete version that CURRENT is or lies over; None when there is none.
         """
         self.held = held
         self.catalog_digest = ""
@@ -84,7 +85,7 @@ class FileEntries:
         self._known: dict[str, FileEntry] = {}
 
     def link(self, names: Collection[str]) -> None:
-        """Take over the entries of files that are links to those of CURRENT."""
+        """Take over the entries of files that are links to those of the held version."""
         if self.held is not None:
             self._known |= {entry.path: entry for entry in self.held.files if entry.path in names}
 
@@ -144,6 +145,7 @@ def version_manifest(
     settings: Settings,
     warp: WarpEntry | None = None,
     splade: SpladeEntry | None = None,
+    stack: StackEntry | None = None,
 ) -> Manifest:
     """Return the manifest of a version that is built now.
 
@@ -156,6 +158,7 @@ def version_manifest(
         settings: Settings of the run.
         warp: Entry of the late-interaction index.
         splade: Entry of the learned sparse index.
+        stack: The base that it lies over, if there is one.
 
     Returns:
         The manifest.
@@ -180,8 +183,9 @@ def version_manifest(
         counts=Counts(
             files=sum(source.files for source in sources),
             skipped_files=sum(sum(source.skipped.values()) for source in sources),
-            chunks=sum(shard.chunks for shard in shards),
+            chunks=sum(source.chunks for source in sources),
         ),
+        stack=stack,
         shards=shards,
         compatibility=compatibility(*(encoder.fingerprint for encoder in encoders)),
         files=files,
@@ -223,16 +227,25 @@ def tools_in_use(settings: Settings) -> dict[str, str]:
 
 def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Settings) -> bool:
     """Return whether the same sources, read with the same settings and tools, made this version."""
+    return holds_sources(current, snapshots, settings) and is_made_alike(current, settings)
+
+
+def holds_sources(current: Manifest, snapshots: Sequence[Snapshot], settings: Settings) -> bool:
+    """Return whether a version was made of these sources."""
     held = {source.name: (_identity(source), _list_given_indexes(source)) for source in current.sources}
     read = {
         snapshot.name: (_identity(snapshot), given_identity(given_files(snapshot.name, settings)))
         for snapshot in snapshots
     }
+    return held == read
+
+
+def is_made_alike(current: Manifest, settings: Settings) -> bool:
+    """Return whether the same settings, tools and encoders made this version."""
     made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
     ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
     return (
-        held == read
-        and made_alike
+        made_alike
         and ranked_alike
         and same_encoders(current, settings)
         and _same_tokens(current, settings)

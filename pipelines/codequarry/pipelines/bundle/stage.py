@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from codequarry.pipelines.compute.work_units import map_units, processes_for
 from codequarry.pipelines.embed.encoders import encoder_directories, encoder_entry, read_adapted
 from codequarry.pipelines.embed.stage import restore_vectors
 from codequarry.pipelines.indexes.bm25 import write_meta
-from codequarry.pipelines.indexes.faiss import builds_on_gpu, faiss_factory, is_exact
+from codequarry.pipelines.indexes.faiss import EXACT, builds_on_gpu, faiss_factory, is_exact
 from codequarry.pipelines.indexes.faiss_stage import write_dense
 from codequarry.pipelines.indexes.file_index import write_file_index
 from codequarry.pipelines.indexes.ranking_profile import profile_bytes
@@ -45,7 +45,10 @@ from codequarry.schemas.bundle.manifest import (
     FaissEntry,
     LegEntry,
     Manifest,
+    SegmentEntry,
     ShardEntry,
+    SourceEntry,
+    StackEntry,
     to_json,
 )
 from codequarry.schemas.bundle.shards import SHARDED_TABLES, shard_of
@@ -54,7 +57,7 @@ from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.resources import raise_if_exhausted, trim_memory
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
-from codequarry.serving.files.integrity import current_manifest
+from codequarry.serving.files.integrity import complete_manifest
 
 # What FAISS, tantivy, Arrow and DuckDB raise when a write fails.
 _LIBRARY_FAILURES = (OSError, RuntimeError, ValueError, duckdb.Error, pa.ArrowException)
@@ -87,9 +90,24 @@ class Staged:
         return sum(entry.size_bytes for entry in self.manifest.files)
 
 
-def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = silent) -> Staged:
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What makes a staged version a delta over a base: the work folder holds the files that differ alone."""
+
+    base: Manifest
+    """The complete version that CURRENT is or lies over."""
+    entry: StackEntry
+    sources: tuple[SourceEntry, ...]
+    """Sources of both together."""
+    write: Callable[[BundlePaths], None]
+    """Writes ``stack/``, when all else but the manifest is written."""
+
+
+def stage_bundle(
+    names: Sequence[str], settings: Settings, progress: Progress = silent, over: Over | None = None
+) -> Staged:
     """Build a version; arguments and errors are those of `stage_pieces`."""
-    pieces = stage_pieces(names, settings, progress)
+    pieces = stage_pieces(names, settings, progress, over)
     while True:
         try:
             next(pieces)
@@ -98,7 +116,7 @@ def stage_bundle(names: Sequence[str], settings: Settings, progress: Progress = 
 
 
 def stage_pieces(
-    names: Sequence[str], settings: Settings, progress: Progress = silent
+    names: Sequence[str], settings: Settings, progress: Progress = silent, over: Over | None = None
 ) -> Generator[VersionPiece, None, Staged]:
     """Build every table and index of the named repositories in a hidden folder under the bundle root.
 
@@ -106,6 +124,7 @@ def stage_pieces(
         names: Repositories whose snapshot, chunk, module, scip and embedding stages have run, in any order.
         settings: Settings of the run.
         progress: Told of the work done.
+        over: Base of a delta version; None for a complete one.
 
     Returns:
         A generator of the pieces, each as soon as its files are complete; its own value is the staged version.
@@ -130,7 +149,7 @@ def stage_pieces(
             ) from error
         try:
             write_json(_claim(settings.paths.work), {"path": str(folder)})
-            return (yield from _fill(BundlePaths(folder), root, sorted(names), settings, progress))
+            return (yield from _fill(BundlePaths(folder), root, sorted(names), settings, progress, over))
         except BaseException as error:
             for left in (*folder.parent.glob(f"{folder.name}.*"), folder):  # of a process that was ended as well
                 shutil.rmtree(left, ignore_errors=True)
@@ -144,10 +163,10 @@ def stage_pieces(
 
 
 def _fill(
-    paths: BundlePaths, root: BundleRoot, names: list[str], settings: Settings, progress: Progress
+    paths: BundlePaths, root: BundleRoot, names: list[str], settings: Settings, progress: Progress, over: Over | None
 ) -> Generator[VersionPiece, None, Staged]:
     clock = StageClock()
-    entries = FileEntries(paths, current_manifest(root))
+    entries = FileEntries(paths, complete_manifest(root) if over is None else over.base)
 
     @contextmanager
     def step(what: str) -> Iterator[None]:
@@ -161,7 +180,7 @@ def _fill(
     parts = [plan_parts(work, settings) for work in works]
     held = entries.held
     counts = [sum(part.chunk_count() for part in own) for own in parts]
-    legs, linked = _put_encoders(settings, paths, root, held, sum(counts))
+    legs, linked = _put_encoders(settings, paths, root, held, sum(counts), exact=over is not None)
     entries.link(linked)
     size_bytes = sum(read_snapshot(work).size_bytes for work in works)
     plan = plan_shards([part for each in parts for part in each], size_bytes, legs, settings)
@@ -172,7 +191,9 @@ def _fill(
     entries.link(linked)
     with step("tables"):
         _write_tables(paths, works, plan)
-    write_meta(paths, [segment for shard in shards for segment in shard.segments])
+    below, linked = ([], frozenset()) if over is None else _link_segments(paths, root, over.base)
+    entries.link(linked)
+    write_meta(paths, [*below, *(segment for shard in shards for segment in shard.segments)])
     yield entries.piece("bm25", clock.seconds["shards"])
     with step("faiss"):
         uses = write_dense(paths, plan, legs, settings.indexes)
@@ -202,16 +223,22 @@ def _fill(
             splade, linked = put_splade(paths, plan, settings, root, held, progress)
         entries.link(linked)
         yield entries.piece("splade", clock.seconds["splade"])
+    if over is not None:
+        with step("stack"):
+            over.write(paths)
     with step("checksums"):
         files = entries.all()
-    sources = tuple(source_entry(work, count) for work, count in zip(works, counts, strict=True))
-    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade)
+    if over is None:
+        sources, stack = tuple(source_entry(work, count) for work, count in zip(works, counts, strict=True)), None
+    else:
+        sources, stack = over.sources, over.entry
+    manifest = version_manifest(root, sources, legs, tuple(shards), files, settings, warp, splade, stack)
     paths.manifest.write_bytes(to_json(manifest))
     return Staged(paths.path, manifest, clock.seconds, reused_shards, tuple(uses.values()))
 
 
 def _put_encoders(
-    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, chunks: int
+    settings: Settings, paths: BundlePaths, root: BundleRoot, held: Manifest | None, chunks: int, *, exact: bool
 ) -> tuple[list[LegEntry], frozenset[str]]:
     """Put the query encoder of every dense index into a version.
 
@@ -219,8 +246,9 @@ def _put_encoders(
         settings: Settings of the run.
         paths: Paths of the version.
         root: Bundle root.
-        held: Manifest of CURRENT; None when there is none.
+        held: Manifest of the complete version that CURRENT is or lies over; None when there is none.
         chunks: Number of chunks of the version.
+        exact: Compare with every vector, whatever the settings say.
 
     Returns:
         Entries of the dense indexes, and the paths that are links.
@@ -234,7 +262,7 @@ def _put_encoders(
         entry, links = _put_encoder(folder, paths.leg(channel), root, held)
         if channel == DENSE_LEGS[0]:
             entry = entry.model_copy(update={"adaptation": said})
-        factory = faiss_factory(chunks, entry.dim, settings.indexes, gpu=gpu)
+        factory = EXACT if exact else faiss_factory(chunks, entry.dim, settings.indexes, gpu=gpu)
         index = FaissEntry(factory=factory, exact=is_exact(factory, entry.dim))
         legs.append(LegEntry(channel=channel, encoder=entry, faiss=index))
         linked |= links
@@ -250,7 +278,7 @@ def _put_encoder(
         source: Folder of the encoder.
         paths: Paths of the version, for this dense index.
         root: Bundle root.
-        held: Manifest of CURRENT; None when there is none.
+        held: Manifest of the complete version that CURRENT is or lies over; None when there is none.
 
     Returns:
         Entry of the encoder, and the paths that are links.
@@ -284,7 +312,7 @@ def _put_shards(
         plan: All shards.
         paths: Paths of the version.
         root: Bundle root.
-        held: Manifest of CURRENT; None when there is none.
+        held: Manifest of the complete version that CURRENT is or lies over; None when there is none.
         legs: Dense indexes of the version.
         settings: Settings of the run.
         progress: Told of the shards done.
@@ -317,6 +345,33 @@ def _put_shards(
     for shard, contents in zip(new, map_units(write_shard, tasks(), len(new), processes, show), strict=True):
         entries[shard.number] = shard_entry(shard, *contents)
     return [entries[shard.number] for shard in plan], frozenset(linked), reused
+
+
+def _link_segments(
+    paths: BundlePaths, root: BundleRoot, base: Manifest
+) -> tuple[list[SegmentEntry], frozenset[str]]:
+    """Link the segments of a base into a delta version, so that one index has the documents of both.
+
+    Args:
+        paths: Paths of the delta version.
+        root: Bundle root.
+        base: Manifest of the base.
+
+    Returns:
+        Entries of the segments, and the paths that are links.
+
+    Raises:
+        PublishError: A file of the base is damaged, or no link can be made.
+    """
+    segments = [segment for shard in base.shards for segment in shard.segments]
+    stems = {f"bm25/{segment.id}" for segment in segments}
+    files = [entry for entry in base.files if entry.path.rpartition(".")[0] in stems]
+    if not link_all(root.version(base.version), paths, files):
+        raise PublishError(
+            f"the lexical index of {base.version} cannot be linked into a delta version",
+            suggestion="build a complete version with `codequarry index --full`; CURRENT is unchanged",
+        )
+    return segments, frozenset(entry.path for entry in files)
 
 
 def _chunk_count(shard: Shard) -> float:

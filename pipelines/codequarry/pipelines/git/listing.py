@@ -6,7 +6,7 @@ a stream, counted while it is read, and given up at the first limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from codequarry.pipelines.git.process import stream_git
@@ -48,13 +48,16 @@ class Listing:
         if path.count(b"/") >= self._limits.depth:
             raise self._beyond("depth", f"has a path of more than {self._limits.depth:,} names")
 
-    def records(self, folder: Path, *arguments: str, data: bytes = b"") -> Iterator[bytes]:
+    def records(
+        self, folder: Path, *arguments: str, data: bytes = b"", settings: Mapping[str, str] | None = None
+    ) -> Iterator[bytes]:
         """Yield what git lists, one NUL-terminated record after the other; git is stopped at the end in any case.
 
         Args:
             folder: Folder that git runs in.
             *arguments: Git command and its options.
             data: Bytes of its standard input.
+            settings: Further git settings.
 
         Yields:
             Records without the NUL.
@@ -64,7 +67,7 @@ class Listing:
             SourceLimitError: The listing is too large or takes too long.
         """
         size, rest = 0, b""
-        output = stream_git(folder, *arguments, timeout_s=self._limits.listing_timeout_s, data=data)
+        output = stream_git(folder, *arguments, timeout_s=self._limits.listing_timeout_s, data=data, settings=settings)
         try:
             while True:
                 try:

@@ -91,7 +91,9 @@ def run_git(
         return exchange.outcome(b"".join(blocks))
 
 
-def stream_git(folder: Path, *arguments: str, timeout_s: float, data: bytes = b"") -> Generator[bytes, None, GitResult]:
+def stream_git(
+    folder: Path, *arguments: str, timeout_s: float, data: bytes = b"", settings: Mapping[str, str] | None = None
+) -> Generator[bytes, None, GitResult]:
     """Run git in a folder and yield its output block by block.
 
     Git and the programs it started have ended when the generator ends or is closed.
@@ -101,6 +103,7 @@ def stream_git(folder: Path, *arguments: str, timeout_s: float, data: bytes = b"
         *arguments: Git command and its options.
         timeout_s: Seconds git may take.
         data: Bytes of its standard input.
+        settings: Further git settings; they travel in the environment.
 
     Returns:
         The outcome, without the output, as the generator's value.
@@ -109,7 +112,7 @@ def stream_git(folder: Path, *arguments: str, timeout_s: float, data: bytes = b"
         SourceError: Git is not installed.
         TimeoutError: Git took too long.
     """
-    process = start_git(folder, *arguments)
+    process = start_git(folder, *arguments, settings=settings)
     with _running(process):
         exchange = Exchange(process, data, timeout_s)
         yield from exchange.blocks()

@@ -24,7 +24,7 @@ from codequarry.schemas.settings.sources import LimitsSettings
 SYMLINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
 _SKIP_WORKTREE = b"S"
-_TAGS = {tag: tag for tag in (b"H", b"S", b"M", b"?")}
+_TAGS = {tag: tag for tag in (b"H", b"S", b"M", b"?", b"h", b"s")}
 """One object in memory per tag, however many files have it."""
 _NOT_IGNORED = ("--cached", "--others", "--exclude-standard")
 _BLOCK = 1 << 20
@@ -53,6 +53,8 @@ class WorkTree:
     """Tracked and untracked-but-not-ignored paths below the root, sorted."""
     unchecked: frozenset[bytes]
     """Paths that a sparse checkout leaves out on purpose."""
+    unwatched: frozenset[bytes] = frozenset()
+    """Paths whose changes git was told not to look for."""
 
 
 def read_work_tree(folder: Path, limits: LimitsSettings = LIMITS, place: str = "") -> WorkTree | None:
@@ -87,13 +89,52 @@ def read_work_tree(folder: Path, limits: LimitsSettings = LIMITS, place: str = "
     head = _tree(folder, "HEAD", limits, place) if commit else {}
     tags: dict[bytes, bytes] = {}
     listing = Listing(place or str(folder), limits)
-    for entry in listing.records(folder, "ls-files", "-z", "-t", *_NOT_IGNORED, "--", "."):
+    for entry in listing.records(folder, "ls-files", "-z", "-v", *_NOT_IGNORED, "--", "."):
         tag, _, path = entry.partition(b" ")
         if path not in tags:
             listing.add(path)
             tags[path] = _TAGS.get(tag, tag)
-    unchecked = frozenset(path for path, tag in tags.items() if tag == _SKIP_WORKTREE)
-    return WorkTree(folder, commit.decode().strip(), head, tuple(sorted(tags.keys() | head.keys())), unchecked)
+    unchecked = frozenset(path for path, tag in tags.items() if tag.upper() == _SKIP_WORKTREE)
+    unwatched = unchecked | {path for path, tag in tags.items() if tag.islower()}
+    paths = tuple(sorted(tags.keys() | head.keys()))
+    return WorkTree(folder, commit.decode().strip(), head, paths, unchecked, unwatched)
+
+
+def changed_paths(folder: Path, before: str, after: str = "", limits: LimitsSettings = LIMITS) -> frozenset[bytes]:
+    """Return the paths below a folder that may differ between a commit and the work tree, or another commit.
+
+    A file of the work tree whose status is not the index's is among them, whatever it holds: no content is compared,
+    except by git where a file is as young as the index, and then without the filters of the repository.
+
+    Args:
+        folder: Folder in the repository.
+        before: Commit id.
+        after: Id of the other commit; "" for the work tree.
+        limits: Limits of the listing.
+
+    Returns:
+        Paths relative to the folder.
+
+    Raises:
+        SourceError: Git fails, as when it lacks a commit.
+        SourceLimitError: There are more than the limits allow.
+    """
+    command = ["diff-tree", "-r", before, after] if after else ["diff-index", before]
+    options = ("--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "--relative", "-z")
+    listing = Listing(str(folder), limits)
+    found: set[bytes] = set()
+    settings = {} if after else _without_filters(folder)
+    for path in listing.records(folder, *command[:-1], *options, command[-1], "--", settings=settings):
+        listing.add(path)
+        found.add(path)
+    return frozenset(found)
+
+
+def _without_filters(folder: Path) -> dict[str, str]:
+    """Return settings that turn off every filter which the configuration of a repository names: they are programs."""
+    listed = _run(folder, "config", "-z", "--name-only", "--get-regexp", r"^filter\..*\.(clean|process|required)$")
+    names = [name.decode("utf-8", "surrogateescape") for name in listed.output.split(b"\0") if name]
+    return {name: "false" if name.endswith(".required") else "" for name in names}
 
 
 def head_commit(folder: Path) -> str:

@@ -36,6 +36,10 @@ def builds_on_gpu(settings: IndexesSettings) -> bool:
     return settings.faiss_gpu and has_gpu()
 
 
+EXACT = "Flat"
+"""Factory string of an index that compares with every vector."""
+
+
 def faiss_factory(count: int, dim: int, settings: IndexesSettings, *, gpu: bool = False) -> str:
     """Return the FAISS factory string for a number of vectors and their dimension.
 
@@ -63,7 +67,7 @@ def faiss_factory(count: int, dim: int, settings: IndexesSettings, *, gpu: bool 
     if settings.faiss_factory != AUTO:
         return settings.faiss_factory
     if count < settings.faiss_graph_from:
-        return "Flat"
+        return EXACT
     parts = faiss_parts(count, settings)
     if gpu:
         return f"IVF{min(_MOST_LISTS, 4 * isqrt(count // parts))},SQ8"

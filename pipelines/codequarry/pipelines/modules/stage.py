@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from codequarry.pipelines.modules.resolve.python import PythonModules
 from codequarry.pipelines.modules.resolve.rust import RustModules
 from codequarry.pipelines.sources.path_classes import SOURCE
 from codequarry.pipelines.sources.snapshot import Contents
-from codequarry.pipelines.store.parts import MODULE_FACTS, Part, plan_parts
+from codequarry.pipelines.store.parts import MENTIONS, MODULE_FACTS, Part, plan_parts
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.pipelines.syntax.facts.table import SourceModule, read_modules
 from codequarry.schemas.bundle.tables import MODULES, TableWriter, read_table
@@ -99,7 +99,24 @@ class ModuleRow(NamedTuple):
     fan_out: int
 
 
-def module_repository(name: str, settings: Settings, progress: Progress = silent) -> ModuleReport:
+class Surroundings(NamedTuple):
+    """The rest of a repository of which only some files are read anew."""
+
+    modules: list[SourceModule]
+    """Its source files."""
+    paths: Collection[str]
+    """Paths of its census."""
+    configs: Mapping[str, bytes]
+    """Contents of its configurations by path."""
+    names: Collection[str]
+    """Names that it defines."""
+    fan_in: Mapping[str, int]
+    """Number of its files that import each of the files that are read anew."""
+
+
+def module_repository(
+    name: str, settings: Settings, progress: Progress = silent, around: Surroundings | None = None
+) -> ModuleReport:
     """Describe every source file of a repository as a module, and resolve its imports inside the repository.
 
     Writes ``modules``.
@@ -108,6 +125,7 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
         name: Name of the repository.
         settings: Settings of the run.
         progress: Called with (task, units done, units in all).
+        around: Files beside those of the work folder; they get no rows. None when it holds the whole repository.
 
     Returns:
         Counts of modules and imports.
@@ -117,17 +135,19 @@ def module_repository(name: str, settings: Settings, progress: Progress = silent
     """
     work = repository_work(settings.paths.work, name)
     progress(f"{name}: modules", 0, 1)
-    modules = [module for part in plan_parts(work, settings) for module in _part_modules(part)]
+    parts = plan_parts(work, settings)
+    modules = [module for part in parts for module in _part_modules(part)]
     files = read_table(work.require(work.table("files"), "chunk"), ["path", "path_class"])
     classes = dict(zip(files["path"].to_pylist(), files["path_class"].to_pylist(), strict=True))
     by_package = {"elixir", *(language for languages in _BY_PACKAGE for language in languages)}
-    repository = Repository(
-        modules={module.path: module for module in modules},
-        paths=frozenset(classes),
-        configs=_configs(work),
-        mentioned=_mentions(work, frozenset(module.path for module in modules if module.lang in by_package)),
-    )
-    rows = module_rows(name, repository, classes)
+    own = frozenset(module.path for module in modules)
+    paths, configs = frozenset(classes), _configs(work)
+    mentioned = _mentions(work, frozenset(module.path for module in modules if module.lang in by_package))
+    if around is not None:
+        modules, paths, configs = [*around.modules, *modules], paths.union(around.paths), {**around.configs, **configs}
+        mentioned = _mentions_of(parts, around.names)
+    repository = Repository({module.path: module for module in modules}, paths, configs, mentioned)
+    rows = module_rows(name, repository, classes, own, around.fan_in if around is not None else {})
     with replacing(work.table("modules")) as temporary, TableWriter(temporary, MODULES) as writer:
         writer.extend(rows)
     progress(f"{name}: modules", 1, 1)
@@ -149,13 +169,21 @@ def _part_modules(part: Part) -> list[SourceModule]:
     return read_modules(part.table(MODULE_FACTS))
 
 
-def module_rows(name: str, repository: Repository, classes: Mapping[str, str]) -> list[ModuleRow]:
+def module_rows(
+    name: str,
+    repository: Repository,
+    classes: Mapping[str, str],
+    own: Collection[str] | None = None,
+    more: Mapping[str, int] | None = None,
+) -> list[ModuleRow]:
     """Return rows of the table by path, whatever the order of the modules.
 
     Args:
         name: Name of the repository.
         repository: Its modules and configurations.
         classes: Path class by path.
+        own: Paths that get a row; None for all.
+        more: Fan-in of them by files that get none.
 
     Returns:
         One row per module.
@@ -163,6 +191,8 @@ def module_rows(name: str, repository: Repository, classes: Mapping[str, str]) -
     families = _families(repository)
     written: dict[str, dict[str, frozenset[str]]] = {}
     for path, module in sorted(repository.modules.items()):
+        if own is not None and path not in own:
+            continue
         family = families[module.lang]
         found: dict[str, frozenset[str]] = {}
         for entry, imported in family.entries(module):
@@ -170,6 +200,7 @@ def module_rows(name: str, repository: Repository, classes: Mapping[str, str]) -
         written[path] = found
     named = {path: frozenset().union(*found.values()) - {path} for path, found in written.items()}
     fan_in = Counter(target for paths in named.values() for target in paths)
+    fan_in.update(more or {})
     return [
         _row(name, repository.modules[path], families, found, named[path], fan_in[path], classes.get(path, SOURCE))
         for path, found in written.items()
@@ -232,9 +263,14 @@ def _families(repository: Repository) -> dict[str, Family]:
     return {language: families.get(language, by_path) for language in MODULE_LANGUAGES}
 
 
+def is_config(path: str) -> bool:
+    """Return whether a file of this name decides how imports are resolved."""
+    return path.rpartition("/")[2] in _CONFIGS
+
+
 def _configs(work: RepositoryWork) -> dict[str, bytes]:
     contents = Contents(work)
-    wanted = [path for path in contents.paths() if path.rpartition("/")[2] in _CONFIGS]
+    wanted = [path for path in contents.paths() if is_config(path)]
     return {path: found[1] for path in wanted if (found := contents.read(path)) is not None}
 
 
@@ -260,6 +296,22 @@ def _mentions(work: RepositoryWork, paths: frozenset[str]) -> Callable[[str], fr
                 for path, name in zip(columns["path"].to_pylist(), columns["name"].to_pylist(), strict=True):
                     if path in paths:
                         found.setdefault(path, set()).add(name)
+        return found
+
+    return lambda path: frozenset(by_path().get(path, ()))
+
+
+def _mentions_of(parts: Iterable[Part], names: Collection[str]) -> Callable[[str], frozenset[str]]:
+    """Return a function that gives those of some names that a file of some parts refers to."""
+
+    @cache
+    def by_path() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for part in parts:
+            columns = read_table(part.table(MENTIONS), ["path", "name"])
+            for path, name in zip(columns["path"].to_pylist(), columns["name"].to_pylist(), strict=True):
+                if name in names:
+                    found.setdefault(path, set()).add(name)
         return found
 
     return lambda path: frozenset(by_path().get(path, ()))

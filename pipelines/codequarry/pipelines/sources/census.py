@@ -59,6 +59,12 @@ class CensusFile:
     encoding: str = ""
     """Encoding of the file on disk, see `decoded_source`; the content is UTF-8 when it is known. "" when skipped."""
     differs_from_head: bool = False
+    """True for a path that differs from the commit, or may: a skipped file is not always read."""
+
+    @property
+    def makes_dirty(self) -> bool:
+        """True when what is indexed is not the commit because of this path."""
+        return self.differs_from_head and self.skip_reason in (None, "missing")
 
     @property
     def path_class(self) -> str:
@@ -157,24 +163,27 @@ def _examine(
         if head is None:
             return CensusFile(path, None, 0, "nested_repository")  # a submodule that is not committed yet
         return CensusFile(path, lang, 0, "missing", differs_from_head=True)
-    size = status.size_bytes
-    reason = by_kind(status.mode) or _by_path(path, ignored) or by_size(size, settings.max_file_bytes)
+    size, on_disk = status.size_bytes, bool(source.commit) and not source.from_commit
+    unread = by_kind(status.mode)
+    reason = unread or _by_path(path, ignored)
+    if reason is None:
+        reason = unread = by_size(size, settings.max_file_bytes)
     if reason is not None:
-        return CensusFile(path, lang, size, reason)
+        return CensusFile(path, lang, size, reason, differs_from_head=on_disk and unread is not None)
     try:
         written = files.read(raw, settings.max_file_bytes)
     except OSError as error:
         raise_if_exhausted(error, f"{path} cannot be read now")  # else the version would lack the file
-        return CensusFile(path, lang, size, "unreadable")
+        return CensusFile(path, lang, size, "unreadable", differs_from_head=on_disk)
     content, encoding = decoded_source(written)
     reason = by_size(len(written), settings.max_file_bytes) or by_content(content)
-    if reason is not None:
-        return CensusFile(path, lang, len(written), reason)
-    if path.endswith(".h") and lang == "c":
-        lang = header_language(content)
     differs = head is None if source.commit else False
     if head is not None and not source.from_commit:
         differs = blob_oid(written, head.oid) != head.oid
+    if reason is not None:
+        return CensusFile(path, lang, len(written), reason, differs_from_head=differs)
+    if path.endswith(".h") and lang == "c":
+        lang = header_language(content)
     return CensusFile(
         path,
         lang or "text",

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codequarry.pipelines.secrets.redaction import Redactor, Secret, open_redactor
 from codequarry.pipelines.sources.census import CensusFile, take_census
-from codequarry.pipelines.sources.sources import open_source
+from codequarry.pipelines.sources.sources import Source, open_source
 from codequarry.pipelines.store.workspace import (
     Progress,
     RepositoryWork,
@@ -43,6 +44,16 @@ _CONTENTS = pa.schema(
 )
 _BATCH_BYTES = 4 << 20
 _READ_FILES = 32
+_MOST_DIFFERING = 10_000
+
+
+class FileIdentity(NamedTuple):
+    """Identity of a path's contents, as the census has it."""
+
+    sha256: str
+    encoding: str
+    skip_reason: str
+    """Reason for skipping it; "" when it is indexed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,8 @@ class Snapshot:
     """Number of secrets that were replaced by asterisks, by kind; None without a scan."""
     secret_places: list[str] = field(default_factory=list[str])
     """Places of the secrets, as ``path:line kind``, lines counted from 1."""
+    differing: list[str] | None = None
+    """Paths that differed from the commit, or may have; None when that is unknown, or there were too many."""
 
 
 def snapshot_repository(repository: RepositorySettings, settings: Settings, progress: Progress = silent) -> Snapshot:
@@ -89,18 +102,57 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     Raises:
         SourceError: The source cannot be listed, or none of its files can be indexed.
     """
-    source = open_source(repository, settings)
+    return snapshot_source(repository, open_source(repository, settings), settings, progress)
+
+
+def snapshot_source(
+    repository: RepositorySettings,
+    source: Source,
+    settings: Settings,
+    progress: Progress = silent,
+    known: Mapping[str, FileIdentity] | None = None,
+) -> Snapshot:
+    """Take the census of a listed source and copy what is indexed into the work folder, as `snapshot_repository` does.
+
+    Args:
+        repository: Repository with its name.
+        source: Its listing, or some paths of it.
+        settings: Settings of the run.
+        progress: Called with (task, files done, files in all).
+        known: Identities by path of files that need not be read again: those that still have them are left out, and
+            nothing may be left. None for a census of which something must be indexed.
+
+    Returns:
+        The snapshot that was written.
+
+    Raises:
+        SourceError: None of the files can be indexed.
+    """
     work = repository_work(settings.paths.work, repository.name)
     rows: list[CensusFile] = []
     tree = hashlib.sha256()
     places: list[str] = []
     kinds: Counter[str] = Counter()
+    differing: list[str] = []
+    dirty = not source.commit
+
+    def changed(census: Iterator[CensusFile]) -> Iterator[CensusFile]:
+        """Yield the files that are not known as they are, and note those that differ from the commit."""
+        nonlocal dirty
+        for entry in census:
+            dirty = dirty or entry.makes_dirty
+            if entry.differs_from_head and len(differing) <= _MOST_DIFFERING:
+                differing.append(entry.path)
+            if known is None or known.get(entry.path) != identity_of(entry):
+                yield entry
 
     def entries(redactor: Redactor) -> Iterator[CensusFile]:
         census = take_census(
             source, settings.sources, lambda done, total: progress(f"{repository.name}: reading", done, total)
         )
-        for entry, secrets in _redacted(census, redactor):
+        for entry, secrets in _redacted(changed(census), redactor):
+            if known is not None and known.get(entry.path) == identity_of(entry):
+                continue
             rows.append(replace(entry, content=b""))
             kinds.update(secret.kind for secret in secrets)
             places.extend(f"{entry.path}:{secret.line + 1} {secret.kind}" for secret in secrets)
@@ -112,7 +164,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
         _write_contents(temporary, entries(redactor))
         skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
         indexed = [row for row in rows if row.skip_reason is None]
-        if not indexed:  # the contents of before stay, as the whole snapshot does
+        if not indexed and known is None:  # the contents of before stay, as the whole snapshot does
             reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
             raise SourceError(
                 f"{repository.name}: no file of {repository.place} can be indexed ({reasons})",
@@ -123,7 +175,7 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
     snapshot = Snapshot(
         name=repository.name,
         commit=source.commit,
-        dirty=not source.commit or any(row.differs_from_head for row in rows),
+        dirty=dirty,
         tree_sha256=tree.hexdigest(),
         files=len(indexed),
         size_bytes=sum(row.size_bytes for row in indexed),
@@ -134,10 +186,16 @@ def snapshot_repository(repository: RepositorySettings, settings: Settings, prog
         unborn=source.unborn,
         secrets=dict(sorted(kinds.items())) if settings.secrets.scan else None,
         secret_places=places,
+        differing=differing if len(differing) <= _MOST_DIFFERING else None,
     )
     write_json(work.snapshot, asdict(snapshot))
     trim_memory()
     return snapshot
+
+
+def identity_of(entry: CensusFile) -> FileIdentity:
+    """Return the identity of a path's contents."""
+    return FileIdentity(entry.sha256, entry.encoding, entry.skip_reason or "")
 
 
 def _redacted(census: Iterator[CensusFile], redactor: Redactor) -> Iterator[tuple[CensusFile, tuple[Secret, ...]]]:

@@ -40,6 +40,8 @@ class Source:
     """True for a git work tree without commits yet."""
     unchecked: frozenset[bytes] = frozenset()
     """Paths of the commit that a sparse checkout leaves out on purpose."""
+    unwatched: frozenset[bytes] = frozenset()
+    """Paths whose changes git was told not to look for."""
 
 
 def repositories_by_name(repositories: tuple[RepositorySettings, ...]) -> dict[str, RepositorySettings]:
@@ -130,8 +132,9 @@ def list_source(repository: RepositorySettings, own: Iterable[Path] = (), limits
     if tree is not None and tree.paths:
         paths = _without(own, root, tree.paths)
         return Source(
-            repository.name, root, tree.commit, tree.head, paths, unborn=not tree.commit, unchecked=tree.unchecked
-        )
+            repository.name, root, tree.commit, tree.head, paths,
+            unborn=not tree.commit, unchecked=tree.unchecked, unwatched=tree.unwatched,
+        )  # fmt: skip
     # A folder that git ignores (site-packages inside a checkout, say) was named on purpose: list all its files.
     paths = tuple(sorted(_walk(root, Listing(place, limits))))
     return Source(repository.name, root, "", {}, _without(own, root, paths))

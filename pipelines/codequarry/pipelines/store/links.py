@@ -13,9 +13,9 @@ from codequarry.serving.files.integrity import file_sha256, read_manifest
 
 
 def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> frozenset[str]:
-    """Replace files by hard links to those of CURRENT that are equal in path, size and sha256.
+    """Replace files by hard links to those of the complete version that CURRENT is or lies over, where they are equal.
 
-    A file of CURRENT is hashed before it is linked: a damaged one would damage the new version as well. Where a link
+    Equal are path, size and sha256. A file of that version is hashed before it is linked: a damaged one would damage the new version as well. Where a link
     cannot be made (another file system, too many links, not permitted) the staged copy stays.
 
     Args:
@@ -32,9 +32,13 @@ def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) ->
     try:
         current = root.read_current()
         base = root.version(current.version)
-        held = {entry.path: entry for entry in read_manifest(base, expected_sha256=current.manifest_sha256).files}
+        below = read_manifest(base, expected_sha256=current.manifest_sha256)
+        if below.stack is not None:
+            base = root.version(below.stack.base)
+            below = read_manifest(base, expected_sha256=below.stack.base_sha256)
     except CodequarryError:
         return frozenset()
+    held = {entry.path: entry for entry in below.files}
     return frozenset(
         entry.path
         for entry in manifest.files

@@ -144,31 +144,13 @@ SELECT symbol, (SELECT count(*) FROM symbols_mat) + row_number() OVER (ORDER BY 
 FROM (SELECT DISTINCT symbol FROM scip_occurrences WHERE NOT {_LOCAL}) ANTI JOIN symbols_mat USING (symbol)
 """
 
-OCCURRENCES = f"""
-WITH target AS ({_TARGETS}),
-syntax AS (
+_SYNTAX = f"""syntax AS (
     SELECT file, start_byte, start_line, start_column, name,
            CASE role WHEN 'call' THEN {CALL} WHEN 'type' THEN {TYPE} WHEN 'import' THEN {IMPORT} ELSE 0 END AS roles
     FROM ast_references JOIN files_mat USING (repo, path)
-),
-scip AS (
-    SELECT *, -dense_rank() OVER (PARTITION BY file, {_LOCAL} ORDER BY symbol) AS local_id
-    FROM scip_occurrences JOIN files_mat USING (repo, path)
-),
-named AS (
-    SELECT coalesce(target_id, local_id) AS target_id, scip.file, true AS precise,
-           scip.roles | coalesce(syntax.roles, 0) AS roles, scip.start_byte, scip.start_line, scip.start_column,
-           end_line, end_column
-    FROM scip LEFT JOIN target USING (symbol) LEFT JOIN syntax USING (file, start_byte)
-    UNION ALL
-    SELECT name_id, file, false, roles, start_byte, start_line, start_column, start_line, start_column + strlen(name)
-    FROM (SELECT * FROM syntax ANTI JOIN scip USING (file, start_byte))
-    JOIN (SELECT DISTINCT name, name_id FROM symbols_mat) USING (name)
-    UNION ALL
-    SELECT symbol_id, file, false, {DEFINITION}, start_byte, start_line, start_column, end_line, end_column
-    FROM symbols_mat WHERE NOT precise
-),
--- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
+),"""
+
+_PLACED = f"""-- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
 body AS (
     SELECT file, body_start_byte, body_end_byte, qualified_name, symbol_id
     FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
@@ -200,8 +182,42 @@ FROM (SELECT *, {_at("start_byte")} AS place FROM named) AS named
 ASOF JOIN (SELECT rowid::INTEGER AS chunk, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
 ON named.place >= chunk.place
 ASOF LEFT JOIN segment ON named.place >= segment.place
-ORDER BY target_id, precise DESC, file, named.place, roles
 """
+
+OCCURRENCES = f"""
+WITH target AS ({_TARGETS}),
+{_SYNTAX}
+scip AS (
+    SELECT *, -dense_rank() OVER (PARTITION BY file, {_LOCAL} ORDER BY symbol) AS local_id
+    FROM scip_occurrences JOIN files_mat USING (repo, path)
+),
+named AS (
+    SELECT coalesce(target_id, local_id) AS target_id, scip.file, true AS precise,
+           scip.roles | coalesce(syntax.roles, 0) AS roles, scip.start_byte, scip.start_line, scip.start_column,
+           end_line, end_column
+    FROM scip LEFT JOIN target USING (symbol) LEFT JOIN syntax USING (file, start_byte)
+    UNION ALL
+    SELECT name_id, file, false, roles, start_byte, start_line, start_column, start_line, start_column + strlen(name)
+    FROM (SELECT * FROM syntax ANTI JOIN scip USING (file, start_byte))
+    JOIN (SELECT DISTINCT name, name_id FROM symbols_mat) USING (name)
+    UNION ALL
+    SELECT symbol_id, file, false, {DEFINITION}, start_byte, start_line, start_column, end_line, end_column
+    FROM symbols_mat WHERE NOT precise
+),
+{_PLACED}ORDER BY target_id, precise DESC, file, named.place, roles
+"""
+
+LINKED = f"""
+WITH {_SYNTAX}
+named AS (
+    SELECT target_id, file, false AS precise, roles, start_byte, start_line, start_column, start_line AS end_line,
+           start_column + strlen(name) AS end_column
+    FROM syntax JOIN linked USING (name)
+),
+{_PLACED}ORDER BY ALL
+"""
+"""Rows as in ``occurrences_mat`` of the identifiers in ``ast_references`` that name what another version defines, whose
+names and numbers are in ``linked (name, target_id)``."""
 
 PLACES = """
 SELECT file, start_line, start_column, lines, width, precise, roles, target_id FROM occurrences_mat ORDER BY ALL

@@ -30,6 +30,21 @@ class BundleSettings(StrictModel):
         ge=0,
         description="Older versions go even when fewer are kept, the current one and one before it apart; 0 = never.",
     )
+    delta: bool = Field(
+        default=False,
+        description="Publish a delta version over the last complete one where few files changed, instead of a complete "
+        "version each time; as codequarry index --delta.",
+    )
+    delta_share: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="Share of the base's chunks that a delta version may hide and add; beyond it a complete version is "
+        "built.",
+    )
+    delta_hours: float = Field(
+        default=24.0, ge=0, description="Age of a base beyond which a complete version is built; 0 = any age."
+    )
 
 
 class StoreSettings(StrictModel):

@@ -202,6 +202,65 @@ def current_manifest(root: BundleRoot) -> Manifest | None:
     return manifest
 
 
+def complete_manifest(root: BundleRoot) -> Manifest | None:
+    """Read the manifest of the complete version that CURRENT is, or lies over.
+
+    Args:
+        root: Bundle root.
+
+    Returns:
+        The manifest; None when readers would find no version, or refuse the one they find.
+
+    Raises:
+        ResourcesError: Nothing can be read now, so the answer is unknown.
+    """
+    manifest = current_manifest(root)
+    if manifest is None or manifest.stack is None:
+        return manifest
+    try:
+        return base_of(root, manifest)
+    except ResourcesError:
+        raise
+    except CodequarryError:
+        return None
+
+
+def base_of(root: BundleRoot, manifest: Manifest) -> Manifest:
+    """Return the manifest of the base of a delta version, whose files are there by name and size.
+
+    Args:
+        root: Bundle root.
+        manifest: Manifest of the delta version.
+
+    Returns:
+        Manifest of its base.
+
+    Raises:
+        IntegrityError: The base is missing, damaged, or another than the delta version was made over.
+    """
+    stack = manifest.stack
+    assert stack is not None
+    paths = root.version(stack.base)
+    try:
+        base = read_manifest(paths, expected_sha256=stack.base_sha256)
+        verify(paths, base, deep=False)
+    except OSError as error:
+        raise IntegrityError(
+            f"{stack.base}, the base of {manifest.version}, cannot be read: {error.strerror}",
+            suggestion="roll back to another version, or index again",
+        ) from error
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"the base of {manifest.version} is damaged: {error.message}",
+            suggestion="roll back to another version, or index again",
+        ) from error
+    if base.stack is not None:
+        raise IntegrityError(
+            f"the base of {manifest.version} is no complete version", suggestion="roll back, or index again"
+        )
+    return base
+
+
 def is_whole(paths: BundlePaths) -> bool:
     """Tell whether a version has the files of its manifest, by name and size; raises as `current_manifest`."""
     try:

@@ -1,0 +1,1 @@
+"""Delta versions: the files that differ from a complete version, over it."""

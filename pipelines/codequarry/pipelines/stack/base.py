@@ -1,0 +1,125 @@
+"""The base of a delta version, as it is published and as its stages left the work folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+
+from codequarry.pipelines.bundle.manifest import is_made_alike
+from codequarry.pipelines.publish.retention import created
+from codequarry.pipelines.scip.given import given_files
+from codequarry.pipelines.sources.snapshot import FileIdentity, Snapshot, read_snapshot
+from codequarry.pipelines.store.parts import MENTIONS, MODULE_FACTS, plan_parts
+from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
+from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.errors import SourceError
+from codequarry.schemas.settings.load import Settings
+from codequarry.serving.files.integrity import complete_manifest, current_manifest, file_sha256
+
+
+class FullBuildNeededError(Exception):
+    """A delta version cannot say what the sources hold now; the message is a sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file of a census."""
+
+    identity: FileIdentity
+    path_class: str
+    size_bytes: int
+
+
+def read_census(work: RepositoryWork) -> dict[str, FileRow]:
+    """Return the rows of a census in a work folder, by path."""
+    columns = ["path", "sha256", "encoding", "skip_reason", "path_class", "size_bytes"]
+    table = read_table(work.require(work.census, "snapshot"), columns)
+    rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
+    return {path: FileRow(FileIdentity(*identity), kind, size) for path, *identity, kind, size in rows}
+
+
+@dataclass(frozen=True)
+class BaseSource:
+    """A repository of the base."""
+
+    entry: SourceEntry
+    work: RepositoryWork
+    """Its work folder, as the base's stages left it."""
+    snapshot: Snapshot
+
+    @cached_property
+    def census(self) -> dict[str, FileRow]:
+        """Files by path."""
+        return read_census(self.work)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A complete version that a delta version can lie over."""
+
+    manifest: Manifest
+    manifest_sha256: str
+    paths: BundlePaths
+    current: Manifest
+    """Manifest of CURRENT: the base itself, or a delta version over it."""
+    sources: Mapping[str, BaseSource]
+    """Repositories by name."""
+
+
+def find_base(names: Sequence[str], settings: Settings) -> Base:
+    """Return the complete version that CURRENT is or lies over, if a delta version can lie over it.
+
+    Args:
+        names: Repositories of the run.
+        settings: Settings of the run.
+
+    Returns:
+        The base.
+
+    Raises:
+        FullBuildNeededError: Nothing can lie over it.
+    """
+    root = BundleRoot(settings.bundle.root)
+    current, manifest = current_manifest(root), complete_manifest(root)
+    if current is None or manifest is None:
+        raise FullBuildNeededError("no whole version is published")
+    if not is_made_alike(manifest, settings):
+        raise FullBuildNeededError("settings, tools or encoders are not those of the published version")
+    if settings.embedding.adapt or manifest.encoder.adaptation:
+        raise FullBuildNeededError("the encoder is fitted to the repositories")
+    if manifest.warp is not None or manifest.splade is not None:
+        raise FullBuildNeededError("late interaction and learned sparse terms are built for complete versions only")
+    if {source.name for source in manifest.sources} != set(names):
+        raise FullBuildNeededError("the repositories are not those of the published version")
+    if any(given_files(name, settings) for name in names) or any(
+        entry.documents or entry.given or entry.status != "missing"
+        for source in manifest.sources
+        for entry in source.scip
+    ):
+        raise FullBuildNeededError("SCIP indexes are read for complete versions only")
+    age = timedelta(hours=settings.bundle.delta_hours)
+    if age and datetime.now(UTC) - created(manifest.version) > age:
+        raise FullBuildNeededError(f"the last complete version is older than {settings.bundle.delta_hours:g} hours")
+    sources = {source.name: _source(source, settings) for source in manifest.sources}
+    paths = root.version(manifest.version)
+    return Base(manifest, file_sha256(paths.manifest), paths, current, sources)
+
+
+def _source(entry: SourceEntry, settings: Settings) -> BaseSource:
+    """Return a repository of the base, whose stages must have been the last in its work folder."""
+    work = repository_work(settings.paths.work, entry.name)
+    try:
+        snapshot = read_snapshot(work)
+        parts = plan_parts(work, settings)
+        for part in parts:
+            part.chunked()
+    except SourceError:
+        raise FullBuildNeededError(f"the work folder of {entry.name} is incomplete") from None
+    same = (snapshot.tree_sha256, snapshot.commit, snapshot.skipped) == (entry.tree_sha256, entry.commit, entry.skipped)
+    if not same or not all(part.table(name).is_file() for part in parts for name in (MENTIONS, MODULE_FACTS)):
+        raise FullBuildNeededError(f"the work folder of {entry.name} is not that of the last complete version")
+    return BaseSource(entry, work, snapshot)

@@ -1,0 +1,133 @@
+"""Differences between a source and the base: git or the census names candidates, their contents decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from codequarry.pipelines.git.trees import changed_paths
+from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
+from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
+from codequarry.pipelines.sources.sources import Source
+from codequarry.pipelines.stack.base import BaseSource, FileRow, read_census
+from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
+from codequarry.schemas.errors import SourceError
+from codequarry.schemas.settings.load import RepositorySettings, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Files of a repository that differ from the base, and the repository as it is now."""
+
+    source: Source
+    work: RepositoryWork
+    """Work folder of the files that differ."""
+    hidden: frozenset[str]
+    """Files of the base that changed or are gone."""
+    own: frozenset[str]
+    """Files that changed or came; of both kinds, indexed and skipped."""
+    indexed: int
+    """Those of them that are indexed."""
+    snapshot: Snapshot
+    """State of the whole repository."""
+    base: BaseSource
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Files of the base that are gone."""
+        return self.hidden - self.own
+
+
+def find_changes(
+    repository: RepositorySettings,
+    source: Source,
+    base: BaseSource,
+    settings: Settings,
+    progress: Progress,
+    again: Collection[str] = (),
+) -> Changes:
+    """Read the files of a source that differ from the base into a work folder of their own.
+
+    Args:
+        repository: Repository with its name.
+        source: Its listing.
+        base: The same repository in the base.
+        settings: Settings of the run, with the work folder of the files that differ.
+        progress: Told of the work done.
+        again: Files that are read as if they had changed.
+
+    Returns:
+        The differences.
+    """
+    listed = {path.decode("utf-8", "backslashreplace"): path for path in source.paths}
+    known = {path: row.identity for path, row in base.census.items() if path not in again}
+    wanted = _candidates(source, base, listed, settings).union(again)
+    some = replace(source, paths=tuple(sorted(listed[path] for path in wanted)))
+    read = snapshot_source(repository, some, settings, progress, known)
+    work = repository_work(settings.paths.work, repository.name)
+    own = read_census(work)
+    hidden = frozenset(path for path in base.census if path in own or path not in listed)
+    whole = {path: row for path, row in base.census.items() if path not in hidden} | own
+    return Changes(
+        source, work, hidden, frozenset(own), read.files, _whole_snapshot(read, whole, base.snapshot, hidden), base
+    )
+
+
+def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], settings: Settings) -> set[str]:
+    """Return the listed paths that may differ from the base."""
+    before = base.snapshot
+    if not (source.commit and before.commit) or before.differing is None:
+        return set(listed)
+    try:
+        if source.from_commit:
+            changed = changed_paths(source.root, before.commit, source.commit, settings.limits)
+        else:
+            changed = source.unwatched.union(
+                *(changed_paths(source.root, commit, limits=settings.limits) for commit in {before.commit, source.commit})
+            )
+    except SourceError:  # the base's commit is gone, as after a shallow fetch
+        return set(listed)
+    found = {path.decode("utf-8", "backslashreplace") for path in changed}.union(before.differing)
+    if any(path.rpartition("/")[2] == OWN_IGNORE_FILE for path in found | (listed.keys() ^ base.census.keys())):
+        return set(listed)
+    return (found & listed.keys()) | (listed.keys() - base.census.keys())
+
+
+def _whole_snapshot(read: Snapshot, rows: dict[str, FileRow], before: Snapshot, hidden: Collection[str]) -> Snapshot:
+    """Return the state of a repository as a snapshot of all its files gives it."""
+    tree = sha256()
+    indexed: list[FileRow] = []
+    for path in sorted(rows, key=str.encode):
+        row = rows[path]
+        if not row.identity.skip_reason:
+            tree.update(f"{path}\0{row.identity.sha256}\n".encode())
+            indexed.append(row)
+    if not indexed:
+        raise SourceError(
+            f"{read.name}: no file can be indexed", suggestion="check the path, .gitignore and [sources] exclude"
+        )
+    skipped = Counter(row.identity.skip_reason for row in rows.values() if row.identity.skip_reason)
+    kept = [place for place in before.secret_places if _place_path(place) not in hidden]
+    places = sorted([*kept, *read.secret_places], key=lambda place: _place_path(place).encode())
+    return replace(
+        read,
+        tree_sha256=tree.hexdigest(),
+        files=len(indexed),
+        size_bytes=sum(row.size_bytes for row in indexed),
+        classes=_counted(row.path_class for row in indexed),
+        skipped=dict(sorted(skipped.items())),
+        secrets=None if read.secrets is None else _counted(place.rpartition(" ")[2] for place in places),
+        secret_places=places,
+        differing=None,
+    )
+
+
+def _counted(kinds: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(kinds).items()))
+
+
+def _place_path(place: str) -> str:
+    """Return the path of a secret's place, ``path:line kind``."""
+    return place.rpartition(" ")[0].rpartition(":")[0]
