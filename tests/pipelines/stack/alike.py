@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from codequarry.schemas.wire.describe import DescribeRequest
-from codequarry.schemas.wire.explore import ExploreRequest
 from codequarry.schemas.wire.grep import CodeSearchRequest
 from codequarry.schemas.wire.list_files import ListFilesRequest
 from codequarry.schemas.wire.outline import OutlineRequest
@@ -17,25 +16,31 @@ from codequarry.schemas.wire.overview import OverviewRequest
 from codequarry.schemas.wire.search import FetchRequest, SearchFilters, SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.tools.browse.explore import explore
 from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.browse.outline import outline
 from codequarry.serving.tools.browse.overview import overview
 from codequarry.serving.tools.describe import describe_index
 
-_TIMES = re.compile(r"took_ms|timings|bundle|age_s")
+_MAY_DIFFER = re.compile(r"took_ms|timings|bundle|age_s|fan_in")
 _NAME = re.compile(r"[A-Za-z_]\w{2,}")
 
 
 def plain(answer: BaseModel) -> Any:
-    """Return an answer without what differs between two versions of one tree: times and the version's name."""
-    return _without_times(answer.model_dump(mode="json"))
+    """Return an answer without what may differ between two versions of one tree.
+
+    These are times, the version's name, and how many files import those that did not change (compaction counts anew).
+    """
+    found = _without(answer.model_dump(mode="json"))
+    for repository in found.get("repositories", []):
+        if "folders" in repository:
+            repository["folders"].sort(key=lambda folder: folder["uri"])
+    return found
 
 
-def _without_times(value: Any) -> Any:
+def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_times(each) for key, each in value.items() if not _TIMES.fullmatch(key)}
-    return [_without_times(each) for each in value] if isinstance(value, list) else value
+        return {key: _without(each) for key, each in value.items() if not _MAY_DIFFER.fullmatch(key)}
+    return [_without(each) for each in value] if isinstance(value, list) else value
 
 
 def questions(texts: Iterable[str], paths: Iterable[str]) -> Iterator[tuple[str, Any, BaseModel]]:
@@ -71,7 +76,6 @@ def questions(texts: Iterable[str], paths: Iterable[str]) -> Iterator[tuple[str,
     yield "list_files", list_files, ListFilesRequest()
     yield "overview", overview, OverviewRequest()
     yield "describe_index", describe_index, DescribeRequest()
-    yield "explore", explore, ExploreRequest(query=" ".join(names[:3]))
 
 
 def differing(stacked: Engine, complete: Engine, texts: Iterable[str], paths: Iterable[str]) -> list[str]:
@@ -82,6 +86,20 @@ def differing(stacked: Engine, complete: Engine, texts: Iterable[str], paths: It
         if ours != theirs:
             found.append(f"{name} {request!r}\n  stacked:  {ours}\n  complete: {theirs}")
     return found
+
+
+def moved(stacked: Engine, complete: Engine, texts: Iterable[str]) -> tuple[int, int]:
+    """Return how many of the first ten places of hybrid answers differ, and how many places there are."""
+    different = places = 0
+    for name in sorted({name for text in texts for name in _NAME.findall(text)}):
+        for query in (name, f"how does it {name} things"):
+            ours, theirs = (
+                [result.id for result in engine.search(SearchRequest(query=query, top_k=10)).results]
+                for engine in (stacked, complete)
+            )
+            places += len(theirs)
+            different += sum(one != other for one, other in zip(ours, theirs, strict=False)) + abs(len(ours) - len(theirs))
+    return different, places
 
 
 def _ask(engine: Engine, name: str, tool: Any, request: BaseModel) -> Any:
