@@ -39,7 +39,7 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.channels.dense import FaissChannel
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.version.check import Check
 from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
 from tests.pipelines.indexes.test_faiss import LISTS, functions, write_app

@@ -30,7 +30,7 @@ from codequarry.serving.files.integrity import current_manifest
 if TYPE_CHECKING:  # they bring DuckDB and FAISS, which the definitions do without
     from codequarry.pipelines.bundle.manifest import VersionPiece
     from codequarry.pipelines.bundle.stage import Staged
-    from codequarry.serving.version.file_checks import Check
+    from codequarry.serving.version.check import Check
 
 ACCEPT_TAG = "codequarry/accept_regression"
 """Run tag whose value is the reason for accepting regressions against CURRENT, as with `codequarry index

@@ -11,7 +11,7 @@ from codequarry.pipelines.gates.version_rules import Rule
 from codequarry.schemas.bundle.manifest import AcceptedEntry, Manifest
 
 if TYPE_CHECKING:
-    from codequarry.serving.version.file_checks import Check
+    from codequarry.serving.version.check import Check
 
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 

@@ -79,7 +79,7 @@ class IndexReport:
 
 
 def index_repositories(
-    settings: Settings, progress: Progress = silent, *, force: bool = False, accept: str = ""
+    settings: Settings, progress: Progress = silent, *, force: bool = False, accept: str = "", whole: bool = False
 ) -> IndexReport:
     """Index the repositories of the settings and publish one version that holds exactly them.
 
@@ -88,6 +88,7 @@ def index_repositories(
         progress: Told of the work done.
         force: Rebuild and publish also when sources, settings and tools are those of CURRENT.
         accept: Why regressions against CURRENT are acceptable; kept in the manifest.
+        whole: Build a complete version also when CURRENT is a delta version with the same sources.
 
     Returns:
         Results of the stages, and the version that is current now.
@@ -106,7 +107,8 @@ def index_repositories(
         with clock.time("census"):
             snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
         current = current_manifest(root)
-        if current is not None and not force and is_current(current, snapshots, settings):
+        rebuilt = force or (whole and current is not None and current.stack is not None)
+        if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)
             _release(names, current, settings)
             path = root.version(current.version).path

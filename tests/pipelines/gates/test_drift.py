@@ -24,7 +24,7 @@ from codequarry.schemas.bundle.tables import FILES, write_table
 from codequarry.schemas.errors import InvalidArgumentError, PublishError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.compatibility import compatibility
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.version.check import Check
 from tests.pipelines.conftest import Run
 from tests.pipelines.repositories import commit
 

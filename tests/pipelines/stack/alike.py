@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import BaseModel
@@ -98,7 +99,7 @@ def moved(stacked: Engine, complete: Engine, texts: Iterable[str]) -> tuple[int,
                 for engine in (stacked, complete)
             )
             places += len(theirs)
-            different += sum(one != other for one, other in zip(ours, theirs, strict=False)) + abs(len(ours) - len(theirs))
+            different += sum(one != other for one, other in zip_longest(ours, theirs))
     return different, places
 
 

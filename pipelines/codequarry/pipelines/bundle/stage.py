@@ -347,9 +347,7 @@ def _put_shards(
     return [entries[shard.number] for shard in plan], frozenset(linked), reused
 
 
-def _link_segments(
-    paths: BundlePaths, root: BundleRoot, base: Manifest
-) -> tuple[list[SegmentEntry], frozenset[str]]:
+def _link_segments(paths: BundlePaths, root: BundleRoot, base: Manifest) -> tuple[list[SegmentEntry], frozenset[str]]:
     """Link the segments of a base into a delta version, so that one index has the documents of both.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,6 +76,15 @@ def index(
         bool,
         typer.Option("--only", help="Publish the repositories given alone; others of the published version go."),
     ] = False,
+    delta: Annotated[
+        bool | None,
+        typer.Option(
+            "--delta/--full",
+            help="Publish only the files that differ from the last complete version, over it, where they are few; or a "
+            "complete version in any case.",
+            show_default="[bundle] delta of the settings",
+        ),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -98,6 +108,8 @@ def index(
 
       codequarry index . --adapt
 
+      codequarry index . --delta
+
       codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
     require_build_extra()
@@ -113,7 +125,8 @@ def index(
     settings = selection.settings
     if adapt is not None:
         settings = settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"adapt": adapt})})
-    report = publish(settings, force=force, accept=accept)
+    tries_delta = (settings.bundle.delta if delta is None else delta) and not force
+    report = publish(settings, force=force, accept=accept, delta=tries_delta, whole=delta is False)
     from codequarry.pipelines.cli.summary import print_summary
 
     print_summary(report, selection.fates, settings.paths.work)
@@ -132,13 +145,17 @@ def require_build_extra() -> None:
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
 
-def publish(settings: Settings, *, force: bool = False, accept: str = "") -> IndexReport:
+def publish(
+    settings: Settings, *, force: bool = False, accept: str = "", delta: bool = False, whole: bool = False
+) -> IndexReport:
     """Index the repositories of the settings with progress bars, and remember their places.
 
     Args:
         settings: Settings of the run.
         force: Build a version although nothing changed.
         accept: Reason for publishing though checks fail that compare with CURRENT.
+        delta: Publish a delta version where that can be.
+        whole: Build a complete version also when CURRENT is a delta version with the same sources.
 
     Returns:
         What was done.
@@ -148,9 +165,16 @@ def publish(settings: Settings, *, force: bool = False, accept: str = "") -> Ind
     """
     require_build_extra()
     from codequarry.pipelines.run import index_repositories
+    from codequarry.pipelines.stack.build import NotStacked, index_changes
 
     with ending_groups(), Bars() as bars:
-        report = index_repositories(settings, bars.show, force=force, accept=accept)
+        report = index_changes(settings, bars.show) if delta else NotStacked("")
+        if isinstance(report, NotStacked):
+            reason, full = (
+                report.reason,
+                index_repositories(settings, bars.show, force=force, accept=accept, whole=whole),
+            )
+            report = replace(full, warnings=(*full.warnings, *([f"no delta version: {reason}"] if reason else ())))
     _remember(settings)
     return report
 

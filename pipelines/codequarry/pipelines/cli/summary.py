@@ -126,6 +126,9 @@ def _add_costs(table: Table, report: IndexReport) -> None:
     table.add_row("CPU seconds", f"{_by_stage(report.cpu_seconds)}  in all {sum(report.cpu_seconds.values()):.1f}")
     for each in report.manifest.accepted if not report.unchanged else ():
         table.add_row("accepted", Text(f"{each.check}: {each.found}, expected {each.expected}: {each.reason}"))
+    if (stacked := report.stacked) is not None:
+        changed = f"{counted(stacked.changed, 'file')} changed, {stacked.deleted:,} deleted"
+        table.add_row("delta", f"over {stacked.base}: {changed}; {counted(stacked.chunks, 'chunk')}")
     size = sum(entry.size_bytes for entry in report.manifest.files)
     table.add_row("bundle size", f"{size / 1e6:.1f} MB, {report.linked_bytes / 1e6:.1f} MB shared with the one before")
 

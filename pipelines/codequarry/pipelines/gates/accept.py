@@ -9,7 +9,7 @@ from codequarry.schemas.bundle.manifest import AcceptedEntry
 from codequarry.schemas.errors import InvalidArgumentError, PublishError
 
 if TYPE_CHECKING:  # every command has the options of this module; few need Arrow
-    from codequarry.serving.version.file_checks import Check
+    from codequarry.serving.version.check import Check
 
 MAX_REASON_CHARS = 1_000
 

@@ -19,8 +19,8 @@ from codequarry.schemas.gates.expectation import EXAMPLES
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.gates import DriftSettings
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import current_manifest
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.files.integrity import complete_manifest
+from codequarry.serving.version.check import Check
 
 LOST = "indexed files that went"
 GREW = "indexed files that came"
@@ -54,8 +54,8 @@ class _MeasuredChange:
 
 
 def drift_checks(root: BundleRoot, paths: BundlePaths, manifest: Manifest, settings: Settings) -> list[Check]:
-    """Compare a staged version with CURRENT; there are no checks without a CURRENT that readers could open."""
-    held = current_manifest(root)
+    """Compare a staged version with the complete one that CURRENT is or lies over; without one there are no checks."""
+    held = complete_manifest(root)
     if held is None:
         return []
     limits = settings.drift

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from codequarry.pipelines.gates.native_suites import NativeSuite
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.resources import raise_if_exhausted
-from codequarry.serving.files.integrity import current_manifest
+from codequarry.serving.files.integrity import complete_manifest
 
 MIN_ROWS = 500
 """Rows that CURRENT has to hold of the repositories that are compared: the shares of fewer change with every edit."""
@@ -51,7 +51,7 @@ def published_shares(
 
     if not suite.distributions:
         return PublishedShares()
-    manifest = current_manifest(root)
+    manifest = complete_manifest(root)
     if manifest is None:
         return PublishedShares("distributions are compared with nothing: no version is published")
     if manifest.version == besides:

@@ -16,7 +16,7 @@ from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.gates.expectation import EXAMPLES
 from codequarry.schemas.settings.sources import SecretsSettings
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.version.check import Check
 
 IN_TEXTS = "secrets in texts"
 SCANNER = "scanner of secrets"

@@ -19,8 +19,8 @@ from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import AcceptedEntry, to_json
 from codequarry.schemas.errors import CodequarryError, PublishError
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest, verify
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.files.integrity import complete_manifest, file_sha256, read_manifest, verify
+from codequarry.serving.version.check import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +95,17 @@ def _verified(
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
     root = BundleRoot(settings.bundle.root)
-    if manifest.stack is not None:
-        checks = (Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),)
-        return Verified(manifest.version, paths.path, file_sha256(paths.manifest), checks)
+    held = complete_manifest(root)
     checks = (
         Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),
         *content_checks(paths, manifest, settings.checks),
-        *secret_checks(paths, manifest, current_manifest(root), settings.secrets, settings.checks.max_secrets),
-        *drift_checks(root, paths, manifest, settings),
+        *secret_checks(paths, manifest, held, settings.secrets, settings.checks.max_secrets),
+        *(drift_checks(root, paths, manifest, settings) if manifest.stack is None else ()),
     )
     report(checks)
     accepted = judge(manifest.version, checks, accept)
-    asked = retrieval_checks(paths, settings, progress)  # only what is whole is asked
+    # Only what is whole is asked; a delta version is judged together with its base, when both become one.
+    asked = retrieval_checks(paths, settings, progress) if manifest.stack is None else ()
     report(asked)
     accepted += judge(manifest.version, asked, accept)
     if accepted:

@@ -24,11 +24,11 @@ from codequarry.pipelines.store.links import link_unchanged
 from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.errors import CodequarryError, PublishError, ResourcesError
+from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError, ResourcesError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.bundle import BundleSettings, Readers
 from codequarry.schemas.trust.state_folders import require_own_links
-from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest, verify
+from codequarry.serving.files.integrity import base_of, current_manifest, file_sha256, read_manifest, verify
 
 if TYPE_CHECKING:  # rollback and retention publish without the gates
     from codequarry.pipelines.gates.verify import Verified
@@ -122,8 +122,18 @@ def publish_staged(
         PublishError: There is such a version, or the disk refuses; CURRENT is as it was, the staging folder gone.
     """
     root = BundleRoot(bundle.root)
+    if manifest.stack is not None:
+        _require_base(root, manifest)
     path, linked_bytes = _publish(root, staged, manifest, bundle.readable_by, becomes_current=becomes_current)
     return Published(path, manifest, False, linked_bytes, _prune(root, bundle) if becomes_current else None)
+
+
+def _require_base(root: BundleRoot, manifest: Manifest) -> None:
+    """Raise PublishError when the base of a delta version went, or was damaged, while the version was made."""
+    try:
+        base_of(root, manifest)
+    except IntegrityError as error:
+        raise PublishError(error.message, suggestion="index again; CURRENT is unchanged") from error
 
 
 def make_current(root: BundleRoot, version: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 from codequarry.pipelines.bundle.folder import remove_abandoned
 from codequarry.pipelines.store.durable import ASIDE, sync
 from codequarry.schemas.bundle.layout import REMOVED_PREFIX, BundleRoot
+from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings.load import BundleSettings
 from codequarry.schemas.times import build_time
-from codequarry.serving.files.integrity import is_whole, unique_bytes
+from codequarry.serving.files.integrity import is_whole, read_manifest, unique_bytes
 from codequarry.serving.files.lease import sole_user
 from codequarry.serving.files.version_order import ordered_versions
 
@@ -55,7 +57,12 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
     removed: list[str] = []
     held: list[str] = []
     freed = 0
-    for name in superfluous(root, current, settings):
+    bases = bases_of(root, root.version_names())
+    # What lies over a base goes before it.
+    for name in sorted(superfluous(root, current, settings), key=lambda name: name in bases.values()):
+        if name in {base for over, base in bases.items() if over not in removed}:
+            held.append(name)
+            continue
         size = unique_bytes(root.version(name))
         if remove_version(root, name, dry_run=dry_run):
             removed.append(name)
@@ -68,7 +75,8 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
 def superfluous(root: BundleRoot, current: str, settings: BundleSettings, now: datetime | None = None) -> list[str]:
     """Return the versions that neither count nor age keeps, oldest first, including those that readers hold.
 
-    CURRENT stays, and so does the newest other whole version, to roll back to. The order is that of `version_order`:
+    CURRENT stays, and so does the newest other whole version, to roll back to, and so do the bases of all that stay.
+    The order is that of `version_order`:
     when a clock was set back, the last builds do not become the oldest.
     """
     now = now or datetime.now(UTC)
@@ -78,7 +86,26 @@ def superfluous(root: BundleRoot, current: str, settings: BundleSettings, now: d
     kept = [name for name in others[: settings.keep_versions - 1] if settings.keep_days == 0 or created(name) >= oldest]
     if not any(is_whole(root.version(name)) for name in kept):
         kept += [name for name in others if is_whole(root.version(name))][: MIN_VERSIONS - 1]
+    kept += bases_of(root, [*kept, current]).values()
     return [name for name in reversed(others) if name not in kept]
+
+
+def bases_of(root: BundleRoot, names: Iterable[str]) -> dict[str, str]:
+    """Return the names of bases, by the name of each delta version over one.
+
+    Args:
+        root: Bundle root.
+        names: Versions; one whose manifest cannot be read is left out, and so is a name of none.
+
+    Returns:
+        Bases by version.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        with suppress(CodequarryError):
+            if (stack := read_manifest(root.version(name)).stack) is not None:
+                found[name] = stack.base
+    return found
 
 
 def created(version: str) -> datetime:

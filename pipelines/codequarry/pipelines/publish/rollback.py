@@ -17,7 +17,7 @@ from codequarry.schemas.errors import (
     ResourcesError,
 )
 from codequarry.schemas.resources import raise_if_exhausted
-from codequarry.serving.files.integrity import read_manifest, verify
+from codequarry.serving.files.integrity import base_of, read_manifest, verify
 from codequarry.serving.files.version_order import ordered_versions, versions_before
 
 
@@ -95,8 +95,11 @@ def _previous(root: BundleRoot, before: str) -> Manifest:
 
 
 def _whole(root: BundleRoot, name: str) -> Manifest:
-    """Verify every byte of a version, and return its manifest."""
+    """Verify every byte of a version and of its base, and return its manifest."""
     paths = root.published(name)
     manifest = read_manifest(paths)
     verify(paths, manifest, deep=True)
+    if manifest.stack is not None:
+        base = base_of(root, manifest)
+        verify(root.version(base.version), base, deep=True)
     return manifest

@@ -84,9 +84,9 @@ def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], sett
         if source.from_commit:
             changed = changed_paths(source.root, before.commit, source.commit, settings.limits)
         else:
-            changed = source.unwatched.union(
-                *(changed_paths(source.root, commit, limits=settings.limits) for commit in {before.commit, source.commit})
-            )
+            changed = source.unwatched
+            for commit in {before.commit, source.commit}:
+                changed |= changed_paths(source.root, commit, limits=settings.limits)
     except SourceError:  # the base's commit is gone, as after a shallow fetch
         return set(listed)
     found = {path.decode("utf-8", "backslashreplace") for path in changed}.union(before.differing)

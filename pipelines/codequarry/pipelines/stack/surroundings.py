@@ -11,7 +11,7 @@ from codequarry.pipelines.sources.census import take_census
 from codequarry.pipelines.stack.base import Base
 from codequarry.pipelines.stack.changes import Changes
 from codequarry.pipelines.store.parts import MODULE_FACTS
-from codequarry.pipelines.syntax.facts.table import SourceModule, read_modules
+from codequarry.pipelines.syntax.facts.table import read_modules
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 
@@ -47,7 +47,8 @@ def surroundings(changes: Changes, base: Base, settings: Settings) -> Surroundin
 def _configs(changes: Changes, settings: Settings) -> Mapping[str, bytes]:
     """Read the configurations that did not change."""
     live = {path for path in changes.base.census if is_config(path) and path not in changes.hidden}
-    some = replace(changes.source, paths=tuple(path for path in changes.source.paths if path.decode(errors="replace") in live))
+    paths = tuple(path for path in changes.source.paths if path.decode(errors="replace") in live)
+    some = replace(changes.source, paths=paths)
     return {entry.path: entry.content for entry in take_census(some, settings.sources) if entry.skip_reason is None}
 
 

@@ -13,10 +13,11 @@ from codequarry.serving.files.integrity import file_sha256, read_manifest
 
 
 def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> frozenset[str]:
-    """Replace files by hard links to those of the complete version that CURRENT is or lies over, where they are equal.
+    """Replace files by hard links to equal ones of the complete version that CURRENT is or lies over.
 
-    Equal are path, size and sha256. A file of that version is hashed before it is linked: a damaged one would damage the new version as well. Where a link
-    cannot be made (another file system, too many links, not permitted) the staged copy stays.
+    Equal are path, size and sha256. A file of that version is hashed before it is linked: a damaged one would damage
+    the new version as well. Where a link cannot be made (another file system, too many links, not permitted) the staged
+    copy stays.
 
     Args:
         root: Bundle root, which names the current version.

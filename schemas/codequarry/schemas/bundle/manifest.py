@@ -317,10 +317,9 @@ class Manifest(StrictModel):
     @property
     def own_counts(self) -> Counts:
         """Totals of the version's own files: of a delta version, those of the files that differ from its base."""
-        stack = self.stack
-        return (
-            self.counts if stack is None else Counts.model_validate(stack.model_dump(include=set(Counts.model_fields)))
-        )
+        if self.stack is None:
+            return self.counts
+        return Counts.model_validate(self.stack.model_dump(include=set(Counts.model_fields)))
 
     @property
     def legs(self) -> tuple[LegEntry, ...]:

@@ -31,6 +31,11 @@ NOTHING_OF: dict[str, str] = {
 }
 """SELECTs over tables and frames that must find nothing: missing rows, and errors that only sums show."""
 
+OF_WHOLE_REPOSITORIES = frozenset(
+    {"repositories whose fan-in and fan-out differ in sum", "imports that resolve to what is no module"}
+)
+"""Names of checks that need every file of a repository: a delta version has those that differ from its base."""
+
 OF_EACH_LEG: dict[str, str] = {
     "chunks without a vector": "SELECT chunk_id, repo, path FROM chunks ANTI JOIN {embeddings} USING (chunk_id)",
 }

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
+from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.provenance import Provenance, read_provenance
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.settings.load import load_settings
@@ -15,7 +16,7 @@ from codequarry.schemas.times import age_s
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
 from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
-from codequarry.serving.files.integrity import read_manifest, unique_bytes, verify
+from codequarry.serving.files.integrity import base_of, read_manifest, unique_bytes, verify
 from codequarry.serving.files.lease import is_held
 from codequarry.serving.files.version_order import ordered_versions
 
@@ -51,6 +52,8 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
         print_table(head, map(_cells, rows), whole=len(head), caption="* current")
         for row in rows:
             typer.echo(f"{row['version']}: {_made_of(row)}")
+            if row.get("over"):
+                typer.echo(f"  delta over {row['over']}")
             if "tier" in row:
                 typer.echo(_vectors_of(row))
             if row.get("imported"):
@@ -72,6 +75,8 @@ def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> 
         promised = current.manifest_sha256 if current is not None and is_current else None
         manifest = read_manifest(paths, expected_sha256=promised)
         verify(paths, manifest, deep=False)
+        if manifest.stack is not None:
+            base_of(bundle_root, manifest)
         age = age_s(manifest.created)
     except ResourcesError:
         raise
@@ -84,6 +89,7 @@ def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> 
         "created": manifest.created,
         "sequence": manifest.sequence,
         "age_s": age,
+        "over": manifest.stack.base if manifest.stack is not None else None,
         "commits": {source.name: source.revision for source in manifest.sources},
         "files": manifest.counts.files,
         "chunks": manifest.counts.chunks,
@@ -143,7 +149,7 @@ def verify_version(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Compare a version with its manifest.
+    """Compare a version with its manifest, and the base of a delta version as well.
 
     The manifest itself is always checked whole. What the files hold is asked by `codequarry doctor`.
 
@@ -158,6 +164,17 @@ def verify_version(
     paths = bundle_root.published(version)
     manifest = read_manifest(paths, expected_sha256=promised)
     verify(paths, manifest, deep=deep)
-    seconds, size = time.perf_counter() - started, sum(entry.size_bytes for entry in manifest.files)
+    _echo_whole(manifest, deep=deep, seconds=time.perf_counter() - started)
+    if manifest.stack is not None:
+        started = time.perf_counter()
+        base = base_of(bundle_root, manifest)
+        if deep:
+            verify(bundle_root.version(base.version), base, deep=True)
+        _echo_whole(base, deep=deep, seconds=time.perf_counter() - started)
+
+
+def _echo_whole(manifest: Manifest, *, deep: bool, seconds: float) -> None:
+    size = sum(entry.size_bytes for entry in manifest.files)
     what = f"every byte of {size / 1e6:.1f} MB" if deep else "names and sizes"
-    typer.echo(f"{version} is whole: {counted(len(manifest.files), 'file')}, {what}, {seconds:.2f} s")
+    over = f", a delta over {manifest.stack.base}," if manifest.stack is not None else ""
+    typer.echo(f"{manifest.version}{over} is whole: {counted(len(manifest.files), 'file')}, {what}, {seconds:.2f} s")

@@ -195,6 +195,8 @@ def current_manifest(root: BundleRoot) -> Manifest | None:
         paths = root.version(current.version)
         manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
         verify(paths, manifest, deep=False)
+        if manifest.stack is not None:
+            base_of(root, manifest)
     except ResourcesError:
         raise
     except CodequarryError:
@@ -215,14 +217,7 @@ def complete_manifest(root: BundleRoot) -> Manifest | None:
         ResourcesError: Nothing can be read now, so the answer is unknown.
     """
     manifest = current_manifest(root)
-    if manifest is None or manifest.stack is None:
-        return manifest
-    try:
-        return base_of(root, manifest)
-    except ResourcesError:
-        raise
-    except CodequarryError:
-        return None
+    return manifest if manifest is None or manifest.stack is None else base_of(root, manifest)
 
 
 def base_of(root: BundleRoot, manifest: Manifest) -> Manifest:
@@ -262,9 +257,12 @@ def base_of(root: BundleRoot, manifest: Manifest) -> Manifest:
 
 
 def is_whole(paths: BundlePaths) -> bool:
-    """Tell whether a version has the files of its manifest, by name and size; raises as `current_manifest`."""
+    """Tell whether a version has the files of its manifest, by name and size, and its base; raises `ResourcesError`."""
     try:
-        verify(paths, read_manifest(paths), deep=False)
+        manifest = read_manifest(paths)
+        verify(paths, manifest, deep=False)
+        if manifest.stack is not None:
+            base_of(BundleRoot(paths.path.parent.parent), manifest)
     except ResourcesError:
         raise
     except (CodequarryError, OSError):

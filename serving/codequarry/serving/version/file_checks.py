@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
 from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE, BundlePaths, embeddings_table
-from codequarry.schemas.bundle.manifest import LegEntry, Manifest
+from codequarry.schemas.bundle.manifest import LegEntry, Manifest, StackEntry
 from codequarry.schemas.bundle.splade import SpladeSpec
 from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.catalog.views import OPEN_SQL, limit_memory, set_bundle, views
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.gates.expectation import EXAMPLES, Outcome, Suite, build_frames, example_of, run_suite
-from codequarry.schemas.gates.sql_checks import CATALOG_DIFFERS, NOTHING_OF, OF_EACH_LEG
+from codequarry.schemas.gates.sql_checks import CATALOG_DIFFERS, NOTHING_OF, OF_EACH_LEG, OF_WHOLE_REPOSITORIES
 from codequarry.schemas.gates.suites import NORM_TOLERANCE, OF_TABLES, embeddings_suite, of_leg
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.serving.catalog.chunk_arrays import RowIndex
@@ -37,6 +36,8 @@ from codequarry.serving.channels.warp.index import map_arrays
 from codequarry.serving.encoders.spec import SPEC_FILE, EncoderSpec
 from codequarry.serving.files.file_index import FileIndex
 from codequarry.serving.text.lexical import indexed_ids
+from codequarry.serving.version.check import Check
+from codequarry.serving.version.stack_checks import check_stack
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,22 +46,6 @@ _INDEXED_FILES = """
 SELECT row FROM (SELECT row_number() OVER (ORDER BY repo, path) - 1 AS row, indexed FROM files)
 WHERE indexed ORDER BY row
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check and its result."""
-
-    name: str
-    passed: bool
-    found: str
-    expected: str
-    examples: tuple[str, ...] = ()
-    """At most three offending rows, values or queries."""
-    regression: bool = False
-    """True for a comparison with CURRENT, which may be accepted by name and reason."""
-    warning: str = ""
-    """For whoever publishes, though the check passed."""
 
 
 def check_version(paths: BundlePaths, manifest: Manifest, *, spill: str = "") -> list[Check]:
@@ -114,7 +99,8 @@ def _check_tables(paths: BundlePaths, manifest: Manifest, spill: str) -> list[Ch
     checks.append(_file_index_check(paths, indexed, manifest.encoder.dim))
     sparse = splade_index.compare_splade(paths, manifest)
     checks += _warp_checks(paths, manifest)
-    return [*checks, *(Check(name, found == expected, found, expected) for name, found, expected in sparse)]
+    checks += (Check(name, found == expected, found, expected) for name, found, expected in sparse)
+    return checks if manifest.stack is None else [*checks, *check_stack(paths, manifest, manifest.stack)]
 
 
 def suites_of(manifest: Manifest) -> tuple[Suite, ...]:
@@ -139,6 +125,8 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
         for name, sql in OF_EACH_LEG.items()
     }
     checks += [_none_of(connection, name, sql) for name, sql in {**NOTHING_OF, **of_legs, **CATALOG_DIFFERS}.items()]
+    if manifest.stack is not None:
+        checks = [check for check in checks if check.name not in OF_WHOLE_REPOSITORIES]
     precise = "SELECT count(*) FROM published.occurrences_mat WHERE precise"
     lost = _scalar(connection, "SELECT count(*) FROM main.scip_occurrences") - _scalar(connection, precise)
     checks.append(_equal("SCIP occurrences lost or doubled", lost, 0))
@@ -150,7 +138,7 @@ def _table_checks(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
     checks.append(_none_of(connection, "id map of the catalog that is not the version's", made_from))
     for name in ("main.chunks", "published.chunks_mat", "main.faiss_idmap"):
         found = _scalar(connection, f"SELECT count(*) FROM {name}")
-        checks.append(_equal(f"rows of {name.rpartition('.')[2]}", found, manifest.counts.chunks))
+        checks.append(_equal(f"rows of {name.rpartition('.')[2]}", found, manifest.own_counts.chunks))
     return checks
 
 
@@ -182,12 +170,25 @@ def _id_checks(paths: BundlePaths, manifest: Manifest, chunk_ids: np.ndarray) ->
         own = read(paths, manifest)
         if own is None:
             continue
+        if index == "BM25" and manifest.stack is not None:
+            own = _without_base(own, paths, manifest.stack)
         strange = np.setxor1d(own, chunk_ids)
         doubled = len(own) - len(np.unique(own))
         examples = tuple(f"chunk_id={chunk}" for chunk in strange[:EXAMPLES].tolist())
         name = f"ids of {index} that are not those of the chunks"
         checks.append(Check(name, not len(strange) + doubled, str(len(strange) + doubled), "0", examples))
     return checks
+
+
+def _without_base(ids: np.ndarray, paths: BundlePaths, stack: StackEntry) -> np.ndarray:
+    """Return the ids that an index over base and delta holds beside each of the base's, (n,) int64.
+
+    A chunk of the base that it lacks is returned as well: it is in no table of the delta.
+    """
+    base = RowIndex.open(BundlePaths(paths.path.parent / stack.base).rows).chunks["chunk_id"]
+    unique, counts = np.unique(ids, return_counts=True)
+    beside = np.repeat(unique, counts - np.isin(unique, base))
+    return np.concatenate([beside, np.setdiff1d(base, unique)])
 
 
 def _warp_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:

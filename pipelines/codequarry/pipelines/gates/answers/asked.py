@@ -22,9 +22,9 @@ from codequarry.schemas.settings.load import ServingSettings, Settings
 from codequarry.serving.channels.base import ChannelQuery
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest
+from codequarry.serving.files.integrity import complete_manifest, file_sha256, read_manifest
 from codequarry.serving.text.query_classes import analyze_query
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.version.check import Check
 from codequarry.serving.version.open import Bundle
 
 _EXAMPLES = 3
@@ -50,7 +50,7 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
     """
     progress("asking", 0, 3)
     manifest, root = read_manifest(paths), BundleRoot(settings.bundle.root)
-    held = current_manifest(root)
+    held = complete_manifest(root)
     own = _open_engine(paths, settings.asking)
     with closing(own):
         checks = [_check_channels(own), *_ann_checks(own, paths, settings.indexes.faiss_queries, settings.retrieval)]

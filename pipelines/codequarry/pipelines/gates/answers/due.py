@@ -16,8 +16,8 @@ from codequarry.schemas.bundle.layout import RANKING_FILE, BundlePaths, BundleRo
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import current_manifest, read_manifest
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.files.integrity import complete_manifest, read_manifest
+from codequarry.serving.version.check import Check
 
 _NOTE = "asked.json"
 """File in the work folder: the number of files changed since a version was asked."""
@@ -58,7 +58,7 @@ def _read_changed_files(note: Path) -> int:
 
 def _changed_files(paths: BundlePaths, manifest: Manifest, root: BundleRoot) -> int | None:
     """Count the files that differ from CURRENT's; None when CURRENT was made by other means, or there is none."""
-    held = current_manifest(root)
+    held = complete_manifest(root)
     if held is None or _means(held) != _means(manifest):
         return None
     differing = _files(paths) ^ _files(root.version(held.version))

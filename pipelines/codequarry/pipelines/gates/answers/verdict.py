@@ -20,7 +20,7 @@ from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run
 from codequarry.schemas.bundle.faiss_tuning import FaissTuning
 from codequarry.schemas.bundle.layout import BundleRoot, is_version_name
 from codequarry.schemas.errors import NotFoundError
-from codequarry.serving.version.file_checks import Check
+from codequarry.serving.version.check import Check
 
 PAGE = "verdict.md"
 _KEPT_STOPPED = 5

@@ -98,6 +98,11 @@ def import_version(
         BusyError: Another process is publishing.
     """
     with opened_archive(file) as (stream, raw, manifest):
+        if manifest.stack is not None:
+            raise PublishError(
+                f"the archive holds a delta version over {manifest.stack.base}, which is of no use without it",
+                suggestion="export a complete version; CURRENT is unchanged",
+            )
         wanted = _Wanted(
             raw, manifest, settings, keep_current, _checked_provenance(file, raw, settings.archive.trusted_keys, keys)
         )

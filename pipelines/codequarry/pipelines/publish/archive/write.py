@@ -98,6 +98,11 @@ def _lease_version(root: BundleRoot, version: str) -> Iterator[tuple[BundlePaths
     with hold:
         raw, manifest = read_manifest_bytes(paths, expected_sha256=current.manifest_sha256 if current else None)
         check_manifest_size(len(raw))
+        if manifest.stack is not None:
+            raise InvalidArgumentError(
+                f"{manifest.version} is a delta version: it is of use with {manifest.stack.base} alone",
+                suggestion="build a complete version with `codequarry index --full`, and export that",
+            )
         verify(paths, manifest, deep=False)
         yield paths, raw, manifest
 
