@@ -41,7 +41,7 @@ _RAREST = 3
 """Terms looked up for text search; further ones hardly reduce the result."""
 
 
-class _Hits(NamedTuple):
+class _BestHits(NamedTuple):
     """Best hits of a query, best first."""
 
     ids: np.ndarray
@@ -53,7 +53,7 @@ class _Hits(NamedTuple):
     all: bool
     """True when there are no others."""
 
-    def of(self, over: Hidden) -> _Hits:
+    def of(self, over: Hidden) -> _BestHits:
         """Return the hits that count, each chunk once."""
         kept = ~members(self.ids, over.ids)
         ids, scores = self.ids[kept], self.scores[kept]
@@ -236,11 +236,11 @@ class Bm25Channel(Channel):
         }
 
     def _among(self, query: tantivy.Query, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids and scores of all hits among these chunks, like `_Hits`."""
+        """Return ids and scores of all hits among these chunks, like `_BestHits`."""
         hits = self._hits(self._restricted(query, allowed), len(allowed) + len(self._over.doubled))
         return hits.ids, hits.scores
 
-    def _hits(self, query: tantivy.Query, limit: int) -> _Hits:
+    def _hits(self, query: tantivy.Query, limit: int) -> _BestHits:
         """Return the best hits among the documents that count."""
         try:
             hits = self._searcher.search(query, limit, count=False).hits
@@ -252,7 +252,7 @@ class Bm25Channel(Channel):
             raise UnavailableError("the index is damaged") from error
         # The order in which a score's parts are summed depends on the segments; the last bits must not decide a tie.
         scores = np.round(np.array([score for score, _ in hits], np.float64), 4)
-        found = _Hits(
+        found = _BestHits(
             np.array(ids, np.int64),
             scores.astype(np.float32),
             float(np.float32(scores[-1])) if len(scores) else 0.0,

@@ -36,10 +36,10 @@ from codequarry.serving.files.file_watch import FileWatch
 from codequarry.serving.files.integrity import file_sha256, read_manifest, verify
 from codequarry.serving.files.lease import Hold, hold_version
 from codequarry.serving.ranking.file_evidence import RankedFiles
-from codequarry.serving.stack.arrays import Layer, StackArrays
-from codequarry.serving.stack.dense import StackedDense
-from codequarry.serving.stack.files import StackedFacts, StackedFiles
-from codequarry.serving.stack.tables import StackedCatalog
+from codequarry.serving.stack.overlay import StackArrays, VersionArrays
+from codequarry.serving.stack.stacked_catalog import StackedCatalog
+from codequarry.serving.stack.stacked_dense import StackedDense
+from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
 from codequarry.serving.text.lexical import lexical_fingerprint
 
 
@@ -295,7 +295,7 @@ class Bundle:
         own = self.directory if stack is None else stack.own.directory
         index: IndexedFiles = FileIndex.open(self.paths.files, np.flatnonzero(own.indexed), self.manifest.encoder.dim)
         if self.base is not None and stack is not None:
-            index = StackedFiles(self.base.files.index, index, stack)
+            index = StackedFileIndex(self.base.files.index, index, stack)
         return RankedFiles(index, self.directory, self.profile)
 
     @cached_property
@@ -437,7 +437,7 @@ def _open_catalog(paths: BundlePaths, base: Bundle | None) -> Catalog:
     if base is None:
         return own
     with closing(own):
-        stack = StackArrays.open(paths.stack, Layer.of(base.catalog.index, base.directory), own)
+        stack = StackArrays.open(paths.stack, VersionArrays.of(base.catalog.index, base.directory), own)
         return StackedCatalog.open_stack(base.paths, paths, stack)
 
 

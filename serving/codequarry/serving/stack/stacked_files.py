@@ -9,10 +9,10 @@ import numpy as np
 
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.files.file_index import IndexedFiles
-from codequarry.serving.stack.arrays import StackArrays
+from codequarry.serving.stack.overlay import StackArrays
 
 
-class StackedFiles:
+class StackedFileIndex:
     """Index of the files of both versions, without the hidden ones; see `IndexedFiles`."""
 
     def __init__(self, base: IndexedFiles, own: IndexedFiles, stack: StackArrays) -> None:

@@ -11,7 +11,7 @@ from codequarry.serving.catalog.filters import members
 from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
 from codequarry.serving.channels.dense import DenseChannel, FaissChannel
 from codequarry.serving.channels.vector_table import VectorTable, exact_indexes
-from codequarry.serving.stack.arrays import StackArrays
+from codequarry.serving.stack.overlay import StackArrays
 
 if TYPE_CHECKING:
     import faiss

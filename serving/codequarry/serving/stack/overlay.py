@@ -1,4 +1,4 @@
-"""How a delta version lies over its base, from ``stack/`` of its folder (`schemas.bundle.stack`)."""
+"""Relation of a delta version to its base, from ``stack/`` of its folder (`schemas.bundle.stack`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from codequarry.serving.files.integrity import read_manifest
 
 
 @dataclass(frozen=True)
-class Layer:
+class VersionArrays:
     """The arrays of a version that a stack is made of."""
 
     rows: RowIndex
@@ -56,8 +56,8 @@ class Layer:
 class StackArrays:
     """A base, a delta version, and the arrays of ``stack/``."""
 
-    base: Layer
-    own: Layer
+    base: VersionArrays
+    own: VersionArrays
     """The delta version."""
     hidden: np.ndarray
     strings: np.ndarray
@@ -68,7 +68,7 @@ class StackArrays:
     """(n,) int64: chunk of each vector of the delta."""
 
     @classmethod
-    def open(cls, folder: Path, base: Layer, own: Catalog) -> Self:
+    def open(cls, folder: Path, base: VersionArrays, own: Catalog) -> Self:
         """Map ``stack/`` of a delta version.
 
         Args:
@@ -86,7 +86,7 @@ class StackArrays:
             arrays = {name: map_array(folder / f"{name}.npy") for name in STACK_ARRAYS}
         except (OSError, IntegrityError) as error:
             raise _damaged(folder, "an array cannot be read") from error
-        found = cls(base, Layer.of(own.index, own.directory()), **arrays, own_ids=own.id_map())
+        found = cls(base, VersionArrays.of(own.index, own.directory()), **arrays, own_ids=own.id_map())
         if problem := found._problem():
             raise _damaged(folder, problem)
         return found
@@ -104,7 +104,7 @@ class StackArrays:
         below = base_of(paths, read_manifest(paths))
         assert below is not None
         with closing(Catalog.open(below)) as base, closing(Catalog.open(paths)) as own:
-            return cls.open(paths.stack, Layer.of(base.index, base.directory()), own)
+            return cls.open(paths.stack, VersionArrays.of(base.index, base.directory()), own)
 
     def _problem(self) -> str:
         """Return what is wrong with the arrays; "" when they fit the base and the delta."""

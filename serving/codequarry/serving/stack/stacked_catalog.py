@@ -11,9 +11,9 @@ from codequarry.schemas.catalog.stack_views import STACK_TABLES, StackNames, own
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import LOCKS, Catalog
 from codequarry.serving.catalog.texts import MappedTexts
-from codequarry.serving.stack.arrays import StackArrays
-from codequarry.serving.stack.directory import StackedDirectory, stacked_directory
-from codequarry.serving.stack.rows import StackedRows
+from codequarry.serving.stack.overlay import StackArrays
+from codequarry.serving.stack.stacked_directory import StackedDirectory, stacked_directory
+from codequarry.serving.stack.stacked_rows import StackedRows
 
 if TYPE_CHECKING:
     import duckdb

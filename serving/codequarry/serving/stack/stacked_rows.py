@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from codequarry.serving.catalog.chunk_arrays import CHUNK, DEFINITION, TEXTS, ChunkRows, Strings
-from codequarry.serving.stack.arrays import StackArrays
+from codequarry.serving.stack.overlay import StackArrays
 
 _STRINGS = ("key", "name", "qualified_name", "module", "kind")
 """Fields of a definition that are numbers of strings."""
@@ -57,7 +57,7 @@ class StackedRows(ChunkRows):
         base, own = stack.base.rows, stack.own.rows
         self._stack = stack
         self._strings = StackedStrings(base.texts, own.texts, stack.strings)
-        self.chunks = _joined(base.chunks, own.chunks, self._strings.renumbered, first_shard)
+        self.chunks = _join_chunks(base.chunks, own.chunks, self._strings.renumbered, first_shard)
         live = base.ids_rows[~stack.hidden_rows[base.ids_rows]]
         ids_rows = np.concatenate([live.astype(np.int64), stack.base.chunks + own.ids_rows.astype(np.int64)])
         self.ids_rows = ids_rows[np.argsort(self.chunks["chunk_id"][ids_rows], kind="stable")]
@@ -128,7 +128,7 @@ class StackedRows(ChunkRows):
         return self._stack.hidden_rows[self._stack.base.rows.definitions[DEFINITION.index("chunk")]]
 
 
-def _joined(base: np.ndarray, own: np.ndarray, renumbered: np.ndarray, first_shard: int) -> np.ndarray:
+def _join_chunks(base: np.ndarray, own: np.ndarray, renumbered: np.ndarray, first_shard: int) -> np.ndarray:
     """Return the chunks of both versions, (N + n,) of the fields of `CHUNK`."""
     fields = [
         (name, np.dtype(np.int32) if name in (*TEXTS, "shard") else np.promote_types(base.dtype[name], own.dtype[name]))

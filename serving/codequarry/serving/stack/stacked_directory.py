@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.stack.arrays import StackArrays
-from codequarry.serving.stack.rows import StackedRows
+from codequarry.serving.stack.overlay import StackArrays
+from codequarry.serving.stack.stacked_rows import StackedRows
 
 
 @dataclass(frozen=True)
