@@ -232,5 +232,6 @@ def _source_entry(changes: Changes, chunks: int) -> SourceEntry:
             "classes": snapshot.classes,
             "skipped": snapshot.skipped,
             "secrets": snapshot.secrets,
+            "scip": changes.scip,
         }
     )

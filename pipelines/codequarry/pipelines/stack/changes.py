@@ -9,10 +9,12 @@ from hashlib import sha256
 
 from codequarry.pipelines.git.trees import changed_paths
 from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
+from codequarry.pipelines.scip.stage import entries_without_indexers
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
-from codequarry.pipelines.stack.base import BaseSource, FileRow, read_census
+from codequarry.pipelines.stack.base import OF_SCIP, BaseSource, FileRow, FullBuildNeededError, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
+from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
@@ -32,6 +34,8 @@ class Changes:
     """Those of them that are indexed."""
     snapshot: Snapshot
     """State of the whole repository."""
+    scip: tuple[ScipEntry, ...]
+    """Its indexers that are not installed."""
     base: BaseSource
 
     @property
@@ -60,6 +64,9 @@ def find_changes(
 
     Returns:
         The differences.
+
+    Raises:
+        FullBuildNeededError: An indexer is installed for a language of the repository.
     """
     listed = {path.decode("utf-8", "backslashreplace"): path for path in source.paths}
     known = {path: row.identity for path, row in base.census.items() if path not in again}
@@ -70,9 +77,12 @@ def find_changes(
     own = read_census(work)
     hidden = frozenset(path for path in base.census if path in own or path not in listed)
     whole = {path: row for path, row in base.census.items() if path not in hidden} | own
-    return Changes(
-        source, work, hidden, frozenset(own), read.files, _whole_snapshot(read, whole, base.snapshot, hidden), base
-    )
+    languages = {path: row.lang for path, row in whole.items() if not row.identity.skip_reason}
+    scip = entries_without_indexers(languages, settings)
+    if scip is None:
+        raise FullBuildNeededError(OF_SCIP)
+    snapshot = _whole_snapshot(read, whole, base.snapshot, hidden)
+    return Changes(source, work, hidden, frozenset(own), read.files, snapshot, scip, base)
 
 
 def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], settings: Settings) -> set[str]:
