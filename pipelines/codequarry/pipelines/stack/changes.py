@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -28,10 +28,8 @@ class Changes:
     """Work folder of the files that differ."""
     hidden: frozenset[str]
     """Files of the base that changed or are gone."""
-    own: frozenset[str]
-    """Files that changed or came; of both kinds, indexed and skipped."""
-    indexed: int
-    """Those of them that are indexed."""
+    own: Mapping[str, FileRow]
+    """Files that changed or came, indexed or skipped, by path."""
     snapshot: Snapshot
     """State of the whole repository."""
     scip: tuple[ScipEntry, ...]
@@ -39,9 +37,24 @@ class Changes:
     base: BaseSource
 
     @property
-    def gone(self) -> frozenset[str]:
+    def indexed(self) -> int:
+        """Number of own files that are indexed."""
+        return sum(not row.identity.skip_reason for row in self.own.values())
+
+    @property
+    def deleted(self) -> frozenset[str]:
         """Files of the base that are gone."""
-        return self.hidden - self.own
+        return frozenset(path for path in self.hidden if path not in self.own or _is_gone(self.own[path]))
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Files that came or hold something else than in the base."""
+        before = self.base.census
+        return frozenset(
+            path
+            for path, row in self.own.items()
+            if not _is_gone(row) and (path not in before or before[path].identity != row.identity)
+        )
 
 
 def find_changes(
@@ -82,7 +95,7 @@ def find_changes(
     if scip is None:
         raise FullBuildNeededError(OF_SCIP)
     snapshot = _whole_snapshot(read, whole, base.snapshot, hidden)
-    return Changes(source, work, hidden, frozenset(own), read.files, snapshot, scip, base)
+    return Changes(source, work, hidden, own, snapshot, scip, base)
 
 
 def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], settings: Settings) -> set[str]:
@@ -132,6 +145,11 @@ def _whole_snapshot(read: Snapshot, rows: dict[str, FileRow], before: Snapshot, 
         secret_places=places,
         differing=None,
     )
+
+
+def _is_gone(row: FileRow) -> bool:
+    """Return whether a file of the commit is not in the work tree."""
+    return row.identity.skip_reason == "missing"
 
 
 def _counted(kinds: Iterable[str]) -> dict[str, int]:
