@@ -7,7 +7,7 @@ reason, and syntax answers instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,8 +204,7 @@ def _index(
 ) -> _LanguageResult:
     installed = find_indexer(indexer, settings)
     if installed is None:
-        reason = f"{indexer.name} is neither on PATH nor in the user's tools folder"
-        return _LanguageResult(_entry(indexer.name, "missing", reason, own, None), None)
+        return _LanguageResult(_missing(indexer, own), None)
     from codequarry.pipelines.scip.conversion import scip_tables
     from codequarry.pipelines.scip.index_file import read_scip
 
@@ -232,6 +231,31 @@ def _index(
     if not tables.documents.num_rows:
         status = "timeout" if timed_out else "failed"
     return _LanguageResult(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
+
+
+def entries_without_indexers(languages: Mapping[str, str], settings: Settings) -> tuple[ScipEntry, ...] | None:
+    """Return the entries of a repository for which no indexer is run.
+
+    Args:
+        languages: Language by path of its indexed files.
+        settings: Settings of the run.
+
+    Returns:
+        One entry per indexer that would be run if it were installed; None when one is.
+    """
+    found: list[ScipEntry] = []
+    for indexer in INDEXERS if settings.scip.enabled else ():
+        own = {path: lang for path, lang in languages.items() if lang in indexer.languages}
+        if own and find_indexer(indexer, settings) is not None:
+            return None
+        if own:
+            found.append(_missing(indexer, own))
+    return tuple(found)
+
+
+def _missing(indexer: Indexer, own: dict[str, str]) -> ScipEntry:
+    reason = f"{indexer.name} is neither on PATH nor in the user's tools folder"
+    return _entry(indexer.name, "missing", reason, own, None)
 
 
 def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:

@@ -20,6 +20,8 @@ from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import complete_manifest, current_manifest, file_sha256
 
+OF_SCIP = "SCIP indexes are read for complete versions only"
+
 
 class FullBuildNeededError(Exception):
     """A delta version cannot say what the sources hold now; the message is a sentence that says why."""
@@ -30,16 +32,17 @@ class FileRow:
     """A file of a census."""
 
     identity: FileIdentity
+    lang: str
     path_class: str
     size_bytes: int
 
 
 def read_census(work: RepositoryWork) -> dict[str, FileRow]:
     """Return the rows of a census in a work folder, by path."""
-    columns = ["path", "sha256", "encoding", "skip_reason", "path_class", "size_bytes"]
+    columns = ["path", "sha256", "encoding", "skip_reason", "lang", "path_class", "size_bytes"]
     table = read_table(work.require(work.census, "snapshot"), columns)
     rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
-    return {path: FileRow(FileIdentity(*identity), kind, size) for path, *identity, kind, size in rows}
+    return {path: FileRow(FileIdentity(sha, encoding, reason), *rest) for path, sha, encoding, reason, *rest in rows}
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,9 @@ def find_base(names: Sequence[str], settings: Settings) -> Base:
         raise FullBuildNeededError("late interaction and learned sparse terms are built for complete versions only")
     if {source.name for source in manifest.sources} != set(names):
         raise FullBuildNeededError("the repositories are not those of the published version")
-    if any(given_files(name, settings) for name in names) or any(
-        entry.documents or entry.given or entry.status != "missing"
-        for source in manifest.sources
-        for entry in source.scip
-    ):
-        raise FullBuildNeededError("SCIP indexes are read for complete versions only")
+    entries = [entry for source in manifest.sources for entry in source.scip]
+    if any(given_files(name, settings) for name in names) or any(entry.status != "missing" for entry in entries):
+        raise FullBuildNeededError(OF_SCIP)
     age = timedelta(hours=settings.bundle.delta_hours)
     if age and datetime.now(UTC) - created(manifest.version) > age:
         raise FullBuildNeededError(f"the last complete version is older than {settings.bundle.delta_hours:g} hours")

@@ -20,7 +20,6 @@ from codequarry.pipelines.stack.base import Base, FullBuildNeededError, find_bas
 from codequarry.pipelines.stack.changes import Changes, find_changes
 from codequarry.pipelines.stack.links import hidden_chunks, write_stack
 from codequarry.pipelines.stack.surroundings import surroundings
-from codequarry.pipelines.store.parts import plan_parts
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, silent, working
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
@@ -111,8 +110,8 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
         limits = limit_store_to_settings(settings, progress)
     files = StackedFiles(
         base.manifest.version,
-        changed=sum(len(each.own) for each in changes),
-        deleted=sum(len(each.gone) for each in changes),
+        changed=sum(len(each.changed) for each in changes),
+        deleted=sum(len(each.deleted) for each in changes),
         chunks=sum(added.values()),
     )
     return IndexReport(
@@ -194,7 +193,7 @@ def _stage(
     progress: Progress,
 ) -> Staged:
     own = [each for each in changes if each.own]
-    indexed = sum(len(part.files) for each in own for part in plan_parts(each.work, settings))
+    indexed = sum(each.indexed for each in own)
     entry = StackEntry(
         base=base.manifest.version,
         base_sha256=base.manifest_sha256,
@@ -232,5 +231,6 @@ def _source_entry(changes: Changes, chunks: int) -> SourceEntry:
             "classes": snapshot.classes,
             "skipped": snapshot.skipped,
             "secrets": snapshot.secrets,
+            "scip": changes.scip,
         }
     )

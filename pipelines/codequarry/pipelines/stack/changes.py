@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from codequarry.pipelines.git.trees import changed_paths
 from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
+from codequarry.pipelines.scip.stage import entries_without_indexers
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
-from codequarry.pipelines.stack.base import BaseSource, FileRow, read_census
+from codequarry.pipelines.stack.base import OF_SCIP, BaseSource, FileRow, FullBuildNeededError, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
+from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
@@ -26,18 +28,33 @@ class Changes:
     """Work folder of the files that differ."""
     hidden: frozenset[str]
     """Files of the base that changed or are gone."""
-    own: frozenset[str]
-    """Files that changed or came; of both kinds, indexed and skipped."""
-    indexed: int
-    """Those of them that are indexed."""
+    own: Mapping[str, FileRow]
+    """Files that changed or came, indexed or skipped, by path."""
     snapshot: Snapshot
     """State of the whole repository."""
+    scip: tuple[ScipEntry, ...]
+    """Its indexers that are not installed."""
     base: BaseSource
 
     @property
-    def gone(self) -> frozenset[str]:
+    def indexed(self) -> int:
+        """Number of own files that are indexed."""
+        return sum(not row.identity.skip_reason for row in self.own.values())
+
+    @property
+    def deleted(self) -> frozenset[str]:
         """Files of the base that are gone."""
-        return self.hidden - self.own
+        return frozenset(path for path in self.hidden if path not in self.own or _is_gone(self.own[path]))
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Files that came or hold something else than in the base."""
+        before = self.base.census
+        return frozenset(
+            path
+            for path, row in self.own.items()
+            if not _is_gone(row) and (path not in before or before[path].identity != row.identity)
+        )
 
 
 def find_changes(
@@ -60,6 +77,9 @@ def find_changes(
 
     Returns:
         The differences.
+
+    Raises:
+        FullBuildNeededError: An indexer is installed for a language of the repository.
     """
     listed = {path.decode("utf-8", "backslashreplace"): path for path in source.paths}
     known = {path: row.identity for path, row in base.census.items() if path not in again}
@@ -70,9 +90,12 @@ def find_changes(
     own = read_census(work)
     hidden = frozenset(path for path in base.census if path in own or path not in listed)
     whole = {path: row for path, row in base.census.items() if path not in hidden} | own
-    return Changes(
-        source, work, hidden, frozenset(own), read.files, _whole_snapshot(read, whole, base.snapshot, hidden), base
-    )
+    languages = {path: row.lang for path, row in whole.items() if not row.identity.skip_reason}
+    scip = entries_without_indexers(languages, settings)
+    if scip is None:
+        raise FullBuildNeededError(OF_SCIP)
+    snapshot = _whole_snapshot(read, whole, base.snapshot, hidden)
+    return Changes(source, work, hidden, own, snapshot, scip, base)
 
 
 def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], settings: Settings) -> set[str]:
@@ -122,6 +145,11 @@ def _whole_snapshot(read: Snapshot, rows: dict[str, FileRow], before: Snapshot, 
         secret_places=places,
         differing=None,
     )
+
+
+def _is_gone(row: FileRow) -> bool:
+    """Return whether a file of the commit is not in the work tree."""
+    return row.identity.skip_reason == "missing"
 
 
 def _counted(kinds: Iterable[str]) -> dict[str, int]:

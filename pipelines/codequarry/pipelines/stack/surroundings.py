@@ -37,7 +37,7 @@ def surroundings(changes: Changes, base: Base, settings: Settings) -> Surroundin
     ]
     return Surroundings(
         modules,
-        (changes.base.census.keys() - hidden) | changes.own,
+        (changes.base.census.keys() - hidden) | changes.own.keys(),
         _configs(changes, settings),
         _names(changes),
         _fan_in(changes, base),
