@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.catalog.stack_views import STACK_TABLES, StackNames, own_tables, stack_views
 from codequarry.schemas.errors import IntegrityError
@@ -95,9 +93,8 @@ def put_stack_tables(connection: duckdb.DuckDBPyConnection, stack: StackArrays, 
     for (table, definition), values in zip(STACK_TABLES.items(), columns, strict=True):
         connection.execute(f"CREATE OR REPLACE TABLE {schema}.{table} ({definition})")
         if len(values[0]):
-            given = {f"c{number}": np.ascontiguousarray(column) for number, column in enumerate(values)}
-            connection.execute(f"INSERT INTO {schema}.{table} SELECT * FROM given")  # DuckDB finds it by its name
-            del given
+            rows = ", ".join(["unnest(?::INTEGER[])"] * len(values))
+            connection.execute(f"INSERT INTO {schema}.{table} SELECT {rows}", [column.tolist() for column in values])
     for name, sql in own_tables(names).items():
         connection.execute(f"CREATE OR REPLACE TABLE {schema}.own_{name} AS {sql}")
     return stack_views(names, stack.hidden.tolist(), dead=bool(len(stack.dead)))
