@@ -92,7 +92,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What makes a staged version a delta over a base: the work folder holds the files that differ alone."""
+    """Base of a staged delta version, for which the work folder holds the files that differ alone."""
 
     base: Manifest
     """The complete version that CURRENT is or lies over."""

@@ -99,7 +99,7 @@ class ModuleRow(NamedTuple):
     fan_out: int
 
 
-class Surroundings(NamedTuple):
+class RestOfRepository(NamedTuple):
     """The rest of a repository of which only some files are read anew."""
 
     modules: list[SourceModule]
@@ -115,7 +115,7 @@ class Surroundings(NamedTuple):
 
 
 def module_repository(
-    name: str, settings: Settings, progress: Progress = silent, around: Surroundings | None = None
+    name: str, settings: Settings, progress: Progress = silent, around: RestOfRepository | None = None
 ) -> ModuleReport:
     """Describe every source file of a repository as a module, and resolve its imports inside the repository.
 

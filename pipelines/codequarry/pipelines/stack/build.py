@@ -16,9 +16,9 @@ from codequarry.pipelines.publish.publish import acknowledge_current, make_curre
 from codequarry.pipelines.run import IndexReport, StackedFiles, limit_store_to_settings
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.sources import open_source, repositories_by_name
-from codequarry.pipelines.stack.base import Base, FullBuildNeededError, find_base
+from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
 from codequarry.pipelines.stack.changes import Changes, find_changes
-from codequarry.pipelines.stack.links import hidden_chunks, write_stack
+from codequarry.pipelines.stack.stack_arrays import hidden_chunks, write_stack
 from codequarry.pipelines.stack.surroundings import surroundings
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, silent, working

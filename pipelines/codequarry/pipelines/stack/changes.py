@@ -12,7 +12,7 @@ from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
 from codequarry.pipelines.scip.stage import entries_without_indexers
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
-from codequarry.pipelines.stack.base import OF_SCIP, BaseSource, FileRow, FullBuildNeededError, read_census
+from codequarry.pipelines.stack.base_version import OF_SCIP, BaseSource, CensusRow, FullBuildNeededError, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
 from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.errors import SourceError
@@ -28,7 +28,7 @@ class Changes:
     """Work folder of the files that differ."""
     hidden: frozenset[str]
     """Files of the base that changed or are gone."""
-    own: Mapping[str, FileRow]
+    own: Mapping[str, CensusRow]
     """Files that changed or came, indexed or skipped, by path."""
     snapshot: Snapshot
     """State of the whole repository."""
@@ -118,10 +118,10 @@ def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], sett
     return (found & listed.keys()) | (listed.keys() - base.census.keys())
 
 
-def _whole_snapshot(read: Snapshot, rows: dict[str, FileRow], before: Snapshot, hidden: Collection[str]) -> Snapshot:
+def _whole_snapshot(read: Snapshot, rows: dict[str, CensusRow], before: Snapshot, hidden: Collection[str]) -> Snapshot:
     """Return the state of a repository as a snapshot of all its files gives it."""
     tree = sha256()
-    indexed: list[FileRow] = []
+    indexed: list[CensusRow] = []
     for path in sorted(rows, key=str.encode):
         row = rows[path]
         if not row.identity.skip_reason:
@@ -147,7 +147,7 @@ def _whole_snapshot(read: Snapshot, rows: dict[str, FileRow], before: Snapshot, 
     )
 
 
-def _is_gone(row: FileRow) -> bool:
+def _is_gone(row: CensusRow) -> bool:
     """Return whether a file of the commit is not in the work tree."""
     return row.identity.skip_reason == "missing"
 

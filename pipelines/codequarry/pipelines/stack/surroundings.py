@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from codequarry.pipelines.modules.stage import Surroundings, is_config
+from codequarry.pipelines.modules.stage import RestOfRepository, is_config
 from codequarry.pipelines.sources.census import take_census
-from codequarry.pipelines.stack.base import Base
+from codequarry.pipelines.stack.base_version import Base
 from codequarry.pipelines.stack.changes import Changes
 from codequarry.pipelines.store.parts import MODULE_FACTS
 from codequarry.pipelines.syntax.facts.table import read_modules
@@ -16,7 +16,7 @@ from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 
 
-def surroundings(changes: Changes, base: Base, settings: Settings) -> Surroundings:
+def surroundings(changes: Changes, base: Base, settings: Settings) -> RestOfRepository:
     """Return what the module stage has to know of the files that did not change.
 
     Args:
@@ -35,7 +35,7 @@ def surroundings(changes: Changes, base: Base, settings: Settings) -> Surroundin
         for module in read_modules(file)
         if module.path not in hidden
     ]
-    return Surroundings(
+    return RestOfRepository(
         modules,
         (changes.base.census.keys() - hidden) | changes.own.keys(),
         _configs(changes, settings),

@@ -94,7 +94,7 @@ def _session(
         connection.execute("SET threads = 1")
         for name, paths in {"base": base, "own": own}.items():
             if paths is not None:
-                connection.execute(f"ATTACH '{_quoted(paths.catalog)}' AS {name} (READ_ONLY)")
+                connection.execute(f"ATTACH '{_escape_quotes(paths.catalog)}' AS {name} (READ_ONLY)")
         connection.register("hidden_paths", table)
         connection.execute(_HIDDEN_FILES)
         yield connection
@@ -143,7 +143,7 @@ def _linked(
     mentions = [file for file in mentions if file.is_file()]
     if not mentions:
         return np.empty(0, PLACE)
-    listed = ", ".join(f"'{_quoted(file)}'" for file in mentions)
+    listed = ", ".join(f"'{_escape_quotes(file)}'" for file in mentions)
     live = "true" if side == "own" else "file NOT IN (SELECT file FROM hidden)"
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.* FROM read_parquet([{listed}]) AS mention "
@@ -173,5 +173,5 @@ def _string_numbers(own: RowIndex, base: RowIndex) -> np.ndarray:
     return np.fromiter((known.find(text) for text in strings), np.int32, len(strings))
 
 
-def _quoted(path: Path) -> str:
+def _escape_quotes(path: Path) -> str:
     return str(path).replace("'", "''")

@@ -28,7 +28,7 @@ class FullBuildNeededError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class FileRow:
+class CensusRow:
     """A file of a census."""
 
     identity: FileIdentity
@@ -37,12 +37,12 @@ class FileRow:
     size_bytes: int
 
 
-def read_census(work: RepositoryWork) -> dict[str, FileRow]:
+def read_census(work: RepositoryWork) -> dict[str, CensusRow]:
     """Return the rows of a census in a work folder, by path."""
     columns = ["path", "sha256", "encoding", "skip_reason", "lang", "path_class", "size_bytes"]
     table = read_table(work.require(work.census, "snapshot"), columns)
     rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
-    return {path: FileRow(FileIdentity(sha, encoding, reason), *rest) for path, sha, encoding, reason, *rest in rows}
+    return {path: CensusRow(FileIdentity(sha, encoding, reason), *rest) for path, sha, encoding, reason, *rest in rows}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class BaseSource:
     snapshot: Snapshot
 
     @cached_property
-    def census(self) -> dict[str, FileRow]:
+    def census(self) -> dict[str, CensusRow]:
         """Files by path."""
         return read_census(self.work)
 
