@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,7 @@ from codequarry.pipelines.cli.store import store_app
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.sources.earlier import remember, selected
 from codequarry.pipelines.store.processes import ending_groups
+from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
@@ -132,13 +134,16 @@ def require_build_extra() -> None:
         raise missing_extra("codequarry index", "build", missing=error.name) from None
 
 
-def publish(settings: Settings, *, force: bool = False, accept: str = "") -> IndexReport:
-    """Index the repositories of the settings with progress bars, and remember their places.
+def publish(
+    settings: Settings, *, force: bool = False, accept: str = "", progress: Progress | None = None
+) -> IndexReport:
+    """Index the repositories of the settings, and remember their places.
 
     Args:
         settings: Settings of the run.
         force: Build a version although nothing changed.
         accept: Reason for publishing though checks fail that compare with CURRENT.
+        progress: Told of the work done; by default, progress bars show it.
 
     Returns:
         What was done.
@@ -149,8 +154,9 @@ def publish(settings: Settings, *, force: bool = False, accept: str = "") -> Ind
     require_build_extra()
     from codequarry.pipelines.run import index_repositories
 
-    with ending_groups(), Bars() as bars:
-        report = index_repositories(settings, bars.show, force=force, accept=accept)
+    with ending_groups(), nullcontext() if progress else Bars() as bars:
+        show = progress or (bars.show if bars else silent)
+        report = index_repositories(settings, show, force=force, accept=accept)
     _remember(settings)
     return report
 

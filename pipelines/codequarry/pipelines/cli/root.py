@@ -10,7 +10,8 @@ import typer
 
 from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
-from codequarry.pipelines.cli.first_index import index_first
+from codequarry.pipelines.cli.beside import indexing_beside
+from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
@@ -86,10 +87,17 @@ def main() -> None:
 
 
 def _run_command() -> None:
-    """Run the command line's command; one that asks about a repository without an index makes that first."""
+    """Run the command line's command; one that asks about a repository without an index makes that first.
+
+    A server starts at once, and its index is made beside it.
+    """
     try:
         build_app()()
     except NoBundleError:
+        if (folder := repository_to_serve(sys.argv[1:])) is not None:
+            os.chdir(folder)
+            with indexing_beside(folder) as first:
+                build_app()(obj=first)
         if not index_first(sys.argv[1:]):
             raise
         build_app()()

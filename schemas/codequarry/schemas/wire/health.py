@@ -12,6 +12,9 @@ from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo
 
 
+HealthStatus = Literal["ok", "degraded", "starting", "unavailable"]
+
+
 def _without_default(schema: JsonDict) -> None:
     schema.pop("default", None)
 
@@ -42,9 +45,13 @@ class RefusedVersion(StrictModel):
 class HealthAnswer(StrictModel):
     """The state of the server."""
 
-    status: Literal["ok", "degraded", "unavailable"] = Field(
+    status: HealthStatus = Field(
         description="ok; degraded: answers, with a channel closed or of another size, files damaged or a newer "
-        "version refused; unavailable: no version can be served."
+        "version refused; starting: the first version is being made; unavailable: no version can be served."
+    )
+    first_index: str = Field(
+        default="",
+        description="How far the first index is, and for how long, or why it failed; absent when a version is served.",
     )
     bundle: BundleInfo | SkipJsonSchema[None] = Field(
         default=None, description="The version being served; absent when there is none.",

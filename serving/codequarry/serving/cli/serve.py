@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a local client.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to bind.", show_default="[serving] host")] = None,
     port: Annotated[
@@ -85,9 +86,11 @@ def serve(
             suggestion="choose a folder outside of it",
         )
     from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.engine.first_version import FirstVersion
 
     # Open the engine before the imports below: the query encoder loads on its own thread meanwhile.
-    engine = Engine.open(settings.bundle.root, serving)
+    first = context.find_object(FirstVersion)  # where the command line makes the first index beside the server
+    engine = Engine.open(settings.bundle.root, serving, first=first)
     from codequarry.serving.server.mcp import build_server
 
     take_over_fastmcp()
@@ -110,7 +113,7 @@ def serve(
             from codequarry.serving.http.auth import build_auth
 
             service = Service(engine, version, build_auth(settings.auth))
-            name = engine.bundle.manifest.version
+            name = engine.version_name or "the first version, once it is made,"
             serve_http(
                 service, serving, lambda url: typer.echo(_announced(name, url, settings, settings_file), err=True)
             )
