@@ -127,7 +127,7 @@ def _print_failure(first: FirstVersion, folder: Path, message: str, suggestion: 
 
 def _print(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-        console.print(for_terminal(text), highlight=False, soft_wrap=True)
+        console.print(for_terminal(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def _messages(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -47,9 +47,7 @@ class Engine:
     Each request leases one version and is computed from it alone; the next request may use another one.
     """
 
-    def __init__(
-        self, bundle: Bundle | None, settings: ServingSettings, *, first: FirstVersion | None = None
-    ) -> None:
+    def __init__(self, bundle: Bundle | None, settings: ServingSettings, *, first: FirstVersion | None = None) -> None:
         """Answer from a version.
 
         Args:
