@@ -13,8 +13,8 @@ import pytest
 from fastmcp import Client
 from starlette.testclient import TestClient
 
-from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.errors import NoBundleError, StartingError
+from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.engine.first_version import FirstVersion, Step

@@ -29,6 +29,8 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import Settings, load_settings
+from codequarry.schemas.trust.state_home import is_cached
+from codequarry.serving.cli.terminal import for_terminal
 
 if TYPE_CHECKING:
     from codequarry.pipelines.run import IndexReport
@@ -154,6 +156,9 @@ def publish(
     require_build_extra()
     from codequarry.pipelines.run import index_repositories
 
+    if is_cached(settings.bundle.root):
+        note = f"note: the index is kept in {settings.bundle.root.parent}, and nothing is written beside the code"
+        console.print(for_terminal(note), highlight=False, soft_wrap=True, markup=False)
     with ending_groups(), nullcontext() if progress else Bars() as bars:
         show = progress or (bars.show if bars else silent)
         report = index_repositories(settings, show, force=force, accept=accept)

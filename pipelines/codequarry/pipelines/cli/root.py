@@ -9,8 +9,8 @@ import sys
 import typer
 
 from codequarry.pipelines.cli import doctor, index
-from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.beside import indexing_beside
+from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted

@@ -11,7 +11,6 @@ from pydantic.json_schema import SkipJsonSchema
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo
 
-
 HealthStatus = Literal["ok", "degraded", "starting", "unavailable"]
 
 
