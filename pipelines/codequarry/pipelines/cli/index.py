@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,8 @@ from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
-from codequarry.schemas.settings.load import Settings, load_settings
+from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings
+from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.trust.state_home import is_cached
 from codequarry.serving.cli.terminal import for_terminal
 
@@ -85,7 +87,7 @@ def index(
 
     Repositories that the published version holds stay when others are given: they are read again from where they were,
     and the summary says what became of each. --only drops them. Without any given, the list of the settings file is
-    all that the version holds. Nothing readers see changes until every check has passed;
+    all that the version holds, and below a folder that has settings or an index, that folder is meant. Nothing readers see changes until every check has passed;
     unchanged chunks are never embedded twice, and an unchanged repository costs only its census.
 
     Examples:
@@ -106,8 +108,12 @@ def index(
     """
     require_build_extra()
     accept = checked_reason(accept_regression)
-    own = load_settings(settings_file, bundle_root=root)
+    # Without a place, what is indexed around the current folder is indexed again.
+    around = not (repositories or root or settings_file)
+    own = load_settings(settings_file, bundle_root=root, look="above" if around else "here")
     listed = own.sources.repositories
+    if around and not listed:
+        repositories = [os.path.relpath(nearest_home(Path.cwd(), SETTINGS_FILE))]
     selection = selected(
         with_indexes(over(own, repositories or []), scip or []),
         listed,

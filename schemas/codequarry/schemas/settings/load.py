@@ -252,7 +252,7 @@ def load_settings(
         path: Settings file; None takes ``dagster_project.toml`` of the current folder when there is one.
         env: Environment that overrides are read from (default: the process's).
         bundle_root: Bundle root that wins over ``[bundle] root``; relative to the current folder.
-        look: Where a file is looked for without a path; ``up`` is for questions, and only when no bundle root is named.
+        look: Where a file is looked for without a path; above the current folder only when no bundle root is named.
         named: The user gave the path, which is trust; a path that a program chose counts as a found file.
 
     Returns:
@@ -264,18 +264,19 @@ def load_settings(
     """
     env = os.environ if env is None else env
     rooted = bundle_root is not None or f"{ENV_PREFIX}BUNDLE__ROOT" in env
-    place = find_settings(path, "here" if look == "up" and rooted else look, named=named)
+    place = find_settings(path, "here" if look in ("up", "above") and rooted else look, named=named)
     data = _parsed_toml(place.raw, place.file) if place.raw is not None else {}
     given = _validated(data, place.file, env)
     if bundle_root is not None:
         root = Path(os.path.abspath(_expanded(bundle_root)))
         given = given.model_copy(update={"bundle": given.bundle.model_copy(update={"root": root})})
-    base = state_base(place.folder, writing=look == "here")
+    writing = look in ("here", "above")
+    base = state_base(place.folder, writing=writing)
     settings = _resolved(given, place.folder, base)
     place.refuse_untrusted(Settings, data)
     # Store and work folder are of the commands that build; a question about a bundle that was named reads neither.
     state = [given.bundle.root, *([given.telemetry.folder] if given.telemetry.to_disk else [])]
-    state += [given.paths.store, given.paths.work] if look == "here" else []
+    state += [given.paths.store, given.paths.work] if writing else []
     require_own_state(_base_of(each, place.folder, base) / _expanded(each) for each in state)
     return settings
 

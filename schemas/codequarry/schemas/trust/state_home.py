@@ -85,7 +85,8 @@ def cache_home() -> Path:
 
 def is_cached(place: Path) -> bool:
     """Tell whether a place lies in the user's cache, and not beside the code."""
-    return Path(os.path.realpath(cache_home())) in Path(os.path.realpath(place)).parents
+    cache = cache_home()
+    return cache in place.parents or Path(os.path.realpath(cache)) in Path(os.path.realpath(place)).parents
 
 
 def require_own_cache(base: Path) -> None:
