@@ -87,8 +87,9 @@ def index(
 
     Repositories that the published version holds stay when others are given: they are read again from where they were,
     and the summary says what became of each. --only drops them. Without any given, the list of the settings file is
-    all that the version holds, and below a folder that has settings or an index, that folder is meant. Nothing readers see changes until every check has passed;
-    unchanged chunks are never embedded twice, and an unchanged repository costs only its census.
+    all that the version holds. Below a folder that has settings or an index, that folder is meant.
+    Nothing readers see changes until every check has passed; unchanged chunks are never embedded twice, and an
+    unchanged repository costs only its census.
 
     Examples:
 

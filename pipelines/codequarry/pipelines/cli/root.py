@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import typer
 
@@ -16,6 +18,7 @@ from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesE
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
 from codequarry.serving.cli.install import command as install
+from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
 
 _COMMANDS = (
@@ -91,16 +94,33 @@ def _run_command() -> None:
 
     A server starts at once, and its index is made beside it.
     """
+    lent = Lent(commits_between=commits_between)
     try:
-        build_app()()
+        build_app()(obj=lent)
     except NoBundleError:
         if (folder := repository_to_serve(sys.argv[1:])) is not None:
             os.chdir(folder)
             with indexing_beside(folder) as first:
-                build_app()(obj=first)
+                build_app()(obj=replace(lent, first=first))
         if not index_first(sys.argv[1:]):
             raise
-        build_app()()
+        build_app()(obj=lent)
+
+
+def commits_between(folder: Path, before: str, after: str) -> tuple[int, int] | None:
+    """Count commits by git.
+
+    Args:
+        folder: A folder of a work tree.
+        before: Commit id.
+        after: Commit id.
+
+    Returns:
+        Number of commits that the second has and the first lacks, and the other way round; None where git cannot say.
+    """
+    from codequarry.pipelines.git.history import count_between
+
+    return count_between(folder, before, after)
 
 
 def _explain(error: CodequarryError) -> None:

@@ -41,6 +41,14 @@ class RefusedVersion(StrictModel):
     attempts: int = Field(description="How often it was tried.")
 
 
+class SourceHead(StrictModel):
+    """Commit of a repository in the index, and in its work tree."""
+
+    name: str = Field(description="Repository.")
+    indexed: str = Field(description="Commit that is indexed, with +dirty behind it where files differed from it.")
+    head: str = Field(description="Commit that the work tree is at now.")
+
+
 class HealthAnswer(StrictModel):
     """The state of the server."""
 
@@ -68,6 +76,12 @@ class HealthAnswer(StrictModel):
         default=None, description="The last version refused since the server started; absent when none was.",
         json_schema_extra=_without_default,
     )  # fmt: skip
+    heads: list[SourceHead] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Repositories on this machine whose work tree is at another commit than the index; over stdio "
+        "alone, and absent when there is none.",
+        json_schema_extra=_without_default,
+    )
     uptime_s: int = Field(description="Seconds since the server opened its first version.")
     in_flight: int = Field(description="Searches and fetches running now.")
     draining: int = Field(description="Replaced versions that running requests still use.")

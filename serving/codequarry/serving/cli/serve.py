@@ -15,7 +15,7 @@ from codequarry.schemas.errors import InvalidArgumentError, SettingsError
 from codequarry.schemas.settings.load import ServingSettings, Settings, load_settings
 from codequarry.serving.cli.clients import stdio_command
 from codequarry.serving.cli.install.clients import ANNOUNCED, Server, snippet
-from codequarry.serving.cli.options import RootOption, SettingsOption
+from codequarry.serving.cli.options import RootOption, SettingsOption, lent_to
 from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
 
@@ -86,11 +86,9 @@ def serve(
             suggestion="choose a folder outside of it",
         )
     from codequarry.serving.engine.engine import Engine
-    from codequarry.serving.engine.first_version import FirstVersion
 
     # Open the engine before the imports below: the query encoder loads on its own thread meanwhile.
-    first = context.find_object(FirstVersion)  # where the command line makes the first index beside the server
-    engine = Engine.open(settings.bundle.root, serving, first=first)
+    engine = Engine.open(settings.bundle.root, serving, first=lent_to(context).first)
     from codequarry.serving.server.mcp import build_server
 
     take_over_fastmcp()

@@ -166,8 +166,17 @@ class Engine:
         return self.answer("find_references", find_references, request)
 
     def health(self, _: HealthRequest) -> HealthAnswer:
-        """Return the state of the server; needs neither admission nor the disk."""
-        return health(self.served, self.follower, uptime_s=time.monotonic() - self._started, first=self.first)
+        """Return the state of the server, without admission; over HTTP it needs no disk either."""
+        answer = health(self.served, self.follower, uptime_s=time.monotonic() - self._started, first=self.first)
+        if self.local_files is None:
+            return answer
+        try:
+            with self.served.lease() as bundle:
+                heads = self.local_files.heads(bundle)
+        except UnavailableError:  # refused meanwhile
+            return answer
+        moved = [each for each in heads if each.indexed.removesuffix("+dirty") != each.head]
+        return answer.model_copy(update={"heads": moved}) if moved else answer
 
     def close(self) -> None:
         """Stop following, and close the version once its last request has ended."""
