@@ -92,6 +92,9 @@ def test_a_client_lists_tools_hears_how_far_it_is_and_then_searches(
                 health = (await client.call_tool_mcp("healthz", {})).structured_content
                 assert health["status"] == "ok"
                 assert "first_index" not in health
+                # The record of folders came after the start of this server, which reads it all the same.
+                (repository / "app.py").write_text("import os\n\n\ndef pour_tea(cup):\n    return cup\n")
+                await asked_until(client, lambda answer: "changed on disk" in json.dumps(answer["limits"]))
 
     asyncio.run(talk())
     log = (tmp_path / "log").read_text()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,7 @@ _STEPS = {
     "asking": ("asking it test questions", "", 0.92, 0.08),
 }
 """Text, unit, share of the work before, and own share, of the stages of a run, as 1,000 files of Python took."""
+_ABSOLUTE = re.compile(r"(?<![\w~/.:-])/[^\s'\",;:()]+")
 _LATEST_S = 0.2
 _PRINTED_S = 10.0
 _AGAIN_S = 1.0
@@ -117,12 +119,25 @@ def _listen(process: subprocess.Popen[bytes], first: FirstVersion, folder: Path)
 def _print_failure(first: FirstVersion, folder: Path, message: str, suggestion: str) -> None:
     """Note and print a failure. Clients may be elsewhere, so they read no path of this machine."""
     _print(f"the first index failed: {message}" + (f"; {suggestion}" if suggestion else ""))
-    home = os.path.expanduser("~")
-    shown = [
-        each.replace(f"{folder}/", "").replace(str(folder), first.name).replace(f"{home}/", "~/")
-        for each in (message, suggestion)
-    ]
-    first.fail(shown[0], shown[1] or "run `codequarry index` in the repository")
+    remedy = suggestion or "run `codequarry index` in the repository"
+    first.fail(without_paths(message, folder), without_paths(remedy, folder))
+
+
+def without_paths(text: str, folder: Path) -> str:
+    """Return a text in which paths of the repository are relative, and others are their last names.
+
+    >>> without_paths("/src/app/a.py, /var/cache/x.bin and https://a.b/c", Path("/src/app"))
+    'a.py, x.bin and https://a.b/c'
+
+    Args:
+        text: Message for the user of this machine.
+        folder: Folder of the repository.
+
+    Returns:
+        The message for anybody.
+    """
+    inside = text.replace(f"{folder}/", "").replace(str(folder), folder.name)
+    return _ABSOLUTE.sub(lambda found: found[0].rstrip("/").rpartition("/")[2], inside)
 
 
 def _print(text: str) -> None:
