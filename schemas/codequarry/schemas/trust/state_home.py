@@ -96,15 +96,21 @@ def require_own_cache(base: Path) -> None:
         base: A folder as `cached_base` returns it; one that is not there yet is not refused.
 
     Raises:
-        UntrustedError: It is a link or no folder, belongs to another user, or others may write to it.
+        UntrustedError: It is a link or no folder, belongs to another user, or others may write to it; or everybody may
+            write to the folder that holds it.
     """
-    for folder, follow in ((base, False), (base.parent, True)):
-        try:
-            status = os.stat(folder, follow_symlinks=follow)
-        except FileNotFoundError:
-            continue
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            raise UntrustedError(
-                f"{folder} is not a folder that its owner alone, this user, may write to",
-                suggestion=f"remove it or correct its permissions, or name another place in {HOME_VARIABLE}",
-            )
+    if base.parent.is_dir() and base.parent.stat().st_mode & stat.S_IWOTH:
+        raise _untrusted(base.parent, "everybody may write to it")
+    try:
+        status = base.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise _untrusted(base, "it is not a folder that its owner alone, this user, may write to")
+
+
+def _untrusted(folder: Path, reason: str) -> UntrustedError:
+    return UntrustedError(
+        f"{folder} cannot hold codequarry's state: {reason}",
+        suggestion=f"remove it or correct its permissions, or name another place in {HOME_VARIABLE}",
+    )
