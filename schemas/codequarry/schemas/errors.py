@@ -15,6 +15,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
         │   └── SourceLimitError     a repository that is larger than a limit of the settings
         ├── ScipIndexError           bytes that are no SCIP index
         ├── NoBundleError            nothing published under the bundle root
+        ├── StartingError            the first version is being made; retry
         ├── IntegrityError           a bundle that is not what its manifest says
         ├── FormatError              a bundle written by a newer or unknown format
         ├── ResourcesError           no descriptor or memory left to look at it; retry
@@ -106,6 +107,12 @@ class ScipIndexError(UnavailableError):
 
 class NoBundleError(UnavailableError):
     """The bundle root holds no published version."""
+
+
+class StartingError(UnavailableError):
+    """Another process makes the first version; the message says how far it is."""
+
+    retryable = True
 
 
 class IntegrityError(UnavailableError):

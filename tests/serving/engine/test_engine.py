@@ -13,13 +13,16 @@ import pytest
 from fastmcp import Client
 from starlette.testclient import TestClient
 
+from codequarry.schemas.errors import NoBundleError, StartingError
 from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
+from codequarry.serving.engine.first_version import FirstVersion, Step
 from codequarry.serving.http.app import Service, http_app
 from codequarry.serving.server.mcp import build_server, listed_tools
 from tests.serving.bundle_factory import VERSION
 from tests.serving.corpus import PIECES
-from tests.serving.versions import flip, followed, publish
+from tests.serving.versions import flip, followed, publish, until
 
 
 def over_mcp(engine: Engine) -> dict[str, Any]:
@@ -142,3 +145,39 @@ def test_a_foreign_host_or_method_is_turned_away(engine) -> None:
     app = http_app(Service(engine, "0"))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert client.post("/healthz", json={}).status_code == 405
+
+
+def test_without_a_version_it_tells_how_far_the_first_one_is(tmp_path: Path) -> None:
+    first = FirstVersion("app")
+    first.note(Step("cutting files into chunks", 3, 8, "file", 0.2))
+    with closing(Engine.open(tmp_path, ServingSettings(follow_interval_s=0.01), first=first)) as engine:
+        with pytest.raises(StartingError, match="3 of 8 files"):
+            engine.search(SearchRequest(query="anything"))
+        status, body = over_http(engine)
+        told = over_mcp(engine)
+        assert (status, told["status"]) == (503, "starting")
+        assert "3 of 8 files" in told["first_index"]
+        assert body.keys() == told.keys()
+        assert "refused" not in told
+        first.fail("no file can be indexed", "check .gitignore")
+        status, body = over_http(engine)
+        assert (status, body["status"]) == (503, "unavailable")
+        assert body["first_index"].endswith("no file can be indexed; check .gitignore")
+
+
+def test_the_first_version_is_served_once_it_is_published(bundle_root: Path, tmp_path: Path) -> None:
+    root = tmp_path / "bundles"
+    with closing(Engine.open(root, ServingSettings(follow_interval_s=0.01), first=FirstVersion("app"))) as engine:
+        assert engine.version_name == ""
+        shutil.copytree(bundle_root / "versions", root / "versions")
+        shutil.copy(bundle_root / "CURRENT", root / "CURRENT")
+        until(lambda: engine.version_name == VERSION)
+        assert engine.search(SearchRequest(query="where are expired sessions removed")).results
+        status, body = over_http(engine)
+        assert (status, body["status"]) == (200, "ok")
+        assert "first_index" not in body
+
+
+def test_nobody_makes_a_first_version_unless_it_is_said(tmp_path: Path) -> None:
+    with pytest.raises(NoBundleError):
+        Engine.open(tmp_path, ServingSettings())

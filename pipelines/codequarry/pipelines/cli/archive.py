@@ -108,7 +108,7 @@ def import_archive(
 
       codequarry import app.tar --verify builder.pub
     """
-    settings = load_settings(settings_file, bundle_root=root)
+    settings = load_settings(settings_file, bundle_root=root, look="above")
     from codequarry.pipelines.publish.archive.import_ import import_version
 
     with Bars() as bars:

@@ -37,7 +37,7 @@ def rollback(
 
       codequarry rollback 20261121T120000Z-0123abcd
     """
-    bundle_root = existing_root(load_settings(settings_file, bundle_root=root).bundle.root)
+    bundle_root = existing_root(load_settings(settings_file, bundle_root=root, look="above").bundle.root)
     from codequarry.pipelines.publish.rollback import roll_back
 
     done = roll_back(bundle_root, version)
@@ -65,7 +65,7 @@ def prune(
 
       codequarry prune --keep 2
     """
-    settings = load_settings(settings_file, bundle_root=root).bundle
+    settings = load_settings(settings_file, bundle_root=root, look="above").bundle
     bundle_root = existing_root(settings.root)
     from codequarry.pipelines.publish.publish import publishing
     from codequarry.pipelines.publish.retention import prune as run

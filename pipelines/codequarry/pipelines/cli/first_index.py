@@ -59,10 +59,24 @@ def index_first(arguments: Sequence[str]) -> bool:
     return True
 
 
+def repository_to_serve(arguments: Sequence[str]) -> Path | None:
+    """Return the repository around the current folder whose first index ``codequarry serve`` makes beside itself.
+
+    Args:
+        arguments: The command line, without the program.
+
+    Returns:
+        Its folder; None for another command, for one that names a place, and where `index_first` makes no index.
+    """
+    named = any(each.split("=", 1)[0] in _PLACES for each in arguments)
+    return None if arguments[:1] != ["serve"] or named else _repository_around(Path.cwd())
+
+
 def _repository_around(here: Path) -> Path | None:
     """Return the folder whose settings or whose git work tree hold a folder; None when there is none."""
     home = nearest_home(here, SETTINGS_FILE)
     if os.path.lexists(home / SETTINGS_FILE):
         return home
     top, user = git_top(here), Path(os.path.realpath(os.path.expanduser("~")))
-    return None if top is None or is_inside(user, top) or top.stat().st_uid != os.geteuid() else top
+    # What root put there, such as a mounted checkout, is as trusted as the program itself.
+    return None if top is None or is_inside(user, top) or top.stat().st_uid not in (os.geteuid(), 0) else top

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -24,10 +26,14 @@ from codequarry.pipelines.cli.store import store_app
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.sources.earlier import remember, selected
 from codequarry.pipelines.store.processes import ending_groups
+from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
-from codequarry.schemas.settings.load import Settings, load_settings
+from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings
+from codequarry.schemas.trust.state_folders import nearest_home
+from codequarry.schemas.trust.state_home import is_cached
+from codequarry.serving.cli.terminal import for_terminal
 
 if TYPE_CHECKING:
     from codequarry.pipelines.run import IndexReport
@@ -91,8 +97,9 @@ def index(
 
     Repositories that the published version holds stay when others are given: they are read again from where they were,
     and the summary says what became of each. --only drops them. Without any given, the list of the settings file is
-    all that the version holds. Nothing readers see changes until every check has passed;
-    unchanged chunks are never embedded twice, and an unchanged repository costs only its census.
+    all that the version holds. Below a folder that has settings or an index, that folder is meant.
+    Nothing readers see changes until every check has passed; unchanged chunks are never embedded twice, and an
+    unchanged repository costs only its census.
 
     Examples:
 
@@ -114,8 +121,12 @@ def index(
     """
     require_build_extra()
     accept = checked_reason(accept_regression)
-    own = load_settings(settings_file, bundle_root=root)
+    # Without a place, what is indexed around the current folder is indexed again.
+    around = not (repositories or root or settings_file)
+    own = load_settings(settings_file, bundle_root=root, look="above" if around else "here")
     listed = own.sources.repositories
+    if around and not listed:
+        repositories = [os.path.relpath(nearest_home(Path.cwd(), SETTINGS_FILE))]
     selection = selected(
         with_indexes(over(own, repositories or []), scip or []),
         listed,
@@ -146,9 +157,15 @@ def require_build_extra() -> None:
 
 
 def publish(
-    settings: Settings, *, force: bool = False, accept: str = "", delta: bool = False, whole: bool = False
+    settings: Settings,
+    *,
+    force: bool = False,
+    accept: str = "",
+    delta: bool = False,
+    whole: bool = False,
+    progress: Progress | None = None,
 ) -> IndexReport:
-    """Index the repositories of the settings with progress bars, and remember their places.
+    """Index the repositories of the settings, and remember their places.
 
     Args:
         settings: Settings of the run.
@@ -156,6 +173,7 @@ def publish(
         accept: Reason for publishing though checks fail that compare with CURRENT.
         delta: Publish a delta version where that can be.
         whole: Build a complete version also when CURRENT is a delta version with the same sources.
+        progress: Told of the work done; by default, progress bars show it.
 
     Returns:
         What was done.
@@ -167,13 +185,15 @@ def publish(
     from codequarry.pipelines.run import index_repositories
     from codequarry.pipelines.stack.build import NotStacked, index_changes
 
-    with ending_groups(), Bars() as bars:
-        report = index_changes(settings, bars.show) if delta else NotStacked("")
+    if is_cached(settings.bundle.root):
+        note = f"note: the index is kept in {settings.bundle.root.parent}, and nothing is written beside the code"
+        console.print(for_terminal(note), highlight=False, soft_wrap=True, markup=False)
+    with ending_groups(), nullcontext() if progress else Bars() as bars:
+        show = progress or (bars.show if bars else silent)
+        report = index_changes(settings, show) if delta else NotStacked("")
         if isinstance(report, NotStacked):
-            reason, full = (
-                report.reason,
-                index_repositories(settings, bars.show, force=force, accept=accept, whole=whole),
-            )
+            reason = report.reason
+            full = index_repositories(settings, show, force=force, accept=accept, whole=whole)
             report = replace(full, warnings=(*full.warnings, *([f"no delta version: {reason}"] if reason else ())))
     _remember(settings)
     return report

@@ -5,17 +5,21 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from dataclasses import replace
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 
 import typer
 
 from codequarry.pipelines.cli import doctor, index
+from codequarry.pipelines.cli.beside import indexing_beside
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
-from codequarry.pipelines.cli.first_index import index_first
+from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
 from codequarry.serving.cli.install import command as install
+from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
 
 _COMMANDS = (
@@ -101,13 +105,37 @@ def main() -> None:
 
 
 def _run_command() -> None:
-    """Run the command line's command; one that asks about a repository without an index makes that first."""
+    """Run the command line's command; one that asks about a repository without an index makes that first.
+
+    A server starts at once, and its index is made beside it.
+    """
+    lent = Lent(commits_between=commits_between)
     try:
-        build_app()()
+        build_app()(obj=lent)
     except NoBundleError:
+        if (folder := repository_to_serve(sys.argv[1:])) is not None:
+            os.chdir(folder)
+            with indexing_beside(folder) as first:
+                build_app()(obj=replace(lent, first=first))
         if not index_first(sys.argv[1:]):
             raise
-        build_app()()
+        build_app()(obj=lent)
+
+
+def commits_between(folder: Path, before: str, after: str) -> tuple[int, int] | None:
+    """Count commits by git.
+
+    Args:
+        folder: A folder of a work tree.
+        before: Commit id.
+        after: Commit id.
+
+    Returns:
+        Number of commits that the second has and the first lacks, and the other way round; None where git cannot say.
+    """
+    from codequarry.pipelines.git.history import count_between
+
+    return count_between(folder, before, after)
 
 
 def _explain(error: CodequarryError) -> None:

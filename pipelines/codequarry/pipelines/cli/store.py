@@ -41,7 +41,7 @@ def show(
     """
     if context.invoked_subcommand is not None:
         return
-    settings = load_settings(settings_file)
+    settings = load_settings(settings_file, look="above")
     try:
         from codequarry.pipelines.bundle.costs import disk_costs
     except ModuleNotFoundError as error:
@@ -87,7 +87,7 @@ def collect(
 
       codequarry store gc --days 7
     """
-    settings = load_settings(settings_file)
+    settings = load_settings(settings_file, look="above")
     try:
         from codequarry.pipelines.bundle.gc import clean_store
     except ModuleNotFoundError as error:

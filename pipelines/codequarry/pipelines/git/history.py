@@ -88,6 +88,25 @@ def read_history(folder: Path, commit: str, paths: Collection[str]) -> list[Comm
     return found
 
 
+def count_between(folder: Path, before: str, after: str) -> tuple[int, int] | None:
+    """Count the commits that lie between two others.
+
+    Args:
+        folder: A folder of the work tree.
+        before: Commit id.
+        after: Commit id.
+
+    Returns:
+        Number of commits that the second has and the first lacks, and the other way round; None where git cannot say.
+    """
+    try:
+        counted = run_git(folder, "rev-list", "--left-right", "--count", f"{before}...{after}", "--")
+    except (SourceError, TimeoutError):
+        return None
+    numbers = counted.output.split()
+    return (int(numbers[1]), int(numbers[0])) if counted.done and len(numbers) == 2 else None
+
+
 def file_versions(folder: Path, commits: Sequence[Commit]) -> Iterator[tuple[str, str, bytes, bytes]]:
     """Yield (message, path, before, after) of every change whose blobs are present and not too large, in order."""
     with BlobReader(folder) as reader:

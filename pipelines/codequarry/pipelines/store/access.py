@@ -16,7 +16,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.bundle import BundleSettings, Readers
 from codequarry.schemas.settings.load import Settings
-from codequarry.schemas.trust.state_folders import HOME_FOLDER
+from codequarry.schemas.trust.state_home import HOME_FOLDER, cache_home
 
 _FOLDERS: dict[Readers, int] = {"owner": 0o700, "group": 0o750, "all": 0o755}
 _ON_THE_WAY: dict[Readers, int] = {"owner": 0o700, "group": 0o710, "all": 0o711}
@@ -88,8 +88,10 @@ def _make(folder: Path, mode: int, readers: Readers) -> None:
 def _make_with_parents(folder: Path, mode: int, readers: Readers) -> None:
     if folder.is_dir():
         return
+    cache = cache_home()
     for above in reversed(folder.parents):
-        if above.name == HOME_FOLDER and not above.is_dir():
+        in_cache = cache in (above, above.parent)
+        if (above.name == HOME_FOLDER or in_cache) and not above.is_dir():
             _make_one(above, _ON_THE_WAY[readers])
         elif not above.is_dir():
             above.mkdir(exist_ok=True)

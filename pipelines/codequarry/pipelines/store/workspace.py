@@ -16,7 +16,8 @@ from codequarry.pipelines.store.access import make_state_folders
 from codequarry.schemas.errors import BusyError, SourceError, UnavailableError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.load import Settings
-from codequarry.schemas.trust.state_folders import HOME_FOLDER, require_own_links
+from codequarry.schemas.trust.state_folders import require_own_links
+from codequarry.schemas.trust.state_home import HOME_FOLDER
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, units done, units in all)."""

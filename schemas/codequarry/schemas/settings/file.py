@@ -19,8 +19,9 @@ from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.trust.trusted_folders import is_trusted
 
 SETTINGS_FILE = "dagster_project.toml"
-Look = Literal["here", "up", "nowhere"]
-"""Where a settings file that nobody named is looked for: in the current folder, there and above, or not at all."""
+Look = Literal["here", "above", "up", "nowhere"]
+"""Where a settings file that nobody named is looked for: in the current folder, there and above by commands that
+write, the same by commands that only ask, or not at all."""
 _MOST_BYTES = 1 << 20
 
 
@@ -69,7 +70,7 @@ def find_settings(path: Path | None, look: Look, *, named: bool = True) -> Setti
     if path is not None and named:
         return SettingsPlace(path.resolve().parent, path, read_settings_file(path), True)
     here = Path.cwd() if path is None else path.absolute().parent
-    folder = Path(os.path.realpath(nearest_home(here, SETTINGS_FILE) if look == "up" else here))
+    folder = Path(os.path.realpath(nearest_home(here, SETTINGS_FILE) if look in ("up", "above") else here))
     file = folder / (SETTINGS_FILE if path is None else path.name)
     if look == "nowhere" or (path is None and not os.path.lexists(file)):
         return SettingsPlace(folder, Path(SETTINGS_FILE), None, False)

@@ -42,6 +42,7 @@ from codequarry.schemas.settings.sources import (
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach, Request, privileged
 from codequarry.schemas.trust.state_folders import require_own_state
+from codequarry.schemas.trust.state_home import HOME_FOLDER, state_base
 
 ENV_PREFIX = "CODEQUARRY__"
 _SECRET = {"notify.webhook", "notify.smtp_password"}
@@ -244,13 +245,14 @@ def load_settings(
 ) -> Settings:
     """Read the settings. Every command gets them here, so that none believes a file that the user does not trust.
 
-    Relative paths in the result are resolved against the file's folder (the current folder without a file).
+    Relative paths in the result are resolved against the file's folder (the current folder without a file). Those below
+    ``.codequarry`` are in the user's cache where `state_base` says so.
 
     Args:
         path: Settings file; None takes ``dagster_project.toml`` of the current folder when there is one.
         env: Environment that overrides are read from (default: the process's).
         bundle_root: Bundle root that wins over ``[bundle] root``; relative to the current folder.
-        look: Where a file is looked for without a path; ``up`` is for questions, and only when no bundle root is named.
+        look: Where a file is looked for without a path; above the current folder only when no bundle root is named.
         named: The user gave the path, which is trust; a path that a program chose counts as a found file.
 
     Returns:
@@ -262,18 +264,20 @@ def load_settings(
     """
     env = os.environ if env is None else env
     rooted = bundle_root is not None or f"{ENV_PREFIX}BUNDLE__ROOT" in env
-    place = find_settings(path, "here" if look == "up" and rooted else look, named=named)
+    place = find_settings(path, "here" if look in ("up", "above") and rooted else look, named=named)
     data = _parsed_toml(place.raw, place.file) if place.raw is not None else {}
     given = _validated(data, place.file, env)
     if bundle_root is not None:
         root = Path(os.path.abspath(_expanded(bundle_root)))
         given = given.model_copy(update={"bundle": given.bundle.model_copy(update={"root": root})})
-    settings = _resolved(given, place.folder)
+    writing = look in ("here", "above")
+    base = state_base(place.folder, writing=writing)
+    settings = _resolved(given, place.folder, base)
     place.refuse_untrusted(Settings, data)
     # Store and work folder are of the commands that build; a question about a bundle that was named reads neither.
     state = [given.bundle.root, *([given.telemetry.folder] if given.telemetry.to_disk else [])]
-    state += [given.paths.store, given.paths.work] if look == "here" else []
-    require_own_state(place.folder / _expanded(each) for each in state)
+    state += [given.paths.store, given.paths.work] if writing else []
+    require_own_state(_base_of(each, place.folder, base) / _expanded(each) for each in state)
     return settings
 
 
@@ -420,11 +424,16 @@ def _resolved_encoder(encoder: EncoderSettings, base: Path) -> dict[str, Any]:
     return {"model": model, "folder": encoder.folder and _absolute(base, encoder.folder)}
 
 
-def _resolved(settings: Settings, base: Path) -> Settings:
+def _base_of(path: Path, folder: Path, state: Path) -> Path:
+    """Return where a relative path starts: the folder of the settings, or the one that holds their state."""
+    return state if path.parts[:1] == (HOME_FOLDER,) else folder
+
+
+def _resolved(settings: Settings, base: Path, state: Path) -> Settings:
     second = settings.embedding.second
 
     def absolute(path: Path) -> Path:
-        return _absolute(base, path)
+        return _absolute(_base_of(path, base, state), path)
 
     return settings.model_copy(
         update={

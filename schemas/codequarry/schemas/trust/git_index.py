@@ -42,9 +42,7 @@ def tracked_below(folder: Path, top: Path) -> str:
         SourceError: The index cannot be read.
     """
     sought = os.fsencode(folder.relative_to(top)).lower()
-    git_folder = _git_folder(top)
-    raw = _read(git_folder / "index")
-    for data in filter(None, (raw, *_shared(raw, git_folder))):
+    for data in _indexes(top):
         # Names stand in full before version 4, so that most indexes are done with after one search for the bytes.
         whole = data[4:8] in (b"\0\0\0\2", b"\0\0\0\3")
         if whole and not any(sought + end in data.lower() for end in (b"/", b"\0")):
@@ -55,8 +53,41 @@ def tracked_below(folder: Path, top: Path) -> str:
     return ""
 
 
-def _git_folder(top: Path) -> Path:
-    """Return the folder behind ``.git``, which is a file in linked work trees and submodules."""
+def tracked_paths(top: Path) -> Iterator[bytes]:
+    """Yield the path of every file that git tracks.
+
+    Args:
+        top: Top of the work tree.
+
+    Yields:
+        Paths relative to the top, as their bytes.
+
+    Raises:
+        SourceError: The index cannot be read.
+    """
+    for data in _indexes(top):
+        yield from _paths(data, top)
+
+
+def _indexes(top: Path) -> list[bytes]:
+    """Return the index of a work tree, and the base that it is split from."""
+    folder = git_folder(top)
+    raw = _read(folder / "index")
+    return [each for each in (raw, *_shared(raw, folder)) if each]
+
+
+def git_folder(top: Path) -> Path:
+    """Return the folder behind ``.git``, which is a file in linked work trees and submodules.
+
+    Args:
+        top: Top of the work tree.
+
+    Returns:
+        The folder.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
     link = top / ".git"
     if link.is_dir():
         return link
@@ -77,12 +108,12 @@ def _read(file: Path) -> bytes:
         raise _unreadable(file) from error
 
 
-def _shared(data: bytes, git_folder: Path) -> Iterator[bytes]:
+def _shared(data: bytes, folder: Path) -> Iterator[bytes]:
     """Yield the base of a split index, which holds most of the entries."""
     at = data.rfind(b"link")
     for length in _LINK_LENGTHS if at > 0 else ():
         name = data[at + 8 : at + 8 + length].hex()
-        yield _read(git_folder / f"sharedindex.{name}")
+        yield _read(folder / f"sharedindex.{name}")
 
 
 def _paths(data: bytes, top: Path) -> Iterator[bytes]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from codequarry.schemas.errors import UntrustedError
 from codequarry.schemas.trust.git_index import git_top, tracked_below
 from codequarry.schemas.trust.privileges import is_inside
+from codequarry.schemas.trust.state_home import HOME_FOLDER, is_cached, require_own_cache, state_base
 
-HOME_FOLDER = ".codequarry"
 _BUNDLES = Path(HOME_FOLDER) / "bundles"
 _CHILDREN = ("CURRENT", "versions", "verdicts", ".publishing", ".publish.lock")
 """Entries of a bundle root that are written through."""
@@ -39,6 +39,8 @@ def require_own_state(places: Iterable[Path]) -> None:
             continue
         if home not in homes:
             homes.add(home)
+            if is_cached(home):
+                require_own_cache(home.parent)
             _refuse_link(home, home, only_inside=False)
             require_untracked(home)
         below = [each for each in (place, *place.parents) if home in each.parents]
@@ -79,8 +81,9 @@ def require_untracked(place: Path) -> None:
 def nearest_home(here: Path, settings_file: str) -> Path:
     """Return the folder whose settings and bundles answer a question asked in a folder.
 
-    It is the folder itself, or the nearest one above with a settings file or ``.codequarry/bundles``. The search ends
-    at the top of the git work tree, the home folder or the file system, and below any folder that everybody may write.
+    It is the folder itself, or the nearest one above with a settings file or ``.codequarry/bundles``, which may lie in
+    the user's cache. The search ends at the top of the git work tree, the home folder or the file system, and below any
+    folder that everybody may write.
 
     Args:
         here: Folder in which the question is asked.
@@ -91,16 +94,19 @@ def nearest_home(here: Path, settings_file: str) -> Path:
 
     Raises:
         UntrustedError: The folder found belongs to another user.
+        SettingsError: ``CODEQUARRY_HOME`` is no absolute path.
     """
     home, device = Path(os.path.realpath(os.path.expanduser("~"))), here.stat().st_dev
     for folder in (here, *here.parents):
         status = folder.stat()
         if folder != here and (status.st_dev != device or status.st_mode & stat.S_IWOTH):
             break
-        marks = [folder / name for name in (settings_file, _BUNDLES) if os.path.lexists(folder / name)]
+        bundles = state_base(folder, writing=False) / _BUNDLES
+        marks = [mark for mark in (folder / settings_file, bundles) if os.path.lexists(mark)]
         if marks:
-            if folder != here:
-                _refuse_foreign((folder, *marks))
+            inside = [mark for mark in marks if folder in mark.parents]
+            if folder != here and inside:
+                _refuse_foreign((folder, *inside))
             return folder
         if folder == home or os.path.lexists(folder / ".git"):
             break

@@ -23,6 +23,11 @@ def config_folder() -> Path:
     return _base("XDG_CONFIG_HOME", ".config") / _NAME
 
 
+def cache_folder() -> Path:
+    """Return the folder of what can be made again, such as the state of folders that cannot be written to."""
+    return _base("XDG_CACHE_HOME", ".cache") / _NAME
+
+
 def data_folder() -> Path:
     """Return the folder of programs that codequarry may start."""
     return _base("XDG_DATA_HOME", ".local/share") / _NAME

@@ -11,6 +11,8 @@ from pydantic.json_schema import SkipJsonSchema
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo
 
+HealthStatus = Literal["ok", "degraded", "starting", "unavailable"]
+
 
 def _without_default(schema: JsonDict) -> None:
     schema.pop("default", None)
@@ -39,12 +41,24 @@ class RefusedVersion(StrictModel):
     attempts: int = Field(description="How often it was tried.")
 
 
+class SourceHead(StrictModel):
+    """Commit of a repository in the index, and in its work tree."""
+
+    name: str = Field(description="Repository.")
+    indexed: str = Field(description="Commit that is indexed, with +dirty behind it where files differed from it.")
+    head: str = Field(description="Commit that the work tree is at now.")
+
+
 class HealthAnswer(StrictModel):
     """The state of the server."""
 
-    status: Literal["ok", "degraded", "unavailable"] = Field(
+    status: HealthStatus = Field(
         description="ok; degraded: answers, with a channel closed or of another size, files damaged or a newer "
-        "version refused; unavailable: no version can be served."
+        "version refused; starting: the first version is being made; unavailable: no version can be served."
+    )
+    first_index: str = Field(
+        default="",
+        description="How far the first index is, and for how long, or why it failed; absent when a version is served.",
     )
     bundle: BundleInfo | SkipJsonSchema[None] = Field(
         default=None, description="The version being served; absent when there is none.",
@@ -62,6 +76,12 @@ class HealthAnswer(StrictModel):
         default=None, description="The last version refused since the server started; absent when none was.",
         json_schema_extra=_without_default,
     )  # fmt: skip
+    heads: list[SourceHead] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Repositories on this machine whose work tree is at another commit than the index; over stdio "
+        "alone, and absent when there is none.",
+        json_schema_extra=_without_default,
+    )
     uptime_s: int = Field(description="Seconds since the server opened its first version.")
     in_flight: int = Field(description="Searches and fetches running now.")
     draining: int = Field(description="Replaced versions that running requests still use.")

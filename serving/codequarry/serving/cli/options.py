@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from codequarry.serving.engine.first_version import FirstVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Help that the layer above lends to commands of this one, which start no program; the context's object."""
+
+    first: FirstVersion | None = None
+    """Progress of the first version, where it is made beside the command."""
+    commits_between: Callable[[Path, str, str], tuple[int, int] | None] | None = None
+    """Returns, for a work tree, how many commits the second one has and the first lacks, and the other way round."""
+
+
+def lent_to(context: typer.Context) -> Lent:
+    """Return the help that is lent to a command; none where it runs by itself."""
+    return context.find_object(Lent) or Lent()
+
 
 RootOption = Annotated[
     Path | None, typer.Option("--root", help="Bundle root.", show_default="[bundle] root of the settings")

@@ -15,7 +15,7 @@ from codequarry.schemas.errors import InvalidArgumentError, SettingsError
 from codequarry.schemas.settings.load import ServingSettings, Settings, load_settings
 from codequarry.serving.cli.clients import stdio_command
 from codequarry.serving.cli.install.clients import ANNOUNCED, Server, snippet
-from codequarry.serving.cli.options import RootOption, SettingsOption
+from codequarry.serving.cli.options import RootOption, SettingsOption, lent_to
 from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
 
@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a local client.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to bind.", show_default="[serving] host")] = None,
     port: Annotated[
@@ -87,7 +88,7 @@ def serve(
     from codequarry.serving.engine.engine import Engine
 
     # Open the engine before the imports below: the query encoder loads on its own thread meanwhile.
-    engine = Engine.open(settings.bundle.root, serving)
+    engine = Engine.open(settings.bundle.root, serving, first=lent_to(context).first)
     from codequarry.serving.server.mcp import build_server
 
     take_over_fastmcp()
@@ -110,7 +111,7 @@ def serve(
             from codequarry.serving.http.auth import build_auth
 
             service = Service(engine, version, build_auth(settings.auth))
-            name = engine.bundle.manifest.version
+            name = engine.version_name or "the first version, once it is made,"
             serve_http(
                 service, serving, lambda url: typer.echo(_announced(name, url, settings, settings_file), err=True)
             )

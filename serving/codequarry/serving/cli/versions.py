@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,9 @@ from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesE
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.times import age_s
 from codequarry.schemas.wording import counted
-from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
+from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption, lent_to
 from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
+from codequarry.serving.engine.lag import Lag, measure_lag
 from codequarry.serving.files.integrity import base_of, read_manifest, unique_bytes, verify
 from codequarry.serving.files.lease import is_held
 from codequarry.serving.files.version_order import ordered_versions
@@ -27,11 +29,17 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify_version)
 
 
-def versions(as_json: JsonOption = False, root: RootOption = None, settings_file: SettingsOption = None) -> None:
+def versions(
+    context: typer.Context,
+    as_json: JsonOption = False,
+    root: RootOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
     """List the published versions, oldest first.
 
     State: current; held = a reader has it open; unfinished = its publish was cut off; broken = not what its manifest
     says. Unique is what removing the version would free: files shared with another version are counted in neither.
+    For repositories on this machine, it says how far the current version is behind their work trees.
 
     Example: codequarry versions
     """
@@ -45,6 +53,11 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
         if isinstance(error, NoBundleError) and not bundle_root.version_names():
             raise
     rows = [version_row(bundle_root, name, current) for name in ordered_versions(bundle_root)]
+    for row in rows:
+        if row["current"] and "commits" in row:
+            row["behind"] = [
+                asdict(each) for each in measure_lag(bundle_root, row["version"], lent_to(context).commits_between)
+            ]
     if as_json:
         echo_json(rows)
     else:
@@ -58,6 +71,8 @@ def versions(as_json: JsonOption = False, root: RootOption = None, settings_file
                 typer.echo(_vectors_of(row))
             if row.get("imported"):
                 typer.echo(for_terminal(f"  {Provenance.model_validate(row['imported']).sentence}"))
+            for each in row.get("behind", ()):
+                typer.echo(for_terminal(f"  {Lag(**each).sentence}"))
             for each in row.get("accepted", ()):
                 typer.echo(for_terminal(f"  accepted: {each['check']}: {each['found']}; {each['reason']}"))
     if problem is not None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import BaseModel
 
-from codequarry.schemas.errors import IntegrityError, UnavailableError
+from codequarry.schemas.errors import IntegrityError, NoBundleError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.grep import CodeSearchAnswer, CodeSearchRequest
-from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRequest, RefusedVersion
+from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRequest, HealthStatus, RefusedVersion
 from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
+from codequarry.serving.engine.first_version import FirstVersion
 from codequarry.serving.engine.follow import Follower, Refusal
 from codequarry.serving.engine.local_files import LocalFiles
 from codequarry.serving.ranking.rerank import reranker_of
@@ -46,8 +47,16 @@ class Engine:
     Each request leases one version and is computed from it alone; the next request may use another one.
     """
 
-    def __init__(self, bundle: Bundle, settings: ServingSettings) -> None:
-        self.served = Served(bundle)
+    def __init__(self, bundle: Bundle | None, settings: ServingSettings, *, first: FirstVersion | None = None) -> None:
+        """Answer from a version.
+
+        Args:
+            bundle: The version; None while `first` is being made.
+            settings: Limits, stages and model servers.
+            first: Progress of the first version, where another process makes it.
+        """
+        self.first = first
+        self.served = Served(bundle, self._no_version_error)
         self.settings = settings
         self.gate = Gate(settings.max_concurrency)
         self.lanes = Lanes()
@@ -61,10 +70,28 @@ class Engine:
         self._started = time.monotonic()
 
     @classmethod
-    def open(cls, root: Path, settings: ServingSettings) -> Self:
-        """Open the current version under a bundle root, and follow CURRENT; raises as `Bundle.open_current`."""
-        engine = cls(Bundle.open_current(root, settings), settings)
-        engine.follower = Follower(root, engine.served, settings)
+    def open(cls, root: Path, settings: ServingSettings, *, first: FirstVersion | None = None) -> Self:
+        """Open the current version under a bundle root, and follow CURRENT.
+
+        Args:
+            root: Bundle root.
+            settings: Limits, stages and model servers.
+            first: Progress of the first version, where another process makes it: then none need be published yet.
+
+        Returns:
+            The engine.
+
+        Raises:
+            UnavailableError: As `Bundle.open_current` does.
+        """
+        try:
+            bundle = Bundle.open_current(root, settings)
+        except NoBundleError:
+            if first is None:
+                raise
+            bundle = None
+        engine = cls(bundle, settings, first=first)
+        engine.follower = Follower(root, engine.served, settings, awaiting=bundle is None)
         engine.follower.start()
         return engine
 
@@ -76,6 +103,14 @@ class Engine:
             UnavailableError: No version is served now.
         """
         return self.served.bundle
+
+    @property
+    def version_name(self) -> str:
+        """Name of the version that is served now; "" when there is none."""
+        try:
+            return self.bundle.manifest.version
+        except UnavailableError:
+            return ""
 
     def answer(self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT) -> AnswerT:
         """Answer one call, after admission control.
@@ -131,8 +166,17 @@ class Engine:
         return self.answer("find_references", find_references, request)
 
     def health(self, _: HealthRequest) -> HealthAnswer:
-        """Return the state of the server; needs neither admission nor the disk."""
-        return health(self.served, self.follower, uptime_s=time.monotonic() - self._started)
+        """Return the state of the server, without admission; over HTTP it needs no disk either."""
+        answer = health(self.served, self.follower, uptime_s=time.monotonic() - self._started, first=self.first)
+        if self.local_files is None:
+            return answer
+        try:
+            with self.served.lease() as bundle:
+                heads = self.local_files.heads(bundle)
+        except UnavailableError:  # refused meanwhile
+            return answer
+        moved = [each for each in heads if each.indexed.removesuffix("+dirty") != each.head]
+        return answer.model_copy(update={"heads": moved}) if moved else answer
 
     def close(self) -> None:
         """Stop following, and close the version once its last request has ended."""
@@ -143,6 +187,14 @@ class Engine:
         if self.reranker is not None:
             self.reranker.close()
         self.served.close()
+
+    def _no_version_error(self) -> UnavailableError:
+        """Return the error of requests until the first version is served."""
+        refusal = self.follower.refusal if self.follower is not None else None
+        if refusal is not None or self.first is None:
+            reason = refusal.reason if refusal is not None else "no version is served"
+            return UnavailableError(reason, suggestion="ask healthz, and look into the server's log")
+        return self.first.error()
 
     def _observed(self, trace: Trace, request: BaseModel) -> AbstractContextManager[None]:
         return nullcontext() if self.telemetry is None else self.telemetry.request(trace, request)
@@ -171,13 +223,16 @@ def _query_of(request: BaseModel) -> str:
     return next((str(query) for name in ("query", "pattern", "symbol") if (query := getattr(request, name, ""))), "")
 
 
-def health(served: Served, follower: Follower | None, *, uptime_s: float) -> HealthAnswer:
+def health(
+    served: Served, follower: Follower | None, *, uptime_s: float, first: FirstVersion | None = None
+) -> HealthAnswer:
     """Report the served version, since when it is served, and what is wrong.
 
     Args:
         served: The served version.
         follower: None when CURRENT is not followed.
         uptime_s: Seconds since the server started.
+        first: Progress of the first version, where another process makes it.
 
     Returns:
         The state of the server.
@@ -193,8 +248,12 @@ def health(served: Served, follower: Follower | None, *, uptime_s: float) -> Hea
     damaged = sorted(follower.damage) if follower else []
     fitting = all(count == chunks for channel in channels.values() for count in channel.counts.values())
     sound = follows and catalog and fitting and not damaged and all(channel.open for channel in channels.values())
+    refused = follower.refusal if follower is not None else None
+    making = bundle is None and first is not None and refused is None
+    starting = making and first is not None and not first.has_failed
+    status: HealthStatus = "starting" if starting else "unavailable" if bundle is None else "degraded"
     answer = HealthAnswer(
-        status="unavailable" if bundle is None else "ok" if sound else "degraded",
+        status="ok" if bundle is not None and sound else status,
         verified=follower is not None and follower.verified,
         damaged=damaged,
         catalog=catalog,
@@ -209,8 +268,10 @@ def health(served: Served, follower: Follower | None, *, uptime_s: float) -> Hea
     given: dict[str, object] = {}
     if bundle is not None:
         given |= {"bundle": bundle.info, "since": _utc(served.since)}
-    if follower is not None and follower.refusal is not None:
-        given["refused"] = _describe_refusal(follower.refusal)
+    if making and first is not None:
+        given["first_index"] = first.sentence()
+    if refused is not None:
+        given["refused"] = _describe_refusal(refused)
     return answer.model_copy(update=given)
 
 

@@ -17,7 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundleRoot, Current, embeddings_table, leg_suffix
-from codequarry.schemas.errors import CodequarryError, IntegrityError, ResourcesError, UnavailableError
+from codequarry.schemas.errors import (
+    CodequarryError,
+    IntegrityError,
+    NoBundleError,
+    ResourcesError,
+    UnavailableError,
+)
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import FetchRequest, SearchRequest
 from codequarry.serving.engine.scrub import Damage, Scrub, read_again
@@ -51,7 +57,16 @@ class Refusal:
 class Follower:
     """Thread that keeps `Served` at the version CURRENT names, as long as that version is sound."""
 
-    def __init__(self, root: Path, served: Served, settings: ServingSettings) -> None:
+    def __init__(self, root: Path, served: Served, settings: ServingSettings, *, awaiting: bool = False) -> None:
+        """Follow CURRENT.
+
+        Args:
+            root: Bundle root.
+            served: Gets each version.
+            settings: Interval and limits.
+            awaiting: No version is published yet, which is no reason for a refusal.
+        """
+        self._awaiting = awaiting
         self._root = BundleRoot(root)
         self._served = served
         self._settings = settings
@@ -120,8 +135,10 @@ class Follower:
         try:
             current = self._root.read_current()
         except UnavailableError as error:
-            self._refuse(None, error.message)
+            if not (self._awaiting and isinstance(error, NoBundleError)):
+                self._refuse(None, error.message)
             return
+        self._awaiting = False
         if current == self._open_current():
             self.following = True
             return
@@ -143,7 +160,7 @@ class Follower:
 
     def check(self) -> None:
         """Read every file of the version that was opened at the start; until now only sizes were checked."""
-        if time.monotonic() < self._check_at:
+        if time.monotonic() < self._check_at or self._open_current() is None:
             return
         bundle = self._served.bundle  # this thread alone replaces it, so that it needs no lease
         try:

@@ -17,10 +17,13 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel
 
+from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.encodings import UNKNOWN, UTF_8
 from codequarry.schemas.times import parse_time
+from codequarry.schemas.trust.git_head import head_commit_of
 from codequarry.schemas.trust.privileges import is_inside
 from codequarry.schemas.trust.source_places import local_folders
+from codequarry.schemas.wire.health import SourceHead
 from codequarry.schemas.wire.search import OnDisk
 from codequarry.serving.catalog import present
 from codequarry.serving.version.open import Bundle
@@ -53,10 +56,12 @@ class LocalFiles:
 
     Args:
         folders: Folders of repositories by name. Files of others are not looked at.
+        root: Bundle root whose folders are read again for each version; None where they stay.
     """
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._folders = {name: Path(os.path.realpath(folder)) for name, folder in folders.items()}
+    def __init__(self, folders: Mapping[str, Path], root: Path | None = None) -> None:
+        self._root = root
+        self._folders = _resolved(folders)
         self._lock = Lock()
         self._folders_of: dict[str, str] = {}
         self._version = ""
@@ -66,7 +71,7 @@ class LocalFiles:
     @classmethod
     def of(cls, root: Path) -> Self:
         """Compare with the folders that ``codequarry index`` read for a bundle root on this machine."""
-        return cls(local_folders(root))
+        return cls(local_folders(root), root)
 
     def mark(self, answer: AnswerT, bundle: Bundle) -> AnswerT:
         """Return an answer that says which of its files differ on disk from what was indexed.
@@ -78,6 +83,7 @@ class LocalFiles:
         Returns:
             The answer, with ``on_disk`` at its places and a sentence in ``limits``; unchanged where nothing differs.
         """
+        self._follow(bundle)
         states = self.states(_uris(answer), bundle) if self._folders else {}
         return answer.model_copy(update=_updates(answer, states)) if states else answer
 
@@ -95,13 +101,33 @@ class LocalFiles:
         facts = self._facts(asked, bundle)
         return {uri: state for uri in asked if uri in facts and (state := self._state(uri, facts[uri])) is not None}
 
-    def _facts(self, uris: list[str], bundle: Bundle) -> dict[str, _Indexed]:
-        """Return the indexed files among these, read from the catalog once for each version."""
+    def heads(self, bundle: Bundle) -> list[SourceHead]:
+        """Return the commit that each repository was indexed at, and the one that its work tree is at now.
+
+        Args:
+            bundle: Version that indexed them.
+
+        Returns:
+            Repositories on this machine that were read as they are and have a commit.
+        """
+        self._follow(bundle)
+        return source_heads(bundle.manifest, self._folders)
+
+    def _follow(self, bundle: Bundle) -> None:
+        """Forget what was read for another version; its repositories may lie elsewhere, or be others."""
         version = bundle.manifest.version
         with self._lock:
+            if version == self._version and self._folders:
+                return
             if version != self._version:
                 self._version, self._indexed = version, {}
-            known = self._indexed
+            if self._root is not None:
+                self._folders, self._folders_of = _resolved(local_folders(self._root)), {}
+
+    def _facts(self, uris: list[str], bundle: Bundle) -> dict[str, _Indexed]:
+        """Return the indexed files among these, read from the catalog once for each version."""
+        self._follow(bundle)
+        known = self._indexed
         if missing := [uri for uri in uris if uri not in known]:
             # The manifest has whole seconds: what was written within that one was there before.
             at_ns = int(parse_time(bundle.manifest.created).timestamp() + 1) * 1_000_000_000
@@ -164,6 +190,27 @@ class LocalFiles:
             while len(self._digests) > _REMEMBERED:
                 self._digests.popitem(last=False)
         return digest
+
+
+def source_heads(manifest: Manifest, folders: Mapping[str, Path]) -> list[SourceHead]:
+    """Return the commit that each repository was indexed at, and the one that its work tree is at now.
+
+    Args:
+        manifest: Manifest of the version that indexed them.
+        folders: Folders of repositories on this machine, by name.
+
+    Returns:
+        Repositories that were read as they are, and that have a commit then or now.
+    """
+    return [
+        SourceHead(name=source.name, indexed=source.revision, head=head)
+        for source in manifest.sources
+        if (folder := folders.get(source.name)) is not None and not source.ref and (head := head_commit_of(folder))
+    ]
+
+
+def _resolved(folders: Mapping[str, Path]) -> dict[str, Path]:
+    return {name: Path(os.path.realpath(folder)) for name, folder in folders.items()}
 
 
 def read_digest(file: str) -> str:

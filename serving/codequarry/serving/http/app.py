@@ -70,9 +70,9 @@ def http_app(service: Service) -> Starlette:
     """Build the ASGI application: no sessions, JSON answers, Host and Origin checked before anything is read.
 
     A foreign Host gets 421, a foreign Origin 403, a missing or wrong token 401, a body above 1 MiB 413. ``GET
-    /healthz`` answers probes: 200 when a version is served, 503 when none is. A caller without a required token learns
-    only the status. ``GET /metrics`` is for Prometheus. ``POST /mcp/tools/list`` and ``POST /mcp/tools/<name>`` are the
-    same tools in plain JSON.
+    /healthz`` answers probes: 200 when a version is served, 503 when none is, or none yet. A caller without a required
+    token learns only the status. ``GET /metrics`` is for Prometheus. ``POST /mcp/tools/list`` and
+    ``POST /mcp/tools/<name>`` are the same tools in plain JSON.
     """
     crowd = Crowd(service.engine.gate)
     apps = {profile: _profile_app(service, profile, crowd) for profile in PROFILES}
@@ -196,7 +196,7 @@ def _add_routes(server: FastMCP, service: Service) -> None:
     @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
     async def healthz(request: Request) -> Response:
         found = service.engine.health(HealthRequest())
-        status = 503 if found.status == "unavailable" else 200
+        status = 503 if found.status in ("starting", "unavailable") else 200
         told: dict[str, Any] = to_wire(found) if _is_authenticated(service, request) else {"status": found.status}
         return JSONResponse(told, status, headers={"Cache-Control": "no-store"})
 

@@ -26,7 +26,7 @@ from codequarry.serving.files.integrity import read_manifest, verify
 from codequarry.serving.files.lease import Hold, hold_version
 from codequarry.serving.sql.confinement import PREFIX, confined_connection
 from codequarry.serving.sql.registry import read_registry
-from codequarry.serving.stack.overlay import StackArrays, base_of
+from codequarry.serving.stack.overlay import StackArrays, base_paths
 from codequarry.serving.stack.stacked_catalog import attach_catalog, put_stack_tables
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class CatalogSession:
                     holds = [undo.enter_context(hold_version(paths))]
                     manifest = read_manifest(paths, expected_sha256=current and current.manifest_sha256)
                     verify(paths, manifest, deep=False)
-                    below = base_of(paths, manifest)
+                    below = base_paths(paths, manifest)
                     if below is not None and manifest.stack is not None:
                         holds.append(undo.enter_context(hold_version(below)))
                         verify(below, read_manifest(below, expected_sha256=manifest.stack.base_sha256), deep=False)
@@ -236,7 +236,7 @@ class CatalogSession:
         names = tuple(name for (name,) in found)
         for gone in set(self._views) - set(names):
             execute(f"DROP VIEW IF EXISTS {_quote_identifier(gone)}")
-        below, stacked = base_of(paths, manifest), dict[str, str]()
+        below, stacked = base_paths(paths, manifest), dict[str, str]()
         if below is not None:
             stacked = self._stack_views(paths, below, manifest)
         for name in names:

@@ -101,7 +101,7 @@ class StackArrays:
         Returns:
             The stack.
         """
-        below = base_of(paths, read_manifest(paths))
+        below = base_paths(paths, read_manifest(paths))
         assert below is not None
         with closing(Catalog.open(below)) as base, closing(Catalog.open(paths)) as own:
             return cls.open(paths.stack, VersionArrays.of(base.index, base.directory()), own)
@@ -165,7 +165,7 @@ class StackArrays:
         return Hidden(len(gone), gone[~again], gone[again])
 
 
-def base_of(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:
+def base_paths(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:
     """Return the paths of the base of a delta version; None for a complete version."""
     return None if manifest.stack is None else BundlePaths(paths.path.parent / manifest.stack.base)
 

@@ -24,10 +24,16 @@ class _CountedVersion:
 class Served:
     """Reference count of each open version; a replaced version is closed when its last request has ended."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle | None, refusal: Callable[[], UnavailableError] | None = None) -> None:
+        """Serve a version.
+
+        Args:
+            bundle: The version; None when there is none yet.
+            refusal: Returns the error of every request until there is one.
+        """
         self._lock = threading.Lock()
-        self._opened: _CountedVersion | None = _CountedVersion(bundle)
-        self._refusal: UnavailableError | None = None
+        self._opened: _CountedVersion | None = None if bundle is None else _CountedVersion(bundle)
+        self._refusal = refusal
         self._leaving: list[_CountedVersion] = []
         self._before: tuple[str, np.ndarray] | None = None
         self.close_idle: Callable[[Bundle], None] = Bundle.close
@@ -44,10 +50,11 @@ class Served:
             UnavailableError: No version is served now.
         """
         with self._lock:
-            opened = self._opened
-            if opened is None:
-                raise self._refusal or _stopping_error()
-            opened.requests += 1
+            opened, refusal = self._opened, self._refusal
+            if opened is not None:
+                opened.requests += 1
+        if opened is None:
+            raise refusal() if refusal is not None else _stopping_error()
         try:
             yield opened.bundle
         finally:
@@ -62,9 +69,9 @@ class Served:
         Raises:
             UnavailableError: No version is served now.
         """
-        opened = self._opened
+        opened, refusal = self._opened, self._refusal
         if opened is None:
-            raise self._refusal or _stopping_error()
+            raise refusal() if refusal is not None else _stopping_error()
         return opened.bundle
 
     @property
@@ -98,13 +105,13 @@ class Served:
 
     def refuse(self, error: UnavailableError) -> None:
         """Serve nothing until the next `swap`: every request from now on fails with this error."""
-        self._replace(None, error)
+        self._replace(None, lambda: error)
 
     def close(self) -> None:
         """Stop serving; versions close when their last request has ended."""
         self._replace(None, None)
 
-    def _replace(self, opened: _CountedVersion | None, refusal: UnavailableError | None) -> None:
+    def _replace(self, opened: _CountedVersion | None, refusal: Callable[[], UnavailableError] | None) -> None:
         with self._lock:
             if self._opened is not None:
                 self._leaving.append(self._opened)

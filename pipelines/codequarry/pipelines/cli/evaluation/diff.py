@@ -61,7 +61,7 @@ def diff(
     from codequarry.pipelines.measure.asking import version_called
     from codequarry.pipelines.measure.version_diff import compare_chunks, compare_files, read_chunks, read_files
 
-    settings = load_settings(settings_file, bundle_root=root)
+    settings = load_settings(settings_file, bundle_root=root, look="above")
     asked = _queries(queries) if queries is not None else []
     bundle_root = BundleRoot(settings.bundle.root)
     names = [version_called(bundle_root, name) for name in (before, after)]

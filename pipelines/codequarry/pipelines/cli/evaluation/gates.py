@@ -55,7 +55,7 @@ def check(
 
       codequarry gates check previous --json
     """
-    settings = load_settings(settings_file, bundle_root=root)
+    settings = load_settings(settings_file, bundle_root=root, look="above")
     name, results = _check_version(settings, version)
     if as_json:
         typer.echo(json.dumps({"version": name, "gates": _rows(results)}, ensure_ascii=False, indent=1))
@@ -90,7 +90,7 @@ def docs(
     from codequarry.pipelines.gates.great_expectations import build_docs
     from codequarry.pipelines.gates.kept_documents import SITE, documents_folder
 
-    kept = documents_folder(load_settings(settings_file).paths.work)
+    kept = documents_folder(load_settings(settings_file, look="above").paths.work)
     typer.echo(build_docs(kept, out if out is not None else kept / SITE))
 
 
@@ -113,7 +113,7 @@ def verdict(
         from codequarry.pipelines.gates.answers.verdict import PAGE, read_verdict
     except ModuleNotFoundError as error:
         raise missing_extra("codequarry verdict", "build", missing=error.name) from None
-    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root).bundle.root)
+    bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root, look="above").bundle.root)
     typer.echo(read_verdict(bundle_root, version, "verdict.json" if as_json else PAGE).rstrip("\n"))
 
 

@@ -11,7 +11,7 @@ import typer
 
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings.load import load_settings
-from codequarry.schemas.trust.state_folders import HOME_FOLDER
+from codequarry.schemas.trust.state_home import HOME_FOLDER
 from codequarry.serving.cli.clients import stdio_command
 from codequarry.serving.cli.install import kit
 from codequarry.serving.cli.install.clients import (

@@ -1,0 +1,87 @@
+"""How far an index is behind its work trees: by command, over stdio, and never over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from tests.pipelines.conftest import Run
+from tests.pipelines.repositories import commit, git
+from tests.serving.live import request, serving
+
+
+@pytest.fixture
+def app(run: Run, tmp_path: Path) -> Path:
+    """A repository with a commit, indexed from where the commands of the test run."""
+    folder = tmp_path / "app"
+    commit(folder, {"app.py": "def pour_tea(cup):\n    return cup + 1\n"})
+    assert run("index", folder).returncode == 0
+    return folder
+
+
+def behind(run: Run) -> tuple[dict[str, Any], str]:
+    """What `versions` says of the only repository, for programs and for people."""
+    rows = json.loads(run("versions", "--json").stdout)
+    (lag,) = next(row["behind"] for row in rows if row["current"])
+    text = next(line for line in run("versions").stdout.splitlines() if line.startswith("  app: "))
+    return lag, text.strip()
+
+
+def test_versions_counts_the_commits_that_head_has_and_the_index_lacks(run: Run, app: Path) -> None:
+    indexed = git(app, "rev-parse", "HEAD")
+    lag, text = behind(run)
+    assert lag == {
+        "name": "app", "indexed": indexed, "head": indexed, "commits_behind": 0, "commits_gone": 0, "files_written": 0,
+    }  # fmt: skip
+    assert text == "app: at HEAD, and no tracked file was written since"
+    for number in range(3):
+        head = commit(app, {}, f"change {number}")
+    lag, text = behind(run)
+    assert (lag["indexed"], lag["head"], lag["commits_behind"]) == (indexed, head, 3)
+    assert text == f"app: 3 commits behind, HEAD is {head[:12]}"
+
+
+def test_an_edit_and_a_rewritten_history_are_told(run: Run, app: Path) -> None:
+    git(app, "commit", "--quiet", "--amend", "-m", "another message")
+    later = os.stat(app / "app.py").st_mtime + 3_600
+    os.utime(app / "app.py", (later, later))
+    lag, text = behind(run)
+    assert (lag["commits_behind"], lag["commits_gone"], lag["files_written"]) == (1, 1, 1)
+    assert "1 commit that HEAD no longer has" in text
+    assert text.endswith("1 file written since")
+
+
+def test_a_repository_at_a_ref_and_a_folder_without_git_are_not_compared(run: Run, tmp_path: Path) -> None:
+    commit(tmp_path / "app", {"app.py": "x = 1\n"})
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "app.py").write_text("x = 1\n")
+    assert run("index", f"{tmp_path / 'app'}#main", tmp_path / "plain").returncode == 0
+    (row,) = json.loads(run("versions", "--json").stdout)
+    assert row["behind"] == []
+
+
+def test_stdio_tells_where_head_is_and_http_does_not(run: Run, app: Path, tmp_path: Path) -> None:
+    root = tmp_path / "cwd" / ".codequarry" / "bundles"
+    indexed = git(app, "rev-parse", "HEAD")
+
+    async def talk() -> None:
+        command = ["-P", "-m", "codequarry.pipelines.cli", "serve", "--stdio", "--root", str(root)]
+        transport = StdioTransport(sys.executable, command, env=dict(os.environ), cwd=str(tmp_path), keep_alive=False)
+        async with Client(transport) as client:
+            assert "heads" not in ((await client.call_tool_mcp("healthz", {})).structured_content or {})
+            head = commit(app, {}, "more")
+            told = (await client.call_tool_mcp("healthz", {})).structured_content or {}
+            assert told["heads"] == [{"name": "app", "indexed": indexed, "head": head}]
+
+    asyncio.run(talk())
+    with serving(root, tmp_path) as served:
+        _, body = request(served.port, "GET", "/healthz")
+    assert "heads" not in json.loads(body)
