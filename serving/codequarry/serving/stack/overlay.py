@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +24,15 @@ from codequarry.serving.files.arrays import map_array
 from codequarry.serving.files.integrity import read_manifest
 
 
+class Extent(NamedTuple):
+    """Numbers of files, chunks, definitions and strings of a version."""
+
+    files: int
+    chunks: int
+    definitions: int
+    strings: int
+
+
 @dataclass(frozen=True)
 class VersionArrays:
     """The arrays of a version that a stack is made of."""
@@ -35,6 +45,11 @@ class VersionArrays:
         """Return the arrays of a complete version, or of a delta version by itself."""
         assert isinstance(rows, RowIndex)
         return cls(rows, directory)
+
+    @property
+    def extent(self) -> Extent:
+        """Numbers of everything."""
+        return Extent(self.files, self.chunks, self.definitions, len(self.rows.texts))
 
     @property
     def files(self) -> int:
@@ -87,8 +102,8 @@ class StackArrays:
         except (OSError, IntegrityError) as error:
             raise _damaged(folder, "an array cannot be read") from error
         found = cls(base, VersionArrays.of(own.index, own.directory()), **arrays, own_ids=own.id_map())
-        if problem := found._problem():
-            raise _damaged(folder, problem)
+        if problems := stack_problems(arrays, base.extent, found.own.extent):
+            raise _damaged(folder, problems[0])
         return found
 
     @classmethod
@@ -105,36 +120,6 @@ class StackArrays:
         assert below is not None
         with closing(Catalog.open(below)) as base, closing(Catalog.open(paths)) as own:
             return cls.open(paths.stack, VersionArrays.of(base.index, base.directory()), own)
-
-    def _problem(self) -> str:
-        """Return what is wrong with the arrays; "" when they fit the base and the delta."""
-        wanted = {
-            HIDDEN: (self.hidden, np.int32, (len(self.hidden),)),
-            STRINGS: (self.strings, np.int32, (len(self.own.rows.texts),)),
-            NAMES: (self.names, np.int32, (len(self.names), 2)),
-            DEAD: (self.dead, np.int32, (len(self.dead), 3)),
-            PLACES: (self.places, PLACE, (len(self.places),)),
-        }
-        for name, (array, dtype, shape) in wanted.items():
-            if array.dtype != dtype or array.shape != shape:
-                return f"{name}.npy is not of this base and this delta"
-        base, own = self.base, self.own
-        bounds = (
-            (HIDDEN, self.hidden, 0, base.files),
-            (STRINGS, self.strings, -1, len(base.rows.texts)),
-            (NAMES, self.names[:, 0], 0, own.definitions),
-            (NAMES, self.names[:, 1], 0, base.definitions),
-            (DEAD, self.dead[:, 0], 0, base.definitions),
-            (DEAD, self.dead[:, 1:], 0, base.files),
-            (PLACES, self.places["target_id"], 0, base.definitions + own.definitions),
-            (PLACES, self.places["file"], 0, base.files + own.files),
-            (PLACES, self.places["chunk"], 0, base.chunks + own.chunks),
-            (PLACES, self.places["enclosing"], -1, base.definitions + own.definitions),
-        )
-        for name, values, least, end in bounds:
-            if values.size and not least <= values.min() <= values.max() < end:
-                return f"{name}.npy names something that is neither in the base nor in the delta"
-        return "" if (np.diff(self.hidden) > 0).all() else f"{HIDDEN}.npy is not in order"
 
     def numbers(self, base: str, own: str, schema: str, first_shard: int) -> StackNames:
         """Return what SQL has to know; see `StackNames`."""
@@ -163,6 +148,45 @@ class StackArrays:
         gone = np.sort(self.base.directory.by_row[self.hidden_rows])
         again = np.isin(gone, self.own.directory.chunk_ids, assume_unique=True)
         return Hidden(len(gone), gone[~again], gone[again])
+
+
+def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) -> list[str]:
+    """Return what is wrong with the arrays of ``stack/``, as sentences; empty when they fit both versions.
+
+    Args:
+        arrays: Arrays by name.
+        base: Numbers of the base.
+        own: Numbers of the delta.
+    """
+    hidden, strings, names, dead, places = (arrays[name] for name in STACK_ARRAYS)
+    wanted = {
+        HIDDEN: (np.int32, hidden.shape[:1]),
+        STRINGS: (np.int32, (own.strings,)),
+        NAMES: (np.int32, (*names.shape[:1], 2)),
+        DEAD: (np.int32, (*dead.shape[:1], 3)),
+        PLACES: (PLACE, places.shape[:1]),
+    }
+    forms = [name for name, form in wanted.items() if (arrays[name].dtype, arrays[name].shape) != form]
+    if forms:
+        return [f"{name}.npy is not of this base and this delta" for name in forms]
+    definitions = base.definitions + own.definitions
+    bounds = (
+        (HIDDEN, hidden, 0, base.files),
+        (STRINGS, strings, -1, base.strings),
+        (NAMES, names[:, 0], 0, own.definitions),
+        (NAMES, names[:, 1], 0, base.definitions),
+        (DEAD, dead[:, 0], 0, base.definitions),
+        (DEAD, dead[:, 1:], 0, base.files),
+        (PLACES, places["target_id"], 0, definitions),
+        (PLACES, places["file"], 0, base.files + own.files),
+        (PLACES, places["chunk"], 0, base.chunks + own.chunks),
+        (PLACES, places["enclosing"], -1, definitions),
+    )
+    far = dict.fromkeys(
+        name for name, values, least, end in bounds if values.size and not least <= values.min() <= values.max() < end
+    )
+    found = [f"{name}.npy names something that is neither in the base nor in the delta" for name in far]
+    return found + ([f"{HIDDEN}.npy is not in order"] if (np.diff(hidden) <= 0).any() else [])
 
 
 def base_paths(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:
