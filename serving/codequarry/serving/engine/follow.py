@@ -173,6 +173,8 @@ class Follower:
             self._read_later(bundle, error)
             return
         self.verified = True
+        if not damage:
+            bundle.was_read()
         self._take_damage(bundle, damage)
 
     def watch(self) -> None:

@@ -239,6 +239,8 @@ class Bundle:
                 read = partial(file_sha256, after_block=after_block)
                 watch = undo.enter_context(closing(FileWatch.open(paths, manifest)))
                 verify(paths, manifest, deep=after_block is not None, sha256=read)
+                if after_block is not None:
+                    _BASES.read.add(current.manifest_sha256)
                 base = None
                 if manifest.stack is not None:
                     base = _BASES.lease(paths, manifest.stack, settings, channels, after_block)
@@ -314,6 +316,10 @@ class Bundle:
         assert isinstance(below, ChunkFacts)
         return StackedFacts(below, ChunkFacts.open(self.paths.facts, stack.own.chunks, stack.own.files), stack)
 
+    def was_read(self) -> None:
+        """Remember that every byte of the version, and of its base, was compared with its manifest."""
+        _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
+
     @property
     def layers(self) -> tuple[Bundle, ...]:
         """The base of a delta version and itself; of a complete version itself alone."""
@@ -375,6 +381,8 @@ class _SharedBases:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.read: set[str] = set()
+        """Manifests, by sha256, of versions whose every byte this process has compared: no base is read twice."""
         self._open: dict[tuple[Path, str, str], tuple[Bundle, list[Bundle]]] = {}
 
     def lease(
@@ -392,7 +400,7 @@ class _SharedBases:
             stack: Entry of the base in its manifest.
             settings: See `Bundle.open_current`.
             channels: See `Bundle.open_current`.
-            after_block: See `Bundle.open_version`; a base that is open was read before.
+            after_block: See `Bundle.open_version`.
 
         Returns:
             The base; `release` gives it back.
@@ -405,6 +413,8 @@ class _SharedBases:
         with self._lock:
             known = self._open.get(key)
             if known is None:
+                if stack.base_sha256 in self.read:
+                    after_block = None
                 named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
                 try:
                     base = Bundle.open_paths(below, named, settings, channels=wanted, after_block=after_block)
