@@ -116,7 +116,7 @@ def _write_file_index(paths: BundlePaths, dim: int) -> None:
     """An index of the files as large as a real one, whose cards say nothing."""
     with closing(Catalog.open(paths)) as catalog:
         directory = catalog.directory()
-    rows = np.flatnonzero(np.diff(directory.row_starts)).tolist()
+    rows = np.flatnonzero(directory.indexed).tolist()
     files = [FileRow(row, directory.repos[row], directory.paths[row], 0, 0) for row in rows]
     shards = [row % len(paths.table_files("chunks")) for row in rows]
     FileIndex.build(files, np.zeros((len(files), dim), np.float32), shards).write(paths.files)

@@ -67,7 +67,7 @@ def made(site, run):
 
 def found(site, word):
     """Paths of the chunks of CURRENT that hold a word."""
-    from codequarry.serving.catalog.session import open_catalog
+    from codequarry.serving.sql.session import open_catalog
 
     with open_catalog(site.bench.root.path, pools=site.bench.folder / "pools") as session:
         rows = session.sql("SELECT path FROM chunks WHERE contains(text, ?)", [word]).fetchall()

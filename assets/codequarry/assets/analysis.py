@@ -41,7 +41,7 @@ def coverage_report(context: dg.AssetExecutionContext, project: Project) -> dg.M
 def _coverage(settings: Settings) -> Mapping[str, Any]:
     import duckdb
 
-    from codequarry.serving.catalog.session import open_catalog
+    from codequarry.serving.sql.session import open_catalog
 
     # The queries are ours, so they need no connection that is confined to reading.
     with (

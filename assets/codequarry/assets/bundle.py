@@ -300,7 +300,7 @@ def _published(
 
 def _chunks_by_version(settings: Settings) -> dict[str, float]:
     """Return the chunk counts of the newest readable versions by month, day and time of their build, newest first."""
-    from codequarry.serving.catalog.registry import read_registry
+    from codequarry.serving.sql.registry import read_registry
 
     rows = read_registry(BundleRoot(settings.bundle.root))["manifests"].to_pylist()
     newest = reversed(rows[-_SHOWN_VERSIONS:])

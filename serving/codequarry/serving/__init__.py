@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from codequarry.serving.catalog.session import CatalogSession, open_catalog
+    from codequarry.serving.sql.session import CatalogSession, open_catalog
 
 __all__ = ["CatalogSession", "open_catalog"]
 
@@ -14,7 +14,7 @@ __all__ = ["CatalogSession", "open_catalog"]
 def __getattr__(name: str) -> Any:
     # Every command imports this package, but few use a session.
     if name in __all__:
-        from codequarry.serving.catalog import session as catalog_session
+        from codequarry.serving.sql import session as catalog_session
 
         return getattr(catalog_session, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from codequarry.pipelines.cli.root import build_app
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving import open_catalog
-from codequarry.serving.catalog.confinement import PREFIX, ReadOnlyFiles, confined_connection
+from codequarry.serving.sql.confinement import PREFIX, ReadOnlyFiles, confined_connection
 from tests.serving.bundle_factory import VERSION, write_bundle
 from tests.serving.corpus import PIECES
 

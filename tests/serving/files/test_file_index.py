@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.errors import IntegrityError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, read_profile
-from codequarry.serving.files.file_index import FileIndex, FileRow, name_words
+from codequarry.serving.files.file_index import FileIndex, FileRow, card_evidence, name_words
 from codequarry.serving.text.stems import stem
 
 WORDS = ["session", "sessions", "pool", "parse", "parser", "http", "io", "request"]
@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, damage: str) -> None:
 def test_cards_are_compared_down_to_a_rank() -> None:
     rows = [FileRow(row, "quarry", f"{row}.py", 0, 0) for row in range(50)]
     cards = np.stack([np.linspace(1, 0, 50), np.zeros(50)], axis=1).astype(np.float32)
-    found = FileIndex.build(rows, cards).card_evidence(np.array([1, 0], np.float32))
+    found = card_evidence(FileIndex.build(rows, cards).similarity(np.array([1, 0], np.float32)))
     assert (found[0], found[30], found[49]) == (1, 0, 0)
     assert 0 < found[15] < 1
 
@@ -80,7 +80,7 @@ def test_cards_by_shard_answer_as_cards_in_one(tmp_path: Path) -> None:
     FileIndex.build(rows, cards, [row % 3 for row in range(40)]).write(tmp_path / "files")
     assert not (tmp_path / "files" / "cards.npy").exists()
     parted = FileIndex.open(tmp_path / "files", np.arange(40), 8)
-    assert parted.card_evidence(cards[7]) == pytest.approx(whole.card_evidence(cards[7]), abs=1e-6)
+    assert parted.similarity(cards[7]) == pytest.approx(whole.similarity(cards[7]), abs=1e-6)
     np.save(tmp_path / "files" / "cards.01.npy", cards[:2])
     with pytest.raises(UnavailableError):
         FileIndex.open(tmp_path / "files", np.arange(40), 8)

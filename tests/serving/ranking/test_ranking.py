@@ -39,7 +39,8 @@ def ranked_files() -> RankedFiles:
     ids = np.arange(1, len(PATHS) * CHUNKS + 1)
     directory = ChunkDirectory(
         ids, np.repeat(np.arange(len(PATHS)), CHUNKS), ("quarry",) * len(PATHS), PATHS, ("python",) * len(PATHS),
-        np.array([1, 1, 1, 1, 4], np.int8), by_row=ids, row_starts=np.arange(len(PATHS) + 1) * CHUNKS,
+        np.array([1, 1, 1, 1, 4], np.int8), by_row=ids, first_rows=np.arange(len(PATHS)) * CHUNKS,
+        chunk_counts=np.full(len(PATHS), CHUNKS),
         torn=np.zeros(len(PATHS), np.bool_),
     )  # fmt: skip
     rows = [FileRow(row, "quarry", path, row, 10 * row) for row, path in enumerate(PATHS)]

@@ -22,6 +22,7 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.serving.text.lexical import (
     BODY_FIELD,
     ID_FIELD,
+    META_FILE,
     field_texts,
     placed_terms,
     remove_index_folder,
@@ -29,7 +30,6 @@ from codequarry.serving.text.lexical import (
 )
 
 _HEAP_BYTES = 256_000_000
-_META = "meta.json"
 _COLUMNS = ("chunk_id", "path", "symbols", "qualified_name", "text")
 
 
@@ -64,7 +64,7 @@ def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[NewSegment, ..
     scratch.mkdir()
     try:
         _write(scratch, chunks)
-        found = json.loads((scratch / _META).read_bytes())["segments"]
+        found = json.loads((scratch / META_FILE).read_bytes())["segments"]
         segments = [
             _move_segment(scratch, each["segment_id"].replace("-", ""), each["max_doc"], paths.bm25) for each in found
         ]
@@ -79,7 +79,7 @@ def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
     scratch.mkdir()
     try:
         tantivy.Index(tantivy_schema(), path=str(scratch))
-        meta = json.loads((scratch / _META).read_bytes())
+        meta = json.loads((scratch / META_FILE).read_bytes())
     finally:
         remove_index_folder(scratch)
     listed = list(segments)
@@ -88,8 +88,8 @@ def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
     ]
     meta["opstamp"] = 0
     names = [file.name for segment in listed for file in paths.bm25.glob(f"{segment.id}.*")]
-    (paths.bm25 / _META).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
-    (paths.bm25 / ".managed.json").write_text(json.dumps(sorted([*names, _META])) + "\n", encoding="utf-8")
+    (paths.bm25 / META_FILE).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+    (paths.bm25 / ".managed.json").write_text(json.dumps(sorted([*names, META_FILE])) + "\n", encoding="utf-8")
 
 
 def scratch_folder(version: Path) -> Path:

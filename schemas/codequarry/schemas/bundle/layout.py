@@ -305,7 +305,7 @@ class BundlePaths:
 
     @property
     def stack(self) -> Path:
-        """How a delta version lies over its base, see `schemas.bundle.stack`; absent in a complete version."""
+        """Relation of a delta version to its base, see `schemas.bundle.stack`; absent in a complete version."""
         return self.path / "stack"
 
     @property

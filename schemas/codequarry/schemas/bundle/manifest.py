@@ -248,7 +248,7 @@ class Counts(StrictModel):
 
 
 class StackEntry(StrictModel):
-    """How a delta version lies over its base."""
+    """Relation of a delta version to its base."""
 
     base: VersionName = Field(description="The complete version below; it has no `stack` of its own.")
     base_sha256: Sha256 = Field(description="sha256 of the base's `manifest.json`.")

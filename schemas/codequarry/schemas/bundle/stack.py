@@ -1,4 +1,4 @@
-"""How a delta version lies over its base: the arrays of ``stack/`` in its folder.
+"""Relation of a delta version to its base: the arrays of ``stack/`` in its folder.
 
 A delta version is an ordinary version of the source files that differ from a complete one, its base, with one folder
 more. Its own tables and arrays count files, chunks and definitions from 0, as in any version. In the *stack* of both,

@@ -52,7 +52,8 @@ def _at(byte: str) -> str:
     return f"({table + '.' if table else ''}file::BIGINT * 8589934592 + {byte})"
 
 
-_DATA = "lang IN ({})".format(", ".join(f"'{name}'" for name in sorted(DATA_LANGUAGES)))
+DATA = "lang IN ({})".format(", ".join(f"'{name}'" for name in sorted(DATA_LANGUAGES)))
+"""Condition of a file in a language of data."""
 PATH_CLASSES = ("source", "stub", "example", "test", "docs", "generated", "vendored")
 """Path classes in the order in which they rank."""
 CLASS_RANK = f"list_position({list(PATH_CLASSES)}, path_class)"
@@ -119,7 +120,7 @@ placed AS (
 numbered AS (
     SELECT placed.*, lower(name) AS name_key, chunk.chunk_id,
            (row_number() OVER (
-               ORDER BY lower(name), symbol = '', {_DATA}, {CLASS_RANK}, length(qualified_name), length(path),
+               ORDER BY lower(name), symbol = '', {DATA}, {CLASS_RANK}, length(qualified_name), length(path),
                         repo, path, placed.start_byte, symbol, body_start_byte, body_end_byte
            ) - 1)::INTEGER AS symbol_id
     FROM (SELECT *, {_at("start_byte")} AS place FROM placed) AS placed

@@ -304,6 +304,11 @@ class BundleInfo(StrictModel):
     version: str = Field(description="Name of the index version.")
     created: str = Field(description="When it was built, UTC.")
     commits: dict[str, str] = Field(description="Commit of each repository; '' without git, '+dirty' when changed.")
+    base: str | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Version that holds the files which did not change since; absent when this one holds all.",
+        json_schema_extra=_without_default,
+    )
 
 
 class Match(StrictModel):

@@ -16,21 +16,21 @@ import numpy as np
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.catalog.symbol_views import CLASS_RANK
 from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.chunk_arrays import ChunkRows, RowIndex
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.texts import MappedTexts
 
 if TYPE_CHECKING:
     import duckdb
 
-_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
-    "threads": "1",
-    "enable_external_access": "false",
+LOCKS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "temp_directory": "",
+    "enable_external_access": "false",
     "lock_configuration": "true",
 }
+"""Settings by which a connection reaches no other file and cannot be configured otherwise, in order."""
+_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {**LOCKS, "threads": "1", "temp_directory": ""}
 
 # Both are ordered by row, which means by file and by place in the file.
 _FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat"
@@ -104,7 +104,7 @@ class ChunkText(NamedTuple):
 class Catalog:
     """Catalog of one version. Safe to share between threads."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: MappedTexts, index: RowIndex) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, texts: MappedTexts, index: ChunkRows) -> None:
         """Use an open connection.
 
         Args:
@@ -113,7 +113,7 @@ class Catalog:
             index: Chunks and definitions by number.
         """
         self._connection = connection
-        self._texts = texts
+        self.stored_texts = texts
         self.index = index
         self._parsed = lru_cache(maxsize=256)(lambda sql: connection.extract_statements(sql)[0])
 
@@ -169,7 +169,7 @@ class Catalog:
         return {one: (place["start_line"], self._text(place)) for one, place in places}
 
     def _text(self, place: dict[str, int]) -> str:
-        return self._texts.of(place["shard"], place["text_start"], place["text_bytes"])
+        return self.stored_texts.of(place["shard"], place["text_start"], place["text_bytes"])
 
     def _on_line(self, repo: str, path: str, line: int) -> list[dict[str, int]]:
         """Return the stored fields of a file's chunks on a line, in order; chunks may begin inside of a line."""
@@ -225,6 +225,7 @@ class Catalog:
         shares_line = index.chunks["start_line"][1:] <= index.chunks["end_line"][:-1]
         torn = np.zeros(len(paths), np.bool_)
         torn[file_by_row[1:][shares_line & (file_by_row[1:] == file_by_row[:-1])]] = True
+        starts = np.searchsorted(file_by_row, np.arange(len(paths) + 1))
         return ChunkDirectory(
             index.ids,
             file_by_row[index.ids_rows],
@@ -233,7 +234,8 @@ class Catalog:
             tuple(files["lang"].tolist()),
             files["class_rank"].astype(np.int8),
             by_row=np.ascontiguousarray(index.chunks["chunk_id"]),
-            row_starts=np.searchsorted(file_by_row, np.arange(len(paths) + 1)),
+            first_rows=starts[:-1],
+            chunk_counts=np.diff(starts),
             torn=torn,
         )
 
@@ -277,7 +279,7 @@ class Catalog:
         Returns:
             (m,) int64 ids, in the order of rows.
         """
-        return self._texts.holding(self.index.chunks[first : last + 1], needle, folded=folded)
+        return self.stored_texts.holding(self.index.chunks[first : last + 1], needle, folded=folded)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Return ids of chunks that define one of these names, are one, or lie in one: (m,) int64, sorted."""
@@ -322,7 +324,7 @@ class Catalog:
     def close(self) -> None:
         """Close the connection and the text files."""
         self._connection.close()
-        self._texts.close()
+        self.stored_texts.close()
 
 
 def marks(values: Sequence[object]) -> str:

@@ -23,6 +23,7 @@ backwards.npy        (f,) numbers: names of definitions by their last letters, b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -88,9 +89,94 @@ class Strings(Sequence[str]):
         return at if at < len(self) and self[at] == text else -1
 
 
+class ChunkRows(ABC):
+    """Chunks and definitions by number, from the arrays of a version or of several."""
+
+    chunks: np.ndarray
+    """(n,) of the fields of `CHUNK`."""
+    ids_rows: np.ndarray
+    """Rows of the chunks by ascending id; a row that does not count is left out."""
+
+    @property
+    @abstractmethod
+    def texts(self) -> Strings:
+        """Strings that the numbers name."""
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """Ids of the chunks, ascending: (m,) int64."""
+        return self.chunks["chunk_id"][self.ids_rows]
+
+    def rows_of(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the rows of chunks, -1 for unknown ids: (m,) int64."""
+        wanted = np.asarray(chunk_ids, np.int64)
+        if not len(self.ids):
+            return np.full(len(wanted), -1)
+        at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        return np.where(self.ids[at] == wanted, self.ids_rows[at].astype(np.int64), -1)
+
+    def numbers(self, row: int) -> dict[str, int]:
+        """Return the stored fields of a chunk; strings are given by number."""
+        return dict(zip(CHUNK, self.chunks[row].item(), strict=True))
+
+    def chunk(self, row: int) -> dict[str, Any]:
+        """Return the fields of a chunk with decoded strings, and its ``symbols``."""
+        found = self.numbers(row)
+        return found | {name: self.texts[found[name]] for name in TEXTS} | {"symbols": self.symbols_of(row)}
+
+    def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return the definitions that start in these chunks, chunk by chunk: (m,) int32."""
+        rows = self.rows_of(chunk_ids)
+        rows = rows[rows >= 0]
+        return np.concatenate([np.empty(0, np.int32), *map(self.definitions_of_row, rows.tolist())])
+
+    @abstractmethod
+    def symbols_of(self, row: int) -> list[str]:
+        """Return the names of the definitions that start in the chunk of a row."""
+
+    @abstractmethod
+    def rows_of_file(self, repo: str, path: str) -> range:
+        """Return the rows of a file's chunks, which lie one behind the other."""
+
+    @abstractmethod
+    def column(self, name: str, definitions: Any) -> Any:
+        """Return one field of some definitions, or of one.
+
+        Args:
+            name: One of `DEFINITION`.
+            definitions: (m,) int32, or a number.
+
+        Returns:
+            (m,) int32, or a number.
+        """
+
+    @abstractmethod
+    def rows_of_kinds(self, kinds: Iterable[str]) -> np.ndarray:
+        """Return the rows of chunks of one of these kinds, or in which a definition of one starts: (m,) int64."""
+
+    @abstractmethod
+    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+        """Return the definitions with one of these names.
+
+        Args:
+            keys: Names in lower case.
+
+        Returns:
+            (m,) int32, ascending.
+        """
+
+    @abstractmethod
+    def near_names(self, key: str) -> list[str]:
+        """Return other names of definitions that are one typo away from this one, all in lower case and sorted."""
+
+    @abstractmethod
+    def definitions_of_row(self, row: int) -> np.ndarray:
+        """Return the definitions that start in the chunk of a row: (m,) int32."""
+
+
 @dataclass(frozen=True)
-class RowIndex:
-    """Arrays described in the module docstring."""
+class RowIndex(ChunkRows):
+    """Arrays described in the module docstring, of one version."""
 
     strings: np.ndarray
     string_starts: np.ndarray
@@ -206,25 +292,12 @@ class RowIndex:
         )
 
     @cached_property
-    def ids(self) -> np.ndarray:
-        """Ids of the chunks, ascending: (n,) int64."""
-        return self.chunks["chunk_id"][self.ids_rows]
-
-    @cached_property
-    def texts(self) -> Strings:
+    def texts(self) -> Strings:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Strings that the numbers name."""
         return Strings(self.strings, self.string_starts)
 
-    def rows_of(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the rows of chunks, -1 for unknown ids: (m,) int64."""
-        wanted = np.asarray(chunk_ids, np.int64)
-        if not len(self.ids):
-            return np.full(len(wanted), -1)
-        at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
-        return np.where(self.ids[at] == wanted, self.ids_rows[at].astype(np.int64), -1)
-
     def rows_of_file(self, repo: str, path: str) -> range:
-        """Return the rows of a file's chunks, which lie one behind the other."""
+        """Return the rows of a file's chunks, see `ChunkRows`."""
         # Strings are numbered in their order, and chunks lie in that of repository and path.
         wanted = self.texts.find(repo), self.texts.find(path)
         repos, paths = self.chunks["repo"], self.chunks["path"]
@@ -235,31 +308,17 @@ class RowIndex:
 
         return range(bisect_left(every, wanted, key=place), bisect_right(every, wanted, key=place))
 
-    def numbers(self, row: int) -> dict[str, int]:
-        """Return the stored fields of a chunk; strings are given by number."""
-        return dict(zip(CHUNK, self.chunks[row].item(), strict=True))
-
-    def chunk(self, row: int) -> dict[str, Any]:
-        """Return the fields of a chunk with decoded strings, and its ``symbols``."""
-        found = self.numbers(row)
+    def symbols_of(self, row: int) -> list[str]:
+        """Return names of definitions, see `ChunkRows`."""
         start, end = self.symbol_starts[row : row + 2].tolist()
-        symbols = [self.texts[number] for number in self.symbols[start:end].tolist()]
-        return found | {name: self.texts[found[name]] for name in TEXTS} | {"symbols": symbols}
+        return [self.texts[number] for number in self.symbols[start:end].tolist()]
 
     def column(self, name: str, definitions: Any) -> Any:
-        """Return one field of some definitions, or of one.
-
-        Args:
-            name: One of `DEFINITION`.
-            definitions: (m,) int32, or a number.
-
-        Returns:
-            (m,) int32, or a number.
-        """
+        """Return a field of definitions, see `ChunkRows`."""
         return self.definitions[DEFINITION.index(name)][definitions].astype(np.int32)
 
     def rows_of_kinds(self, kinds: Iterable[str]) -> np.ndarray:
-        """Return the rows of chunks of one of these kinds, or in which a definition of one starts: (m,) int64."""
+        """Return rows of chunks, see `ChunkRows`."""
         numbers = [number for kind in kinds if (number := self.texts.find(kind)) >= 0]
         among = np.isin(self.chunks["kind"], numbers)
         defined = np.isin(self.definitions[DEFINITION.index("kind")], numbers)
@@ -267,14 +326,7 @@ class RowIndex:
         return np.flatnonzero(among)
 
     def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
-        """Return the definitions with one of these names.
-
-        Args:
-            keys: Names in lower case.
-
-        Returns:
-            (m,) int32, ascending.
-        """
+        """Return definitions by name, see `ChunkRows`."""
         known = np.array(
             sorted({at for key in keys if (at := self.texts.find(key)) >= 0}), self.definitions.dtype
         )  # of one type, so that the search copies nothing
@@ -283,20 +335,14 @@ class RowIndex:
         return np.concatenate([np.empty(0, np.int32), *found])
 
     def near_names(self, key: str) -> list[str]:
-        """Return other names of definitions that are one typo away from this one, all in lower case."""
+        """Return names one typo away, see `ChunkRows`."""
         found = near_numbers(key, self.texts, self.string_starts, self.definitions[0], self.backwards)
         return [self.texts[number] for number in found]
 
     def definitions_of_row(self, row: int) -> np.ndarray:
-        """Return the definitions that start in the chunk of a row: (m,) int32."""
+        """Return definitions, see `ChunkRows`."""
         start, end = self.started_starts[row : row + 2].tolist()
         return self.started[start:end]
-
-    def definitions_in(self, chunk_ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return the definitions that start in these chunks, chunk by chunk: (m,) int32."""
-        rows = self.rows_of(chunk_ids)
-        rows = rows[rows >= 0]
-        return np.concatenate([np.empty(0, np.int32), *map(self.definitions_of_row, rows.tolist())])
 
 
 def _text_starts(shards: np.ndarray, sizes: np.ndarray) -> np.ndarray:

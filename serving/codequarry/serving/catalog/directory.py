@@ -27,16 +27,28 @@ class ChunkDirectory:
     class_rank: np.ndarray
     """(files,) int8: priority of the file's path class when files tie; sources are 1."""
     by_row: np.ndarray
-    """(n,) int64: the chunk in each row of ``chunks_mat``, which are ordered by file and place in it."""
-    row_starts: np.ndarray
-    """(files + 1,) int64: the chunks of file f are in the rows from ``row_starts[f]`` to ``row_starts[f + 1]``."""
+    """(n,) int64: the chunk in each row of ``chunks_mat``; those of a file are together, in the order of places."""
+    first_rows: np.ndarray
+    """(files,) int64: row of each file's first chunk."""
+    chunk_counts: np.ndarray
+    """(files,) int64: chunks of each file; 0 for a file that is not indexed."""
     torn: np.ndarray
     """(files,) bool: a chunk of the file starts inside a line."""
 
     @cached_property
+    def place(self) -> np.ndarray:
+        """Position of each file among all by repository and path: (files,) int64."""
+        return np.arange(len(self.paths))
+
+    @property
+    def indexed(self) -> np.ndarray:
+        """Mask of the files that have chunks: (files,) bool."""
+        return self.chunk_counts > 0
+
+    @cached_property
     def repo_names(self) -> tuple[str, ...]:
         """Names of the repositories, sorted."""
-        return tuple(sorted(set(self.repos)))
+        return tuple(sorted({*self.repos} - {""}))
 
     @cached_property
     def _relations(self) -> np.ndarray:
@@ -56,7 +68,12 @@ class ChunkDirectory:
     @cached_property
     def reading_order(self) -> np.ndarray:
         """Files by path class, sources first, then by repository and path: (files,) int64."""
-        return np.argsort(self.class_rank, kind="stable")
+        return np.lexsort((self.place, self.class_rank))
+
+    def listed(self, files: np.ndarray) -> list[int]:
+        """Return the files of a mask, (files,) bool, by repository and path."""
+        found = np.flatnonzero(files)
+        return found[np.argsort(self.place[found], kind="stable")].tolist()
 
     def files_with(self, chunk_ids: np.ndarray) -> np.ndarray:
         """Select the files that have one of these chunks.
@@ -75,7 +92,7 @@ class ChunkDirectory:
 
     def files_from(self, row: int) -> np.ndarray:
         """Select the files that have a chunk in this row of ``chunks_mat`` or a later one: (files,) bool."""
-        return (self.row_starts[1:] > row) & (np.diff(self.row_starts) > 0)
+        return (self.first_rows + self.chunk_counts > row) & self.indexed
 
     def rows_of(self, files: np.ndarray) -> np.ndarray:
         """Return rows of the chunks of some files, file by file.
@@ -86,9 +103,14 @@ class ChunkDirectory:
         Returns:
             Rows of ``chunks_mat``, int64.
         """
-        starts = self.row_starts.tolist()
-        rows = [np.arange(starts[file], starts[file + 1]) for file in files.tolist()]
+        starts, counts = self.first_rows[files].tolist(), self.chunk_counts[files].tolist()
+        rows = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
         return np.concatenate(rows or [np.empty(0, np.int64)])
+
+    def rows_in(self, file: int) -> range:
+        """Return the rows of a file's chunks."""
+        start = int(self.first_rows[file])
+        return range(start, start + int(self.chunk_counts[file]))
 
     def find(self, repo: str, path: str) -> int | None:
         """Return the row of a file; None when the file is unknown."""

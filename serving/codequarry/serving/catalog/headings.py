@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import ChunkRow
-from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.chunk_arrays import ChunkRows
 
 _MAX_NAME_CHARS = 60
 _MOST = 2
@@ -17,7 +17,7 @@ def depends_on_lines(row: ChunkRow) -> bool:
     return len(row.symbols) > 1 or bool(row.symbols and not row.qualified_name)
 
 
-def enclosing_heading(index: RowIndex, row: ChunkRow, last: int) -> str:
+def enclosing_heading(index: ChunkRows, row: ChunkRow, last: int) -> str:
     """Return the definitions around some lines of a chunk, outermost first: ``Worker > method start``.
 
     Args:
@@ -63,7 +63,7 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _kinds(index: RowIndex, row: ChunkRow) -> dict[str, str]:
+def _kinds(index: ChunkRows, row: ChunkRow) -> dict[str, str]:
     """Return the kinds of the definitions that start in a chunk, by qualified name."""
     started = index.definitions_of_row(int(index.rows_of([row.chunk_id])[0]))
     names, kinds = (index.column(name, started).tolist() for name in ("qualified_name", "kind"))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from codequarry.schemas.catalog.symbol_views import DEFINITION
+from codequarry.schemas.catalog.symbol_views import CLASS_RANK, DATA, DEFINITION
 from codequarry.serving.catalog.catalog import Catalog, marks
 
 MAX_RELATED = 500
@@ -18,7 +18,7 @@ MAX_FOUND = 100
 """Definitions of one question that are read; further ones are counted."""
 
 _FULL_NAME = "concat('.', module, '.', qualified_name)"
-# The rows of a name are stored together, best first, and read in that order, so no sort is needed.
+# The rows of a name are stored together, best first.
 _PLAIN = "name_key = lower($name) AND name = $name"
 _PLAIN_ANY_CASE = "name_key = lower($name)"
 # Names hold dots in Markdown and JSON, hence two keys: the whole requested name, and the part after its last dot.
@@ -44,6 +44,11 @@ _PLACES = """
 SELECT target_id, file, precise, roles, start_line, start_column, lines, width, enclosing, chunk
 FROM occurrences_mat WHERE target_id IN ({marks})
 """
+BEST_FIRST = (
+    f"name_key, symbol = '', {DATA}, {CLASS_RANK}, length(qualified_name), length(path), repo, path, start_byte, "
+    "symbol, body_start_byte, body_end_byte"
+)
+"""The order of definitions in ``symbols_mat``, where their numbers do not say it."""
 _NAMED = "SELECT start_column, start_line, lines, width, precise, roles, target_id FROM places_mat WHERE file = ? AND "
 
 
@@ -144,15 +149,17 @@ class Named(NamedTuple):
 class SymbolTables:
     """Symbol tables of one version. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray) -> None:
+    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray, *, order: str = "symbol_id") -> None:
         """Read the symbol tables of a catalog.
 
         Args:
             catalog: Catalog of the version.
             chunk_ids: (n,) int64 by row of ``chunks_mat``.
+            order: SQL expressions by which definitions are sorted, the best of a name first.
         """
         self._catalog = catalog
         self._chunk_ids = chunk_ids
+        self._order = order
 
     def called(self, name: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
@@ -173,10 +180,8 @@ class SymbolTables:
                 break
         whole = name.lower()
         found.rows.sort(
-            key=lambda row: (
-                not row.precise, whole not in (row.qualified_name.lower(), row.full_name.lower()), row.symbol_id,
-            )
-        )  # fmt: skip
+            key=lambda row: (not row.precise, whole not in (row.qualified_name.lower(), row.full_name.lower()))
+        )
         return found
 
     def of_symbol(self, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
@@ -210,9 +215,9 @@ class SymbolTables:
         """Find definitions with these ``name_id``, at most that many of each, best first."""
         sql = (
             f"SELECT {_STORED} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) "
-            "QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY symbol_id) <= $most"
+            f"QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY {self._order}) <= $most ORDER BY {self._order}"
         )
-        return sorted(map(self._row, self._fetch(sql, {"names": list(names), "most": most})))
+        return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most})]
 
     def _found_in(
         self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
@@ -229,8 +234,8 @@ class SymbolTables:
         if files is not None:
             condition += " AND file IN (SELECT unnest($files))"
             parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
-        sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} LIMIT {MAX_FOUND + 1}"
-        rows = sorted(map(self._row, self._fetch(sql, parameters)))
+        sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} ORDER BY {self._order} LIMIT {MAX_FOUND + 1}"
+        rows = [self._row(row) for row in self._fetch(sql, parameters)]
         total = len(rows)
         if total > MAX_FOUND:
             total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
@@ -239,10 +244,9 @@ class SymbolTables:
     def _row(self, stored: tuple[Any, ...]) -> SymbolRow:
         """Return a definition by its row of the columns `_STORED`."""
         found: dict[str, Any] = dict(zip(_STORED_FIELDS, stored, strict=True))
-        index = self._catalog.index
-        _, *names, _, chunk = index.definitions[:, found["symbol_id"]].tolist()
-        found |= zip(_IN_ARRAYS, (index.texts[name] for name in names), strict=True)
-        return SymbolRow(**found, chunk_id=int(self._chunk_ids[chunk]))
+        index, number = self._catalog.index, found["symbol_id"]
+        found |= {name: index.texts[index.column(name, number)] for name in _IN_ARRAYS}
+        return SymbolRow(**found, chunk_id=int(self._chunk_ids[index.column("chunk", number)]))
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
         """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""

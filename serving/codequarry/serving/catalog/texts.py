@@ -80,6 +80,21 @@ class MappedTexts:
             raise
         return texts
 
+    def over(self, base: MappedTexts) -> tuple[MappedTexts, int]:
+        """Return the texts of two versions as one, which takes over the maps of both.
+
+        Args:
+            base: Texts of the other version, whose shards keep their numbers.
+
+        Returns:
+            The texts, and the number to add to a shard of this version.
+        """
+        first = 1 + max((*base._files, *base._pages["shard"].tolist()), default=-1)
+        pages = self._pages.copy()
+        pages["shard"] += first
+        files = base._files | {first + number: file for number, file in self._files.items()}
+        return MappedTexts(files, np.concatenate([base._pages, pages])), first
+
     def of(self, shard: int, start: int, size: int) -> str:
         """Return a text.
 

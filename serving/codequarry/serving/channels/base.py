@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,6 +47,21 @@ class Candidates:
     """Reasons why a chunk was found, by id, if the channel knows any."""
     vector: np.ndarray | None = None
     """(d,) float32: vector of the query, from a dense channel."""
+
+
+class Hidden(NamedTuple):
+    """Chunks of a base that a delta version over it changed or removed."""
+
+    rows: int
+    """Their number, before a chunk that the delta has again is taken out."""
+    ids: np.ndarray
+    """(h,) int64, sorted: those that the delta does not have again."""
+    doubled: np.ndarray
+    """(d,) int64, sorted: those that it has again, unchanged, so that both have them."""
+
+
+NOTHING_HIDDEN = Hidden(0, np.empty(0, np.int64), np.empty(0, np.int64))
+"""Of a complete version."""
 
 
 class Channel(ABC):

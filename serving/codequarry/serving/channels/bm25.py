@@ -10,14 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile
 from codequarry.serving.catalog.filters import members
-from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
+from codequarry.serving.channels.base import NOTHING, NOTHING_HIDDEN, Candidates, Channel, ChannelQuery, Hidden, ranked
 from codequarry.serving.text.analyzer import source_tokens
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query
@@ -41,6 +41,28 @@ _RAREST = 3
 """Terms looked up for text search; further ones hardly reduce the result."""
 
 
+class _BestHits(NamedTuple):
+    """Best hits of a query, best first."""
+
+    ids: np.ndarray
+    """(m,) int64."""
+    scores: np.ndarray
+    """(m,) float32."""
+    lowest: float
+    """Score of the last hit, whether it counts or not."""
+    all: bool
+    """True when there are no others."""
+
+    def of(self, over: Hidden) -> _BestHits:
+        """Return the hits that count, each chunk once."""
+        kept = ~members(self.ids, over.ids)
+        ids, scores = self.ids[kept], self.scores[kept]
+        if len(over.doubled) and members(ids, over.doubled).any():
+            first = np.sort(np.unique(ids, return_index=True)[1])
+            ids, scores = ids[first], scores[first]
+        return self._replace(ids=ids, scores=scores)
+
+
 class Bm25Channel(Channel):
     """BM25 over path, qualified name, name and body. Its scores are exact."""
 
@@ -48,18 +70,33 @@ class Bm25Channel(Channel):
     source = "bm25"
 
     def __init__(
-        self, searcher: tantivy.Searcher, schema: tantivy.Schema, *, profile: RankingProfile = BUILT_IN
+        self,
+        searcher: tantivy.Searcher,
+        schema: tantivy.Schema,
+        *,
+        profile: RankingProfile = BUILT_IN,
+        over: Hidden = NOTHING_HIDDEN,
     ) -> None:
         self._searcher = searcher
         self._schema = schema
+        self._over = over
         self.profile = profile
         """What the fields count."""
 
     @classmethod
-    def open(cls, folder: Path, profile: RankingProfile = BUILT_IN) -> Self:
-        """Map a version's ``bm25/``; raises as `open_searcher`."""
-        searcher, schema = open_searcher(folder)
-        return cls(searcher, schema, profile=profile)
+    def open(cls, *folders: Path, profile: RankingProfile = BUILT_IN, over: Hidden = NOTHING_HIDDEN) -> Self:
+        """Map a version's ``bm25/``, or that of a base and of the delta over it; raises as `open_searcher`.
+
+        Args:
+            *folders: Folders of the index.
+            profile: Ranking profile of the version.
+            over: Documents of the base that count no longer.
+
+        Returns:
+            The open channel.
+        """
+        searcher, schema = open_searcher(*folders)
+        return cls(searcher, schema, profile=profile, over=over)
 
     @property
     def count(self) -> int:
@@ -67,8 +104,8 @@ class Bm25Channel(Channel):
         return self._searcher.num_docs
 
     def counts(self) -> dict[str, int]:
-        """Return the number of documents."""
-        return {"documents": self.count}
+        """Return the number of documents that count."""
+        return {"documents": self.count - self._over.rows}
 
     def _rank(self, asked: ChannelQuery) -> Candidates:
         terms, allowed, limit = asked.query.terms, asked.allowed, asked.limit
@@ -77,19 +114,17 @@ class Bm25Channel(Channel):
             return replace(NOTHING, notes=notes)
         parsed = self._query(asked.query)
         if allowed is not None and len(allowed) <= _FEW:
-            ids, scores = self._hits(self._restricted(parsed, allowed), len(allowed))
-            return ranked(ids, scores, limit, notes)
+            return ranked(*self._among(parsed, allowed), limit, notes)
         # The fetch grows until it holds `limit` allowed hits and every hit tied with the last of them.
         fetch = limit * 2
         while True:
             fetch = min(fetch, self.count)
-            ids, scores = self._hits(parsed, fetch)
-            exhausted = len(ids) < fetch or fetch == self.count
-            lowest = scores[-1] if len(scores) else 0.0
+            hits = self._hits(parsed, fetch)
+            ids, scores = hits.ids, hits.scores
             if allowed is not None:
                 kept = members(ids, allowed)
                 ids, scores = ids[kept], scores[kept]
-            if exhausted or (len(scores) >= limit and scores[limit - 1] > lowest):
+            if hits.all or fetch == self.count or (len(scores) >= limit and scores[limit - 1] > hits.lowest):
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
 
@@ -110,8 +145,7 @@ class Bm25Channel(Channel):
         missing = np.setdiff1d(chunk_ids, found.chunk_ids)
         if not len(missing):
             return found
-        restricted = self._restricted(self._query(query), missing)
-        more = ranked(*self._hits(restricted, len(missing)), len(missing))
+        more = ranked(*self._among(self._query(query), missing), len(missing))
         return replace(
             found,
             chunk_ids=np.concatenate([found.chunk_ids, more.chunk_ids]),
@@ -136,7 +170,8 @@ class Bm25Channel(Channel):
         words = [token for token in tokens if token[0].isalnum() or token[0] == "_"]
         if len(tokens) not in _PHRASE_TOKENS or len(words) < 2:
             return np.empty(0, np.int64)
-        found = self._hits(tantivy.Query.phrase_query(self._schema, "body", list(tokens)), _PHRASE_HITS + 1)[0]
+        phrase = tantivy.Query.phrase_query(self._schema, "body", list(tokens))
+        found = self._hits(phrase, _PHRASE_HITS + 1 + self._over.rows).ids
         return np.sort(found) if len(found) <= _PHRASE_HITS else np.empty(0, np.int64)
 
     def holding_name_words(self, terms: Sequence[str], limit: int, *, allowed: np.ndarray | None = None) -> np.ndarray:
@@ -160,17 +195,15 @@ class Bm25Channel(Channel):
             for term in terms
         ]
         query = tantivy.Query.boolean_query(clauses)
-        if allowed is None:
-            return self._hits(query, limit)[0]
-        if len(allowed) <= _FEW:
-            return self._hits(self._restricted(query, allowed), limit)[0]
-        fetch = limit
+        if allowed is not None and len(allowed) <= _FEW:
+            return self._among(query, allowed)[0][:limit]
+        fetch = limit if allowed is None else min(4 * limit, self.count)
         while True:
-            fetch = min(4 * fetch, self.count)
-            ids = self._hits(query, fetch)[0]
-            kept = ids[members(ids, allowed)]
-            if len(kept) >= limit or len(ids) < fetch or fetch == self.count:
+            hits = self._hits(query, fetch)
+            kept = hits.ids if allowed is None else hits.ids[members(hits.ids, allowed)]
+            if len(kept) >= limit or hits.all or fetch >= self.count:
                 return kept[:limit]
+            fetch = min(4 * fetch, self.count)
 
     def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
         """Find the chunks whose text has one of the three rarest of these terms.
@@ -189,7 +222,7 @@ class Bm25Channel(Channel):
         rarest = sorted(terms, key=lambda term: (self._searcher.doc_freq("body", term), term))[:_RAREST]
         for term in rarest:
             query = tantivy.Query.term_query(self._schema, "body", term, index_option="basic")
-            yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1))[0]
+            yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1)).ids
 
     def rarity(self, query: Query) -> dict[str, float]:
         """Return the terms that are looked up for a query, with their inverse document frequencies.
@@ -202,8 +235,13 @@ class Bm25Channel(Channel):
             for frequency in [max(self._searcher.doc_freq(field, term) for field in FIELDS)]
         }
 
-    def _hits(self, query: tantivy.Query, limit: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids (m,) int64 and scores (m,) float32 of the best hits, best first."""
+    def _among(self, query: tantivy.Query, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ids and scores of all hits among these chunks, like `_BestHits`."""
+        hits = self._hits(self._restricted(query, allowed), len(allowed) + len(self._over.doubled))
+        return hits.ids, hits.scores
+
+    def _hits(self, query: tantivy.Query, limit: int) -> _BestHits:
+        """Return the best hits among the documents that count."""
         try:
             hits = self._searcher.search(query, limit, count=False).hits
             ids = self._searcher.fast_field_values(ID_FIELD, [address for _, address in hits])
@@ -214,7 +252,13 @@ class Bm25Channel(Channel):
             raise UnavailableError("the index is damaged") from error
         # The order in which a score's parts are summed depends on the segments; the last bits must not decide a tie.
         scores = np.round(np.array([score for score, _ in hits], np.float64), 4)
-        return np.array(ids, np.int64), scores.astype(np.float32)
+        found = _BestHits(
+            np.array(ids, np.int64),
+            scores.astype(np.float32),
+            float(np.float32(scores[-1])) if len(scores) else 0.0,
+            all=len(hits) < limit,
+        )
+        return found if self._over is NOTHING_HIDDEN else found.of(self._over)
 
     def _query(self, query: Query) -> tantivy.Query:
         import tantivy

@@ -42,7 +42,14 @@ _MORE = 4
 """Factor by which a shard is asked for more, when all that it returned are among the best."""
 
 
-class FaissChannel(Channel):
+class DenseChannel(Channel):
+    """Channel of vectors."""
+
+    bounds: Bounds
+    """Bounds of the parameters that a query may set for this index."""
+
+
+class FaissChannel(DenseChannel):
     """Dense channel that returns the nearest neighbours of the query's vector.
 
     A search waits for the encoder while it is being opened.
@@ -94,8 +101,7 @@ class FaissChannel(Channel):
         self._gpu = GpuCopy.of([flat_copy(shard) for shard in self._shards]) if gpu else None
         self._notes = (DISABLED,) if gpu and self._gpu is None else ()
         self._together = None if exact else _together(self._shards)
-        self.bounds: Bounds = bounds_of(self._shards[0], tuning)
-        """Bounds of the parameters that a query may set for this index."""
+        self.bounds = bounds_of(self._shards[0], tuning)
 
     @classmethod
     def open(
@@ -124,7 +130,7 @@ class FaissChannel(Channel):
         Raises:
             UnavailableError: FAISS cannot read the index, or it is not the one that the manifest describes.
         """
-        dim, chunks, exact = leg.encoder.dim, manifest.counts.chunks, leg.faiss.exact
+        dim, chunks, exact = leg.encoder.dim, manifest.own_counts.chunks, leg.faiss.exact
         vectors = VectorTable.open(paths, manifest, dim)
         if exact:
             shards = exact_indexes(vectors, chunk_ids)

@@ -26,7 +26,7 @@ import numpy as np
 
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import Catalog
-from codequarry.serving.catalog.chunk_arrays import RowIndex
+from codequarry.serving.catalog.chunk_arrays import ChunkRows
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
 from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.text.analyzer import words
@@ -102,13 +102,13 @@ class Matches(NamedTuple):
     how: list[str]
     """Kind of match of each."""
 
-    def reason(self, index: RowIndex, at: int) -> str:
+    def reason(self, index: ChunkRows, at: int) -> str:
         """Return the reason of a match as results carry it."""
         name = index.texts[index.column("qualified_name", self.definitions[at])]
         return f"symbol:{self.how[at]}={present.printable(name)[:_MAX_REASON]}"
 
 
-def matched(asked: Query, index: RowIndex, definitions: np.ndarray, slips: Mapping[str, Sequence[str]]) -> Matches:
+def matched(asked: Query, index: ChunkRows, definitions: np.ndarray, slips: Mapping[str, Sequence[str]]) -> Matches:
     """Select the definitions whose name matches the query.
 
     Args:
@@ -193,7 +193,7 @@ class _Tiers:
         return 0.0, ""
 
 
-def _slips(asked: Query, index: RowIndex) -> dict[str, list[str]]:
+def _slips(asked: Query, index: ChunkRows) -> dict[str, list[str]]:
     """Return the query's names that no definition has, in lower case, with existing names one typo away."""
     names = dict.fromkeys(name.lower() for name in (*asked.plain, *map(_last, asked.qualified)))
     unknown = (name for name in names if not len(index.definitions_named([name])))

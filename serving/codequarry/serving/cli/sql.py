@@ -58,7 +58,7 @@ def ask_catalog(
         raise InvalidArgumentError("found --json and --csv, expected one of them", suggestion="leave one out")
     import duckdb
 
-    from codequarry.serving.catalog.session import open_catalog
+    from codequarry.serving.sql.session import open_catalog
 
     settings = load_settings(settings_file, bundle_root=root, look="up")
     pools = settings.telemetry.pool_folder

@@ -159,7 +159,7 @@ class Engine:
         """
         with self.served.lease() as bundle:
             try:
-                bundle.watch.require_whole()
+                bundle.require_whole()
             except IntegrityError:
                 if self.follower is not None:
                     self.follower.alarm()

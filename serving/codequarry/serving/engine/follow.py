@@ -148,7 +148,10 @@ class Follower:
         bundle = self._served.bundle  # this thread alone replaces it, so that it needs no lease
         try:
             read = partial(file_sha256, after_block=self._pace(bundle.current))
-            damage = differences(bundle.paths, bundle.manifest, deep=True, sha256=read)
+            layers = [(layer.paths, layer.manifest) for layer in bundle.layers]
+            damage = {
+                name: what for layer in layers for name, what in differences(*layer, deep=True, sha256=read).items()
+            }
         except (OSError, IntegrityError, ResourcesError) as error:
             self._read_later(bundle, error)
             return
@@ -162,7 +165,8 @@ class Follower:
         except UnavailableError:
             return
         try:
-            bundle.watch.look_now()
+            for layer in bundle.layers:
+                layer.watch.look_now()
         except IntegrityError as error:
             self._stop_serving(bundle, error)
             return
@@ -170,9 +174,10 @@ class Follower:
             return
         damage: Damage = {}
         try:
-            for name in bundle.watch.take_suspects():
-                for piece in read_again(bundle, bundle.manifest.entry(name)):
-                    damage |= {} if isinstance(piece, int) else piece
+            for layer in bundle.layers:
+                for name in layer.watch.take_suspects():
+                    for piece in read_again(layer, layer.manifest.entry(name)):
+                        damage |= {} if isinstance(piece, int) else piece
             if self.verified:
                 damage |= self._scrub.step(bundle)
         except OSError as error:

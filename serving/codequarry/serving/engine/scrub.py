@@ -33,7 +33,7 @@ class Scrub:
         """
         self._rate = mb_per_s * 1e6
         self._bundle: Bundle | None = None
-        self._files: Iterator[FileEntry] = iter(())
+        self._files: Iterator[tuple[Bundle, FileEntry]] = iter(())
         self._reading: Iterator[Damage | int] = iter(())
         self._began = self._stepped = 0.0
 
@@ -67,11 +67,12 @@ class Scrub:
             elif found is not None:
                 damage |= found
             elif (entry := next(self._files, None)) is not None:
-                self._reading = read_again(bundle, entry)
+                self._reading = read_again(*entry)
             elif now - self._began < PASS_S:
                 break
             else:
-                self._began, self._files = now, iter(bundle.manifest.files)
+                files = ((layer, entry) for layer in bundle.layers for entry in layer.manifest.files)
+                self._began, self._files = now, files
         return damage
 
 

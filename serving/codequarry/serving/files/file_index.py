@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -56,6 +56,35 @@ class FileRow(NamedTuple):
     fan_in: int
     """Files that import it."""
     code_lines: int
+
+
+class IndexedFiles(Protocol):
+    """Files of a version for the ranking, numbered by repository and path."""
+
+    @property
+    def facts(self) -> np.ndarray:
+        """(f,) of the fields of ``facts.npy``, by ascending row."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Length of a summary's vector."""
+        ...
+
+    def name_cover(self, stems: Collection[str]) -> np.ndarray:
+        """Return the share of each file name's words that a query has; prefixes of words match as well.
+
+        Args:
+            stems: Stems of the query's words.
+
+        Returns:
+            (f,) float32.
+        """
+        ...
+
+    def similarity(self, vector: np.ndarray) -> np.ndarray:
+        """Return the similarity of the file summaries to a query's vector: (f,) float32."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -184,32 +213,16 @@ class FileIndex:
         return found
 
     def name_cover(self, stems: Collection[str]) -> np.ndarray:
-        """Return the share of each file name's words that a query has; prefixes of words match as well.
-
-        Args:
-            stems: Stems of the query's words.
-
-        Returns:
-            (f,) float32.
-        """
+        """Return the cover of each file's name, see `IndexedFiles`."""
         cover = np.zeros(len(self.facts), np.float32)
         for number in sorted({near for word in stems for near in self._near(word)}):
             posted = self.postings[self.offsets[number] : self.offsets[number + 1]]
             cover[posted["file"]] += posted["count"]
         return cover / np.maximum(self.facts["words"], 1).astype(np.float32)
 
-    def card_evidence(self, vector: np.ndarray) -> np.ndarray:
-        """Return the similarity of the file summaries to a query's vector, scaled so that the best is 1: (f,) float32.
-
-        It is 0 from rank `_NEIGHBOURS` on.
-        """
-        similarity = self._vectors @ vector
-        if len(similarity) < 2:
-            return np.ones(len(similarity), np.float32)
-        rank = min(_NEIGHBOURS, len(similarity) - 1)
-        floor = float(-np.partition(-similarity, rank)[rank])
-        best = float(similarity.max())
-        return np.clip((similarity - floor) / max(best - floor, 1e-6), 0, 1)
+    def similarity(self, vector: np.ndarray) -> np.ndarray:
+        """Return the similarity of each file's summary, see `IndexedFiles`."""
+        return self._vectors @ vector
 
     def _near(self, word: str) -> Iterable[int]:
         """Return numbers of the words that equal this one, start with it, or are a prefix of it."""
@@ -222,6 +235,19 @@ class FileIndex:
             if short < len(self.names) and self.names[short] == word[:length]:
                 found.append(short)
         return found
+
+
+def card_evidence(similarity: np.ndarray) -> np.ndarray:
+    """Scale the similarity of file summaries to a query, (f,), so that the best is 1: (f,) float32.
+
+    It is 0 from rank `_NEIGHBOURS` on.
+    """
+    if len(similarity) < 2:
+        return np.ones(len(similarity), np.float32)
+    rank = min(_NEIGHBOURS, len(similarity) - 1)
+    floor = float(-np.partition(-similarity, rank)[rank])
+    best = float(similarity.max())
+    return np.clip((similarity - floor) / max(best - floor, 1e-6), 0, 1)
 
 
 def _mapped(folder: Path, name: str) -> np.ndarray:

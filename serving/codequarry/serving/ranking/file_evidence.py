@@ -13,7 +13,7 @@ import numpy as np
 from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
 from codequarry.schemas.ranking_profile import ClassProfile, FactorProfile, RankingProfile
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.files.file_index import FileIndex
+from codequarry.serving.files.file_index import IndexedFiles, card_evidence
 from codequarry.serving.text.analyzer import words
 from codequarry.serving.text.query_classes import Query
 
@@ -24,9 +24,9 @@ _PASTED = frozenset({"code", "literal"})
 class RankedFiles:
     """Files of a version for the ranking; a file's number is its row in the index of files."""
 
-    def __init__(self, index: FileIndex, directory: ChunkDirectory, profile: RankingProfile) -> None:
+    def __init__(self, index: IndexedFiles, directory: ChunkDirectory, profile: RankingProfile) -> None:
         self.profile = profile
-        self._index = index
+        self.index = index
         self._rows = index.facts["row"].astype(np.int64)
         self._directory = directory
         self._classes = directory.class_rank[self._rows]
@@ -61,7 +61,7 @@ class RankedFiles:
 
     def by(self, profile: RankingProfile) -> Self:
         """Return the same files with another profile."""
-        return type(self)(self._index, self._directory, profile)
+        return type(self)(self.index, self._directory, profile)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -81,7 +81,7 @@ class RankedFiles:
     def importing_files(self) -> np.ndarray:
         """Return how many files import each file of the directory: (files,) int64."""
         counts = np.zeros(len(self._directory.paths), np.int64)
-        counts[self._rows] = self._index.facts["fan_in"]
+        counts[self._rows] = self.index.facts["fan_in"]
         return counts
 
     def first_chunks(self, files: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ class RankedFiles:
         Returns:
             (m,) int64 ids.
         """
-        return self._directory.by_row[self._directory.row_starts[self._rows[files]]]
+        return self._directory.by_row[self._directory.first_rows[self._rows[files]]]
 
     def evidence(self, query: Query, vector: np.ndarray | None) -> dict[str, np.ndarray]:
         """Compute the evidence of the query for every file.
@@ -105,9 +105,9 @@ class RankedFiles:
         Returns:
             (f,) float64 in [0, 1], by the name of its weight.
         """
-        found = {"name_cover": self._index.name_cover(query.stems)}
-        if vector is not None and len(vector) == self._index.dim:
-            found["card"] = self._index.card_evidence(vector)
+        found = {"name_cover": self.index.name_cover(query.stems)}
+        if vector is not None and len(vector) == self.index.dim:
+            found["card"] = card_evidence(self.index.similarity(vector))
         return {name: values.astype(np.float64) for name, values in found.items()}
 
     def _without_fan_in(self) -> np.ndarray:
@@ -115,7 +115,7 @@ class RankedFiles:
 
         A version may have tens of thousands of files when it is opened.
         """
-        facts, factors = self._index.facts, self.profile.factors
+        facts, factors = self.index.facts, self.profile.factors
         of_class = [path_class_factor(name, factors).get(f"path_class:{name}", 1.0) for name in PATH_CLASSES]
         size = 1 + factors.size * np.log1p(facts["code_lines"].astype(np.float64))
         header = np.where(facts["header"], factors.header, 1.0)
@@ -132,7 +132,7 @@ class RankedFiles:
         Returns:
             Factors by rule.
         """
-        facts = self._index.facts[file]
+        facts = self.index.facts[file]
         factors = self.profile.factors
         rules = {
             **path_class_factor(PATH_CLASSES[self._classes[file] - 1], factors),

@@ -11,7 +11,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BODY_FIELD = "body"
 FIELDS = ("path", "name", BODY_FIELD)
 ID_FIELD = "chunk_id"
+META_FILE = "meta.json"
+"""tantivy's list of the segments of an index."""
 
 
 def tantivy_schema(tokenizer: str = "raw") -> tantivy.Schema:
@@ -110,14 +112,14 @@ def dense_text(*, path: str, qualified_name: str, symbols: Iterable[str], signat
     return "\n".join(lines)
 
 
-def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
-    """Map an index for reading.
+def open_searcher(*folders: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
+    """Map an index for reading, or several as one, which then has common statistics.
 
     tantivy needs a writable folder for its lock file, and a bundle must not be changed. So the index is opened through
     a temporary folder of symbolic links. The maps outlive that folder, so it is removed right after.
 
     Args:
-        folder: Folder of the index.
+        *folders: Folder of each index.
 
     Returns:
         Searcher and schema.
@@ -132,8 +134,7 @@ def open_searcher(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
     except OSError as error:
         raise UnavailableError(f"no temporary folder to open it through: {error.strerror}") from error
     try:
-        for file in folder.resolve().iterdir():
-            (links / file.name).symlink_to(file)
+        _link_index(folders, links)
         index = tantivy.Index.open(str(links))
         # The folder is not watched for commits: a published index never changes.
         index.config_reader("manual")
@@ -174,6 +175,20 @@ def indexed_ids(folder: Path) -> np.ndarray:
             raise
         raise UnavailableError("the index is damaged or of another format") from error
     return np.array([value or 0 for value in values], np.int64)
+
+
+def _link_index(folders: Sequence[Path], links: Path) -> None:
+    """Make one index of the segments of several; a segment that two of them have is equal in both."""
+    files = {file.name: file for folder in folders for file in folder.resolve().iterdir()}
+    described = [json.loads((folder / META_FILE).read_bytes()) for folder in folders[1:]]
+    for name, file in files.items():
+        if name != META_FILE or not described:
+            (links / name).symlink_to(file)
+    if described:
+        whole = json.loads((folders[0] / META_FILE).read_bytes())
+        segments = [segment for each in (whole, *described) for segment in each["segments"]]
+        whole["segments"] = list({segment["segment_id"]: segment for segment in segments}.values())
+        (links / META_FILE).write_text(json.dumps(whole), encoding="utf-8")
 
 
 def _links_folder() -> Path:

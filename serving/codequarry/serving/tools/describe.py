@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import numpy as np
-
 from codequarry.schemas.bundle.manifest import SourceEntry
 from codequarry.schemas.times import age_s
 from codequarry.schemas.wire.describe import (
@@ -81,7 +79,7 @@ def _languages(bundle: Bundle) -> tuple[dict[str, Languages], Languages]:
     """Count files and chunks by repository and language, and by language."""
     directory = bundle.directory
     counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    chunks = np.diff(directory.row_starts).tolist()
+    chunks = directory.chunk_counts.tolist()
     # Files without a chunk were skipped; the table of files has them only for the reason.
     for repo, lang, found in zip(directory.repos, directory.langs, chunks, strict=True):
         if found:

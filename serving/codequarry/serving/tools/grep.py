@@ -104,7 +104,7 @@ def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearch
     allowed, notes = allowed_chunks(request.filters, directory, bundle.catalog)
     limits += notes
     tally = _Tally(limit, lines, None if allowed is None else frozenset(allowed.tolist()))
-    files = np.diff(directory.row_starts) > 0 if allowed is None else directory.files_with(allowed)
+    files = directory.indexed if allowed is None else directory.files_with(allowed)
     candidates, notes = _candidate_files(pattern.required, bundle, files, deadline)
     limits += notes
     ordered = directory.reading_order[candidates[directory.reading_order]]
@@ -145,7 +145,7 @@ def _candidate_files(
             files = files & (_by_terms(required.terms, bundle) | directory.torn)
         except UnavailableError as error:
             notes.append(f"every text is scanned, the lexical index is off: {error.message}")
-    left = int(np.diff(directory.row_starts)[files].sum())
+    left = int(directory.chunk_counts[files].sum())
     if required.needle and left * _SCAN_SHARE > len(directory.by_row):
         files = files & (_by_scan(required, bundle, deadline.half()) | directory.torn)
     return files, notes
@@ -191,7 +191,7 @@ def _compiled(request: CodeSearchRequest) -> TextPattern:
 
 def _batches(files: np.ndarray, directory: ChunkDirectory) -> Iterator[np.ndarray]:
     """Split the files in order into batches with a limited number of chunks."""
-    sizes = np.diff(directory.row_starts)[files]
+    sizes = directory.chunk_counts[files]
     ends = np.cumsum(sizes)
     start, size = 0, _FIRST_BATCH
     while start < len(files):
@@ -202,7 +202,7 @@ def _batches(files: np.ndarray, directory: ChunkDirectory) -> Iterator[np.ndarra
 
 
 def _file_text(file: int, directory: ChunkDirectory, texts: dict[int, ChunkText]) -> FileText:
-    chunks = [texts[row] for row in directory.rows_of(np.array([file])).tolist()]
+    chunks = [texts[row] for row in directory.rows_in(file)]
     return FileText.of(directory.repos[file], directory.paths[file], directory.langs[file], chunks)
 
 

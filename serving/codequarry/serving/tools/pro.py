@@ -20,7 +20,7 @@ from codequarry.schemas.wire.pro import (
 from codequarry.schemas.wire.search import SearchAnswer, SearchRequest, SearchResult
 from codequarry.schemas.wording import counted
 from codequarry.serving.catalog import present
-from codequarry.serving.channels.dense import FaissChannel
+from codequarry.serving.channels.dense import DenseChannel
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.budgets import briefer_finding, fit_budget, shorter_finding
 from codequarry.serving.tools.context import ToolContext
@@ -96,7 +96,7 @@ def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list
 
 def _without_effect(bundle: Bundle, effort: Mapping[str, int]) -> list[str]:
     """Return notes about parameters that no dense index of the version has."""
-    dense = [channel for channel in bundle.channels.values() if isinstance(channel, FaissChannel)]
+    dense = [channel for channel in bundle.channels.values() if isinstance(channel, DenseChannel)]
     known = {name for channel in dense for name in channel.bounds}
     sources = present.sentence_list(channel.source for channel in dense) or "the index"
     return [f"{sources} has no {name}; it was left out" for name in effort if name not in known]

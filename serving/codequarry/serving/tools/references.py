@@ -114,8 +114,8 @@ def _filtered(places: Places, role: str, files: np.ndarray | None) -> Places:
 
 def order_places(bundle: Bundle, places: Places) -> Places:
     """Sort places: precise first, then by class of the file, then by place."""
-    rank = bundle.directory.class_rank[places.file]
-    return places.where(np.lexsort((places.start_column, places.start_line, places.file, rank, ~places.precise)))
+    rank, at = (column[places.file] for column in (bundle.directory.class_rank, bundle.directory.place))
+    return places.where(np.lexsort((places.start_column, places.start_line, at, rank, ~places.precise)))
 
 
 def _join_places(first: Places, then: Places, limit: int) -> Places:

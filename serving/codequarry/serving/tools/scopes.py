@@ -64,7 +64,7 @@ def scoped(request: ScopedT) -> ScopedT:
 
 def _answer(bundle: Bundle, scope: Scope) -> ScopeAnswer:
     directory = bundle.directory
-    sizes = np.diff(directory.row_starts)
+    sizes = directory.chunk_counts
     allowed = scope_files(scope.filters(), directory)
     kept = sizes if allowed is None else sizes[allowed]
     limits: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot, Current
-from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.manifest import LegEntry, Manifest, StackEntry
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile, read_profile
 from codequarry.schemas.resources import raise_if_exhausted
@@ -21,19 +22,24 @@ from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog.catalog import Catalog, ChunkRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
-from codequarry.serving.catalog.symbols import SymbolTables
+from codequarry.serving.catalog.symbols import BEST_FIRST, SymbolTables
 from codequarry.serving.channels.base import Channel, ShutChannel
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.channels.query_encoder import LazyEncoder, begin_opening, open_later
 from codequarry.serving.channels.splade import SpladeChannel
 from codequarry.serving.channels.symbol import SymbolChannel
+from codequarry.serving.channels.vector_table import VectorTable
 from codequarry.serving.channels.warp.channel import WarpChannel
-from codequarry.serving.files.file_index import FileIndex
+from codequarry.serving.files.file_index import FileIndex, IndexedFiles
 from codequarry.serving.files.file_watch import FileWatch
 from codequarry.serving.files.integrity import file_sha256, read_manifest, verify
 from codequarry.serving.files.lease import Hold, hold_version
 from codequarry.serving.ranking.file_evidence import RankedFiles
+from codequarry.serving.stack.overlay import StackArrays, VersionArrays
+from codequarry.serving.stack.stacked_catalog import StackedCatalog
+from codequarry.serving.stack.stacked_dense import StackedDense
+from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
 from codequarry.serving.text.lexical import lexical_fingerprint
 
 
@@ -47,6 +53,8 @@ class _Opening:
     catalog: Catalog
     opened: Mapping[str, Channel]
     """Channels that are open already."""
+    base: Bundle | None = None
+    """The base of a delta version."""
 
 
 def _open_dense(name: str, opening: _Opening) -> Channel | None:
@@ -58,6 +66,8 @@ def _open_dense(name: str, opening: _Opening) -> Channel | None:
     leg = next((one for one in manifest.legs if one.channel == name), None)
     if leg is None:
         return None
+    if opening.base is not None:
+        return _open_dense_stack(name, leg, opening, opening.base)
     paths, endpoint = opening.paths.leg(name), settings.queries_go_to
     if name == DENSE_LEGS[0]:
         encoder = LazyEncoder.started(begin_opening(paths, leg.encoder, endpoint))
@@ -70,14 +80,33 @@ def _open_dense(name: str, opening: _Opening) -> Channel | None:
         raise
 
 
+def _open_dense_stack(name: str, leg: LegEntry, opening: _Opening, base: Bundle) -> Channel:
+    below = base.channels.get(name)
+    if not isinstance(below, FaissChannel):
+        raise UnavailableError(base.closed.get(name) or f"the base has no channel {name}")
+    vectors = VectorTable.open(opening.paths.leg(name), opening.manifest, leg.encoder.dim)
+    return StackedDense(below, vectors, _stack_of(opening.catalog))
+
+
 def _open_bm25(opening: _Opening) -> Channel:
     manifest = opening.manifest
     if manifest.compatibility.analyzer != lexical_fingerprint():
         raise UnavailableError("the index was built with another text analyzer; build the bundle again")
-    channel = Bm25Channel.open(opening.paths.bm25, _profile(opening.paths))
-    if channel.count != manifest.counts.chunks:
-        raise UnavailableError(f"the index holds {channel.count} documents, expected {manifest.counts.chunks}")
+    base = opening.base
+    if base is None:
+        channel = Bm25Channel.open(opening.paths.bm25, profile=_profile(opening.paths))
+    else:
+        folders, over = (base.paths.bm25, opening.paths.bm25), _stack_of(opening.catalog).hidden_chunks
+        channel = Bm25Channel.open(*folders, profile=_profile(opening.paths), over=over)
+    found = channel.counts()["documents"]
+    if found != manifest.counts.chunks:
+        raise UnavailableError(f"the index holds {found} documents, expected {manifest.counts.chunks}")
     return channel
+
+
+def _stack_of(catalog: Catalog) -> StackArrays:
+    assert isinstance(catalog, StackedCatalog)
+    return catalog.stack
 
 
 def _open_symbol(opening: _Opening) -> Channel:
@@ -126,6 +155,8 @@ class Bundle:
     """Channels that could not be opened, and why."""
     hold: Hold
     watch: FileWatch
+    base: Bundle | None = None
+    """The base of a delta version, which other delta versions over it share."""
 
     @classmethod
     def open_current(
@@ -200,7 +231,7 @@ class Bundle:
         after_block: Callable[[], None] | None = None,
     ) -> Self:
         """Open a version in any folder, like `open_version`; a staged one is opened in the way it will be served."""
-        settings = settings or ServingSettings()
+        settings, channels = settings or ServingSettings(), tuple(channels)
         try:
             with ExitStack() as undo:
                 hold = undo.enter_context(hold_version(paths))
@@ -208,11 +239,15 @@ class Bundle:
                 read = partial(file_sha256, after_block=after_block)
                 watch = undo.enter_context(closing(FileWatch.open(paths, manifest)))
                 verify(paths, manifest, deep=after_block is not None, sha256=read)
-                catalog = undo.enter_context(closing(Catalog.open(paths)))
+                base = None
+                if manifest.stack is not None:
+                    base = _BASES.lease(paths, manifest.stack, settings, channels, after_block)
+                    undo.callback(_BASES.release, base)
+                catalog = undo.enter_context(closing(_open_catalog(paths, base)))
                 directory = _directory(catalog, manifest)
                 opened: dict[str, Channel] = {}
                 closed: dict[str, str] = {}
-                opening = _Opening(paths, manifest, settings, catalog, opened)
+                opening = _Opening(paths, manifest, settings, catalog, opened, base)
                 for name in channels:
                     try:
                         channel = CHANNELS[name](opening)
@@ -221,7 +256,7 @@ class Bundle:
                     except UnavailableError as error:
                         raise_if_exhausted(error, f"channel {name} of version {current.version} cannot be opened now")
                         closed[name] = error.message.replace(f"{paths.path}/", "")
-                bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold, watch)
+                bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold, watch, base)
                 if opened:
                     _ = bundle.files, bundle.facts  # not under the first request
                 undo.pop_all()
@@ -238,7 +273,8 @@ class Bundle:
     @cached_property
     def symbols(self) -> SymbolTables:
         """Symbol tables: definitions and the places that name them."""
-        return SymbolTables(self.catalog, self.directory.by_row)
+        order = "symbol_id" if self.base is None else BEST_FIRST
+        return SymbolTables(self.catalog, self.directory.by_row, order=order)
 
     @cached_property
     def profile(self) -> RankingProfile:
@@ -255,13 +291,15 @@ class Bundle:
         Raises:
             UnavailableError: The index of files cannot be opened; without it, results would be ranked differently.
         """
-        directory = self.directory
-        rows = np.flatnonzero(np.diff(directory.row_starts))
-        index = FileIndex.open(self.paths.files, rows, self.manifest.encoder.dim)
-        return RankedFiles(index, directory, self.profile)
+        stack = None if self.base is None else _stack_of(self.catalog)
+        own = self.directory if stack is None else stack.own.directory
+        index: IndexedFiles = FileIndex.open(self.paths.files, np.flatnonzero(own.indexed), self.manifest.encoder.dim)
+        if self.base is not None and stack is not None:
+            index = StackedFileIndex(self.base.files.index, index, stack)
+        return RankedFiles(index, self.directory, self.profile)
 
     @cached_property
-    def facts(self) -> ChunkFacts:
+    def facts(self) -> ChunkFacts | StackedFacts:
         """Facts for explanations.
 
         Returns:
@@ -270,7 +308,21 @@ class Bundle:
         Raises:
             IntegrityError: The facts are damaged.
         """
-        return ChunkFacts.open(self.paths.facts, len(self.directory.chunk_ids), len(self.directory.paths))
+        if self.base is None:
+            return ChunkFacts.open(self.paths.facts, len(self.directory.chunk_ids), len(self.directory.paths))
+        stack, below = _stack_of(self.catalog), self.base.facts
+        assert isinstance(below, ChunkFacts)
+        return StackedFacts(below, ChunkFacts.open(self.paths.facts, stack.own.chunks, stack.own.files), stack)
+
+    @property
+    def layers(self) -> tuple[Bundle, ...]:
+        """The base of a delta version and itself; of a complete version itself alone."""
+        return (self,) if self.base is None else (self.base, self)
+
+    def require_whole(self) -> None:
+        """Raise IntegrityError when a file that requests read was shortened or lengthened; see `FileWatch`."""
+        for layer in self.layers:
+            layer.watch.require_whole()
 
     def bytes_before(self, row: ChunkRow) -> int:
         """Return the number of bytes of a chunk's first line that belong to the chunks before it."""
@@ -283,7 +335,8 @@ class Bundle:
     def info(self) -> BundleInfo:
         """Description of the version in answers."""
         commits = {source.name: source.revision for source in self.manifest.sources}
-        return BundleInfo(version=self.manifest.version, created=self.manifest.created, commits=commits)
+        info = BundleInfo(version=self.manifest.version, created=self.manifest.created, commits=commits)
+        return info if self.manifest.stack is None else info.model_copy(update={"base": self.manifest.stack.base})
 
     def problems(self) -> dict[str, str]:
         """Return the channels that cannot answer now, with the reasons."""
@@ -313,6 +366,79 @@ class Bundle:
         self.catalog.close()
         self.watch.close()
         self.hold.release()
+        if self.base is not None:
+            _BASES.release(self.base)
+
+
+class _SharedBases:
+    """Open bases by their folders: all delta versions over a base read one and the same."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[tuple[Path, str, str], tuple[Bundle, list[Bundle]]] = {}
+
+    def lease(
+        self,
+        paths: BundlePaths,
+        stack: StackEntry,
+        settings: ServingSettings,
+        channels: Iterable[str],
+        after_block: Callable[[], None] | None,
+    ) -> Bundle:
+        """Return the open base of a delta version, opened when it is the first one over it.
+
+        Args:
+            paths: Paths of the delta version; its base lies beside it.
+            stack: Entry of the base in its manifest.
+            settings: See `Bundle.open_current`.
+            channels: See `Bundle.open_current`.
+            after_block: See `Bundle.open_version`; a base that is open was read before.
+
+        Returns:
+            The base; `release` gives it back.
+
+        Raises:
+            IntegrityError: The base is missing, damaged, or not the one that the delta was made for.
+        """
+        wanted = tuple(name for name in channels if name in DENSE_LEGS)
+        key = (paths.path.parent, stack.base_sha256, f"{settings.model_dump_json()} {wanted}")
+        with self._lock:
+            known = self._open.get(key)
+            if known is None:
+                named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
+                try:
+                    base = Bundle.open_paths(below, named, settings, channels=wanted, after_block=after_block)
+                except IntegrityError as error:
+                    raise IntegrityError(
+                        f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
+                        suggestion="roll back to a complete version, or index again with `--full`",
+                    ) from error
+                known = self._open[key] = (base, [])
+            known[1].append(known[0])
+            return known[0]
+
+    def release(self, base: Bundle) -> None:
+        """Give a base back; it is closed when no delta version uses it any more."""
+        with self._lock:
+            for key, (known, users) in list(self._open.items()):
+                if known is base:
+                    users.pop()
+                    if not users:
+                        del self._open[key]
+                        base.close()
+
+
+_BASES = _SharedBases()
+
+
+def _open_catalog(paths: BundlePaths, base: Bundle | None) -> Catalog:
+    """Open the catalog of a version, or that of a delta version and its base."""
+    own = Catalog.open(paths)
+    if base is None:
+        return own
+    with closing(own):
+        stack = StackArrays.open(paths.stack, VersionArrays.of(base.catalog.index, base.directory), own)
+        return StackedCatalog.open_stack(base.paths, paths, stack)
 
 
 def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:

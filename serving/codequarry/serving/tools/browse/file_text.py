@@ -150,7 +150,7 @@ def beside(
 
 
 def _rows(bundle: Bundle, file: int) -> range:
-    return range(*bundle.directory.row_starts[file : file + 2].tolist())
+    return bundle.directory.rows_in(file)
 
 
 def _line_start(text: str, line: int) -> int:

@@ -56,7 +56,7 @@ def list_files(context: ToolContext, request: ListFilesRequest) -> ListFilesAnsw
     is_glob = bool(_WILDCARD.search(pattern)) and files_below(directory, pattern) is None
     matching = directory.files_matching(pattern) if is_glob else _folder(directory, pattern)
     context.deadline.check()
-    files = np.flatnonzero(allowed & matching).tolist()
+    files = directory.listed(allowed & matching)
     base = "" if is_glob else _base(directory, files)
     levels = depth if base else depth + 1  # the folder of a repository is none of its own
     folded: dict[str, int] = {}
@@ -95,7 +95,7 @@ def list_files(context: ToolContext, request: ListFilesRequest) -> ListFilesAnsw
 
 def _allowed(directory: ChunkDirectory, request: ListFilesRequest) -> np.ndarray:
     """Select the indexed files within the filters: (files,) bool."""
-    allowed = np.diff(directory.row_starts) > 0
+    allowed = directory.indexed
     for other in (
         allowed_files(FileFilters(lang=request.lang), directory),
         scope_files(parse_scope_id(request.scope_id).filters(), directory) if request.scope_id else None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.wire.outline import (
     DEPTH_MAX,
@@ -87,7 +85,7 @@ def _files(bundle: Bundle, path: str) -> tuple[list[int], bool]:
         file = find_place(directory, path).file
         require_indexed(bundle, file)
         return [file], False
-    indexed = below & (np.diff(directory.row_starts) > 0)
+    indexed = below & directory.indexed
     files = directory.reading_order[indexed[directory.reading_order]].tolist()
     if not files:
         raise NotFoundError("no file of this folder is indexed", suggestion="use list_files to see what is")
@@ -96,8 +94,8 @@ def _files(bundle: Bundle, path: str) -> tuple[list[int], bool]:
 
 def _file(bundle: Bundle, file: int, kept: list[NestedDefinition], total: int) -> FileOutline:
     directory = bundle.directory
-    rows = directory.row_starts[file : file + 2].tolist()
-    ends = bundle.catalog.index.chunks["end_line"][rows[0] : rows[1]]
+    rows = directory.rows_in(file)
+    ends = bundle.catalog.index.chunks["end_line"][rows.start : rows.stop]
     return FileOutline(
         uri=f"{directory.repos[file]}/{directory.paths[file]}",
         lang=directory.langs[file],

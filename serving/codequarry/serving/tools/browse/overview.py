@@ -82,8 +82,8 @@ def overview(context: ToolContext, request: OverviewRequest) -> OverviewAnswer:
 def _text_bytes(bundle: Bundle) -> np.ndarray:
     """Return the bytes of text of each file: (files,) int64."""
     total = np.concatenate([[0], np.cumsum(bundle.catalog.index.chunks["text_bytes"], dtype=np.int64)])
-    starts = bundle.directory.row_starts
-    return total[starts[1:]] - total[starts[:-1]]
+    starts = bundle.directory.first_rows
+    return total[starts + bundle.directory.chunk_counts] - total[starts]
 
 
 def _repository(bundle: Bundle, name: str, sizes: np.ndarray, fan_in: np.ndarray, listed: int) -> RepositoryOverview:
@@ -100,7 +100,7 @@ def _repository(bundle: Bundle, name: str, sizes: np.ndarray, fan_in: np.ndarray
         The description.
     """
     directory = bundle.directory
-    files = np.flatnonzero(directory.files_in([name]) & (np.diff(directory.row_starts) > 0)).tolist()
+    files = np.flatnonzero(directory.files_in([name]) & directory.indexed).tolist()
     folders = _folders(directory, files, fan_in) if listed else []
     starts = _entry_points(directory, files) if listed else []
     documents = _documents(directory, files) if listed else []

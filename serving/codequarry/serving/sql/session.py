@@ -10,26 +10,32 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.shards import MAX_SHARDS
 from codequarry.schemas.catalog.session_tables import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
+from codequarry.schemas.catalog.stack_views import stacked_tables
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
-from codequarry.serving.catalog.confinement import PREFIX, confined_connection
-from codequarry.serving.catalog.registry import read_registry
 from codequarry.serving.files.integrity import read_manifest, verify
 from codequarry.serving.files.lease import Hold, hold_version
+from codequarry.serving.sql.confinement import PREFIX, confined_connection
+from codequarry.serving.sql.registry import read_registry
+from codequarry.serving.stack.overlay import StackArrays, base_of
+from codequarry.serving.stack.stacked_catalog import attach_catalog, put_stack_tables
 
 if TYPE_CHECKING:
     import duckdb
 
 ATTACHED = "catalog"
 """The name under which a version's ``catalog.duckdb`` holds its views, and so has to be attached."""
+_BASE, _STACK = "base_catalog", "stack"
+"""Names of the catalog of a delta version's base, and of the schema of what says how the delta lies over it."""
 
 
 def open_catalog(
@@ -96,7 +102,7 @@ class CatalogSession:
         if self._own:
             # DuckDB complains on stderr when Python ends before a connection that holds a Python object.
             self._closing = weakref.finalize(self, self.connection.close)
-        self._hold: Hold | None = None
+        self._holds: list[Hold] = []
         self._views: tuple[str, ...] = ()
         try:
             self.manifest = self._show(version)
@@ -171,8 +177,8 @@ class CatalogSession:
         else:
             with suppress(duckdb.Error):
                 self.connection.execute(f"DETACH DATABASE IF EXISTS {ATTACHED}")
-        if self._hold is not None:
-            self._hold.release()
+                self.connection.execute(f"DETACH DATABASE IF EXISTS {_BASE}")
+        self._release()
 
     def _show(self, version: str) -> Manifest:
         """Make a version the session's own; the one before it stays open when this one cannot be opened."""
@@ -182,36 +188,43 @@ class CatalogSession:
             current = None if version else self.root.read_current()
             paths = self.root.published(version) if current is None else self.root.version(current.version)
             try:
-                hold = hold_version(paths)
-                try:
+                with ExitStack() as undo:
+                    holds = [undo.enter_context(hold_version(paths))]
                     manifest = read_manifest(paths, expected_sha256=current and current.manifest_sha256)
                     verify(paths, manifest, deep=False)
-                except BaseException:
-                    hold.release()
-                    raise
+                    below = base_of(paths, manifest)
+                    if below is not None and manifest.stack is not None:
+                        holds.append(undo.enter_context(hold_version(below)))
+                        verify(below, read_manifest(below, expected_sha256=manifest.stack.base_sha256), deep=False)
+                    undo.pop_all()
                 break
             except CodequarryError:
                 # The version may have been replaced and pruned meanwhile.
                 if current is None or self.root.read_current() == current:
                     raise
         try:
-            self._attach(paths)
-        except duckdb.Error as error:
-            hold.release()
-            if self._hold is not None:
-                self._attach(self.paths)
+            self._attach(paths, manifest)
+        except (duckdb.Error, IntegrityError) as error:
+            for hold in holds:
+                hold.release()
+            if self._holds:
+                self._attach(self.paths, self.manifest)
             raise IntegrityError(
                 f"the catalog of {paths.path.name} cannot be opened: {str(error).splitlines()[0]}",
                 suggestion="`codequarry verify --deep` tells whether it is damaged; with a connection of your own, "
                 "keep the names of its tables apart from those of the catalog",
             ) from error
-        if self._hold is not None:
-            self._hold.release()
-        self._hold = hold
+        self._release()
+        self._holds = holds
         return manifest
 
-    def _attach(self, paths: BundlePaths) -> None:
+    def _release(self) -> None:
+        for hold in self._holds:
+            hold.release()
+
+    def _attach(self, paths: BundlePaths, manifest: Manifest) -> None:
         execute = self.connection.execute
+        execute(f"DETACH DATABASE IF EXISTS {_BASE}")
         execute(f"DETACH DATABASE IF EXISTS {ATTACHED}")
         execute(f"ATTACH {_text(f'{self._prefix}{paths.catalog}')} AS {ATTACHED} (READ_ONLY)")
         execute(set_bundle(f"{self._prefix}{paths.path}"))
@@ -223,10 +236,27 @@ class CatalogSession:
         names = tuple(name for (name,) in found)
         for gone in set(self._views) - set(names):
             execute(f"DROP VIEW IF EXISTS {_quote_identifier(gone)}")
+        below, stacked = base_of(paths, manifest), dict[str, str]()
+        if below is not None:
+            stacked = self._stack_views(paths, below, manifest)
         for name in names:
-            self._view(_quote_identifier(name), f"SELECT * FROM {ATTACHED}.{_quote_identifier(name)}")
+            if name not in stacked:
+                self._view(_quote_identifier(name), f"SELECT * FROM {ATTACHED}.{_quote_identifier(name)}")
+        for name, sql in stacked.items():
+            self._view(_quote_identifier(name), sql)
         self._views = names
         self._refresh_views()
+
+    def _stack_views(self, paths: BundlePaths, below: BundlePaths, manifest: Manifest) -> dict[str, str]:
+        """Attach the base of a delta version, and return the SQL of the views over both."""
+        stack = StackArrays.read(paths)
+        self.connection.execute(attach_catalog(f"{self._prefix}{below.catalog}", _BASE))
+        self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_STACK}")
+        numbers = stack.numbers(_BASE, ATTACHED, _STACK, MAX_SHARDS)
+        dims = [leg.encoder.dim for leg in manifest.legs]
+        return put_stack_tables(self.connection, stack, numbers) | stacked_tables(
+            numbers, f"{self._prefix}{below.path}", *dims
+        )
 
     def _refresh_views(self) -> None:
         ensure_registry(self.connection, self.root)

@@ -1,0 +1,1 @@
+"""A delta version and its base, read as if they were one version."""

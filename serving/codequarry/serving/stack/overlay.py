@@ -1,0 +1,177 @@
+"""Relation of a delta version to its base, from ``stack/`` of its folder (`schemas.bundle.stack`)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.stack import DEAD, HIDDEN, NAMES, PLACE, PLACES, STACK_ARRAYS, STRINGS
+from codequarry.schemas.catalog.stack_views import StackNames
+from codequarry.schemas.errors import IntegrityError
+from codequarry.serving.catalog.catalog import Catalog
+from codequarry.serving.catalog.chunk_arrays import ChunkRows, RowIndex
+from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.channels.base import Hidden
+from codequarry.serving.files.arrays import map_array
+from codequarry.serving.files.integrity import read_manifest
+
+
+@dataclass(frozen=True)
+class VersionArrays:
+    """The arrays of a version that a stack is made of."""
+
+    rows: RowIndex
+    directory: ChunkDirectory
+
+    @classmethod
+    def of(cls, rows: ChunkRows, directory: ChunkDirectory) -> Self:
+        """Return the arrays of a complete version, or of a delta version by itself."""
+        assert isinstance(rows, RowIndex)
+        return cls(rows, directory)
+
+    @property
+    def files(self) -> int:
+        """Number of files."""
+        return len(self.directory.paths)
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.rows.chunks)
+
+    @property
+    def definitions(self) -> int:
+        """Number of definitions."""
+        return self.rows.definitions.shape[1]
+
+
+@dataclass(frozen=True)
+class StackArrays:
+    """A base, a delta version, and the arrays of ``stack/``."""
+
+    base: VersionArrays
+    own: VersionArrays
+    """The delta version."""
+    hidden: np.ndarray
+    strings: np.ndarray
+    names: np.ndarray
+    dead: np.ndarray
+    places: np.ndarray
+    own_ids: np.ndarray
+    """(n,) int64: chunk of each vector of the delta."""
+
+    @classmethod
+    def open(cls, folder: Path, base: VersionArrays, own: Catalog) -> Self:
+        """Map ``stack/`` of a delta version.
+
+        Args:
+            folder: The folder.
+            base: Arrays of the base.
+            own: Catalog of the delta version by itself.
+
+        Returns:
+            The stack.
+
+        Raises:
+            IntegrityError: An array is missing or damaged, or belongs to other versions.
+        """
+        try:
+            arrays = {name: map_array(folder / f"{name}.npy") for name in STACK_ARRAYS}
+        except (OSError, IntegrityError) as error:
+            raise _damaged(folder, "an array cannot be read") from error
+        found = cls(base, VersionArrays.of(own.index, own.directory()), **arrays, own_ids=own.id_map())
+        if problem := found._problem():
+            raise _damaged(folder, problem)
+        return found
+
+    @classmethod
+    def read(cls, paths: BundlePaths) -> Self:
+        """Return the stack of a delta version that nobody has open; raises as `open` and `Catalog.open`.
+
+        Args:
+            paths: Paths of the version, beside which its base lies.
+
+        Returns:
+            The stack.
+        """
+        below = base_of(paths, read_manifest(paths))
+        assert below is not None
+        with closing(Catalog.open(below)) as base, closing(Catalog.open(paths)) as own:
+            return cls.open(paths.stack, VersionArrays.of(base.index, base.directory()), own)
+
+    def _problem(self) -> str:
+        """Return what is wrong with the arrays; "" when they fit the base and the delta."""
+        wanted = {
+            HIDDEN: (self.hidden, np.int32, (len(self.hidden),)),
+            STRINGS: (self.strings, np.int32, (len(self.own.rows.texts),)),
+            NAMES: (self.names, np.int32, (len(self.names), 2)),
+            DEAD: (self.dead, np.int32, (len(self.dead), 3)),
+            PLACES: (self.places, PLACE, (len(self.places),)),
+        }
+        for name, (array, dtype, shape) in wanted.items():
+            if array.dtype != dtype or array.shape != shape:
+                return f"{name}.npy is not of this base and this delta"
+        base, own = self.base, self.own
+        bounds = (
+            (HIDDEN, self.hidden, 0, base.files),
+            (STRINGS, self.strings, -1, len(base.rows.texts)),
+            (NAMES, self.names[:, 0], 0, own.definitions),
+            (NAMES, self.names[:, 1], 0, base.definitions),
+            (DEAD, self.dead[:, 0], 0, base.definitions),
+            (DEAD, self.dead[:, 1:], 0, base.files),
+            (PLACES, self.places["target_id"], 0, base.definitions + own.definitions),
+            (PLACES, self.places["file"], 0, base.files + own.files),
+            (PLACES, self.places["chunk"], 0, base.chunks + own.chunks),
+            (PLACES, self.places["enclosing"], -1, base.definitions + own.definitions),
+        )
+        for name, values, least, end in bounds:
+            if values.size and not least <= values.min() <= values.max() < end:
+                return f"{name}.npy names something that is neither in the base nor in the delta"
+        return "" if (np.diff(self.hidden) > 0).all() else f"{HIDDEN}.npy is not in order"
+
+    def numbers(self, base: str, own: str, schema: str, first_shard: int) -> StackNames:
+        """Return what SQL has to know; see `StackNames`."""
+        below = self.base
+        return StackNames(base, own, schema, below.files, below.chunks, below.definitions, first_shard)
+
+    @cached_property
+    def hidden_files(self) -> np.ndarray:
+        """Mask of the base's files that count no longer: (F,) bool."""
+        found = np.zeros(self.base.files, np.bool_)
+        found[self.hidden] = True
+        return found
+
+    @cached_property
+    def hidden_rows(self) -> np.ndarray:
+        """Mask of the base's chunk rows that count no longer: (N,) bool."""
+        found = np.zeros(self.base.chunks, np.bool_)
+        for file in self.hidden.tolist():
+            rows = self.base.directory.rows_in(file)
+            found[rows.start : rows.stop] = True
+        return found
+
+    @cached_property
+    def hidden_chunks(self) -> Hidden:
+        """Chunks of the base that count no longer."""
+        gone = np.sort(self.base.directory.by_row[self.hidden_rows])
+        again = np.isin(gone, self.own.directory.chunk_ids, assume_unique=True)
+        return Hidden(len(gone), gone[~again], gone[again])
+
+
+def base_of(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:
+    """Return the paths of the base of a delta version; None for a complete version."""
+    return None if manifest.stack is None else BundlePaths(paths.path.parent / manifest.stack.base)
+
+
+def _damaged(folder: Path, problem: str) -> IntegrityError:
+    return IntegrityError(
+        f"{folder.name}/ of {folder.parent.name} is damaged: {problem}",
+        suggestion="do not serve this version; roll back, or index again",
+    )

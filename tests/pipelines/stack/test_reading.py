@@ -1,0 +1,200 @@
+"""Readers of a delta version: what they share, what they refuse, and SQL over both versions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from codequarry.pipelines.run import index_repositories
+from codequarry.pipelines.stack.build import index_changes
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import to_json
+from codequarry.schemas.bundle.stack import STACK_ARRAYS
+from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.settings.load import (
+    BundleSettings,
+    PathsSettings,
+    RepositorySettings,
+    ServingSettings,
+    Settings,
+)
+from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.files.integrity import file_sha256, read_manifest
+from codequarry.serving.sql.session import open_catalog
+from codequarry.serving.version.open import Bundle
+from tests.pipelines.repositories import commit
+from tests.pipelines.stack.test_answers import tree
+from tests.serving.versions import until
+
+
+class Roots(NamedTuple):
+    """A root whose CURRENT is a delta version over another, and one with a complete version of the same tree."""
+
+    stacked: BundleRoot
+    complete: BundleRoot
+    settings: Settings
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) -> Roots:
+    """Read-only by agreement."""
+    home = tmp_path_factory.mktemp("reading")
+    commit(home / "app", tree())
+
+    def settings_of(name: str) -> Settings:
+        return Settings.model_validate({"retrieval": {"enabled": False}}).model_copy(
+            update={
+                "paths": PathsSettings(store=shared_store, work=home / name / "work"),
+                "bundle": BundleSettings(root=home / name / "bundles"),
+                "sources": Settings().sources.model_copy(
+                    update={"repositories": (RepositorySettings(path=home / "app"),)}
+                ),
+            }
+        )
+
+    stacked, complete = settings_of("stacked"), settings_of("complete")
+    index_repositories(stacked)
+    commit(home / "app", {"pkg1/mod1.py": "def brand_new(value):\n    return special_1(value)\n"})
+    (home / "app" / "pkg2" / "mod2.py").unlink()
+    index_changes(stacked)
+    index_repositories(complete)
+    return Roots(BundleRoot(stacked.bundle.root), BundleRoot(complete.bundle.root), stacked)
+
+
+@pytest.fixture
+def copied(roots: Roots, tmp_path: Path) -> BundleRoot:
+    """The stacked root, to be damaged."""
+    shutil.copytree(roots.stacked.path, tmp_path / "bundles")
+    return BundleRoot(tmp_path / "bundles")
+
+
+@pytest.fixture
+def opened(roots: Roots) -> Iterator[Bundle]:
+    bundle = Bundle.open_current(roots.stacked.path)
+    yield bundle
+    bundle.close()
+
+
+def delta_of(root: BundleRoot) -> BundlePaths:
+    return root.version(root.read_current().version)
+
+
+def base_of(root: BundleRoot) -> BundlePaths:
+    stack = read_manifest(delta_of(root)).stack
+    assert stack is not None
+    return root.version(stack.base)
+
+
+def test_answers_name_the_base(opened: Bundle, roots: Roots) -> None:
+    assert opened.info.base == base_of(roots.stacked).path.name
+    assert opened.info.version == delta_of(roots.stacked).path.name
+    assert "base" not in Bundle.open_current(roots.complete.path).info.model_dump(exclude_unset=True)
+
+
+def test_versions_over_a_base_share_it_and_the_last_one_closes_it(opened: Bundle, roots: Roots) -> None:
+    second = Bundle.open_current(roots.stacked.path)
+    base = second.base
+    assert base is not None and base is opened.base
+    second.close()
+    assert base.catalog.answers()
+    third = Bundle.open_current(roots.stacked.path, channels=())
+    assert third.base is not base, "another choice of channels opens a base of its own"
+    third.close()
+
+
+def test_a_base_that_nobody_uses_is_closed(copied: BundleRoot) -> None:
+    bundle = Bundle.open_current(copied.path)
+    base = bundle.base
+    assert base is not None
+    bundle.close()
+    assert not base.catalog.answers()
+
+
+def test_a_delta_without_its_base_is_refused_by_name(copied: BundleRoot) -> None:
+    base = base_of(copied)
+    shutil.rmtree(base.path)
+    with pytest.raises(IntegrityError, match=f"lies over {base.path.name}, which cannot be opened") as refused:
+        Bundle.open_current(copied.path)
+    assert "roll back" in refused.value.suggestion
+
+
+def test_a_delta_over_a_changed_base_is_refused(copied: BundleRoot) -> None:
+    file = base_of(copied).rows / "chunks.npy"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(IntegrityError, match=r"lies over .*rows/chunks\.npy"):
+        Bundle.open_current(copied.path)
+
+
+def test_a_base_with_another_manifest_is_refused(copied: BundleRoot) -> None:
+    base = base_of(copied)
+    manifest = read_manifest(base)
+    base.manifest.write_bytes(to_json(manifest.model_copy(update={"sequence": manifest.sequence + 1})))
+    with pytest.raises(IntegrityError, match="lies over"):
+        Bundle.open_current(copied.path)
+
+
+@pytest.mark.parametrize("name", STACK_ARRAYS)
+@pytest.mark.parametrize("damage", ["missing", "of another type", "out of range"])
+def test_damaged_arrays_are_refused(copied: BundleRoot, name: str, damage: str) -> None:
+    delta = delta_of(copied)
+    file = delta.stack / f"{name}.npy"
+    array = np.load(file)
+    if damage == "out of range":
+        if not array.size:
+            pytest.skip("nothing is in it")
+        array.flat[0] = array.dtype.type(1 << 30) if array.dtype.names is None else (1 << 30, *array.flat[0].item()[1:])
+        np.save(file, array)
+    elif damage == "of another type":
+        np.save(file, np.zeros(3, np.float64))
+    else:
+        file.unlink()
+    manifest = read_manifest(delta)
+    files = tuple(
+        entry.model_copy(update={"sha256": file_sha256(at), "size_bytes": at.stat().st_size})
+        for entry in manifest.files
+        if (at := delta.path / entry.path).exists()
+    )
+    delta.manifest.write_bytes(to_json(manifest.model_copy(update={"files": files})))
+    copied.current.write_text(f"{delta.path.name} {file_sha256(delta.manifest)}\n")
+    with pytest.raises(IntegrityError, match=r"stack/ of .* is damaged"):
+        Bundle.open_current(copied.path)
+
+
+def test_sql_sees_both_versions_as_one(roots: Roots) -> None:
+    with open_catalog(roots.stacked.path) as ours, open_catalog(roots.complete.path) as theirs:
+        for name in ("chunks", "files", "ast_nodes", "cst_nodes", "modules", "embeddings", "v_documents"):
+            counts = [each.sql(f"SELECT count(*) FROM {name}").fetchall() for each in (ours, theirs)]
+            assert counts[0] == counts[1], name
+        for name in ("files_mat", "chunks_mat", "symbols_mat", "occurrences_mat", "places_mat", "faiss_idmap_mat"):
+            counts = [each.sql(f"SELECT count(*) FROM {name}").fetchall() for each in (ours, theirs)]
+            assert counts[0] == counts[1], name
+        texts = "SELECT repo, path, start_byte, text FROM chunks ORDER BY ALL"
+        assert ours.sql(texts).fetchall() == theirs.sql(texts).fetchall()
+        assert ours.sql("SELECT path FROM files WHERE path = 'pkg2/mod2.py' AND skip_reason = ''").fetchall() == []
+        join = "SELECT count(*) FROM v_faiss_join WHERE idmap_chunk_id IS NULL OR chunk_id IS NULL"
+        assert ours.sql(join).fetchall() == [(0,)]
+
+
+def test_a_server_goes_from_a_base_to_its_delta_and_back(copied: BundleRoot) -> None:
+    """Prevents the regression in which the base is closed while the next version still reads it."""
+    delta = copied.read_current()
+    base = base_of(copied)
+    line = f"{base.path.name} {file_sha256(base.manifest)}\n"
+    copied.current.write_text(line)
+    engine = Engine.open(copied.path, ServingSettings(follow_interval_s=0.05))
+    asked = SearchRequest(query="brand_new", channel="symbol")
+    try:
+        assert engine.search(asked).results == []
+        for current, found in ((delta.line(), 1), (line, 0), (delta.line(), 1)):
+            copied.current.write_text(current)
+            until(lambda current=current: engine.bundle.current.line() == current, seconds=60)
+            assert len(engine.search(asked).results) == found
+        assert engine.health(None).status == "ok"  # pyright: ignore[reportArgumentType]
+    finally:
+        engine.close()
