@@ -59,12 +59,8 @@ class CensusFile:
     encoding: str = ""
     """Encoding of the file on disk, see `decoded_source`; the content is UTF-8 when it is known. "" when skipped."""
     differs_from_head: bool = False
-    """True for a path that differs from the commit, or may: a skipped file is not always read."""
-
-    @property
-    def makes_dirty(self) -> bool:
-        """True when what is indexed is not the commit because of this path."""
-        return self.differs_from_head and self.skip_reason in (None, "missing")
+    may_differ: bool = False
+    """True for a skipped file that differs from the commit, or was not read far enough to tell."""
 
     @property
     def path_class(self) -> str:
@@ -169,19 +165,19 @@ def _examine(
     if reason is None:
         reason = unread = by_size(size, settings.max_file_bytes)
     if reason is not None:
-        return CensusFile(path, lang, size, reason, differs_from_head=on_disk and unread is not None)
+        return CensusFile(path, lang, size, reason, may_differ=on_disk and unread is not None)
     try:
         written = files.read(raw, settings.max_file_bytes)
     except OSError as error:
         raise_if_exhausted(error, f"{path} cannot be read now")  # else the version would lack the file
-        return CensusFile(path, lang, size, "unreadable", differs_from_head=on_disk)
+        return CensusFile(path, lang, size, "unreadable", may_differ=on_disk)
     content, encoding = decoded_source(written)
     reason = by_size(len(written), settings.max_file_bytes) or by_content(content)
     differs = head is None if source.commit else False
     if head is not None and not source.from_commit:
         differs = blob_oid(written, head.oid) != head.oid
     if reason is not None:
-        return CensusFile(path, lang, len(written), reason, differs_from_head=differs)
+        return CensusFile(path, lang, len(written), reason, may_differ=differs)
     if path.endswith(".h") and lang == "c":
         lang = header_language(content)
     return CensusFile(

@@ -140,8 +140,8 @@ def snapshot_source(
         """Yield the files that are not known as they are, and note those that differ from the commit."""
         nonlocal dirty
         for entry in census:
-            dirty = dirty or entry.makes_dirty
-            if entry.differs_from_head and len(differing) <= _MOST_DIFFERING:
+            dirty = dirty or entry.differs_from_head
+            if (entry.differs_from_head or entry.may_differ) and len(differing) <= _MOST_DIFFERING:
                 differing.append(entry.path)
             if known is None or known.get(entry.path) != identity_of(entry):
                 yield entry
