@@ -40,7 +40,7 @@ def index_first(arguments: Sequence[str]) -> bool:
     if not arguments or arguments[0] not in ASKING or any(each.split("=", 1)[0] in _PLACES for each in arguments):
         return False
     here = Path.cwd()
-    folder = _repository_around(here)
+    folder = repository_around(here)
     if folder is None:
         return False
     console.print(for_terminal(f"nothing is indexed here yet: indexing {folder} first"), highlight=False)
@@ -59,8 +59,15 @@ def index_first(arguments: Sequence[str]) -> bool:
     return True
 
 
-def _repository_around(here: Path) -> Path | None:
-    """Return the folder whose settings or whose git work tree hold a folder; None when there is none."""
+def repository_around(here: Path) -> Path | None:
+    """Return the folder whose settings or whose git work tree hold a folder.
+
+    Args:
+        here: The folder.
+
+    Returns:
+        The folder found; None when there is none, or it holds the home folder or is another user's.
+    """
     home = nearest_home(here, SETTINGS_FILE)
     if os.path.lexists(home / SETTINGS_FILE):
         return home
