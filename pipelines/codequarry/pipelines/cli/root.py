@@ -33,10 +33,18 @@ def build_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"obj": _watch_beside},
     )
     for module in _COMMANDS:
         module.register(app)
     return app
+
+
+def _watch_beside(root: Path | None, settings_file: Path | None) -> AbstractContextManager[None]:
+    """Watch the repositories beside ``codequarry serve --watch``, whose layer starts no process."""
+    from codequarry.pipelines.cli.watch.beside import watching_beside
+
+    return watching_beside(root, settings_file)
 
 
 def run() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +22,10 @@ from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
 
 PROFILE_NAMES = ("default", "full", "chatgpt")
+Watching = Callable[[Path | None, Path | None], AbstractContextManager[None]]
+"""Watches the repositories while its block runs; takes bundle root and settings file of the command line."""
+_FOLLOW_S = 0.2
+"""Longest time between two readings of CURRENT with ``--watch``."""
 
 ProfileOption = Annotated[
     str, typer.Option(help="default, full: every tool and argument, or chatgpt: OpenAI's search and fetch alone.")
@@ -33,6 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
+    context: typer.Context,
     stdio: Annotated[bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a local client.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to bind.", show_default="[serving] host")] = None,
     port: Annotated[
@@ -46,6 +53,9 @@ def serve(
         bool,
         typer.Option("--allow-any-host", help="Answer to any Host and Origin where allowed_hosts or _origins say so."),
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Watch the repositories too: each save is searchable a moment later.")
+    ] = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
@@ -53,9 +63,12 @@ def serve(
 
     Over HTTP all profiles are served: default at /mcp, full at /mcp/all, chatgpt at /chatgpt/mcp, with /healthz and
     /metrics beside them; --profile chooses one for --stdio. With --stdio and --root, settings are taken from --settings
-    alone and not from the current folder, which is whichever the client works in.
+    alone and not from the current folder, which is whichever the client works in. With --watch, `codequarry watch`
+    runs in a process beside the server and ends with it; what is not indexed yet is indexed first.
 
     Example: codequarry serve --stdio
+
+    Example: codequarry serve --stdio --watch
 
     Example: codequarry serve --port 8321    (then connect to http://127.0.0.1:8321/mcp)
     """
@@ -66,12 +79,19 @@ def serve(
             f"--profile {profile}",
             suggestion="give default, full or chatgpt with --stdio; over HTTP each has a path of its own",
         )
+    if watch:
+        # Given by the layer above: this one starts no process.
+        watching: Watching = context.obj
+        context.with_resource(watching(root, settings_file))
     log_to_stderr()
     # A mapped file that is shortened between check and use ends the process; then this says where.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     # A client starts it in the folder it works in: settings in that folder are not the operator's.
     settings = load_settings(settings_file, bundle_root=root, look="nowhere" if stdio and root else "up")
     serving = _bound(settings.serving, host, port)
+    if watch:
+        interval = min(serving.follow_interval_s, _FOLLOW_S)
+        serving = serving.model_copy(update={"follow_interval_s": interval})
     if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
         raise InvalidArgumentError(
             f"--host {serving.host} is reached from other machines, and nobody needs a token",

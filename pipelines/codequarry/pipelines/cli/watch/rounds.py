@@ -19,7 +19,13 @@ from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
 from codequarry.pipelines.run import IndexReport
 from codequarry.pipelines.sources.earlier import remember
 from codequarry.pipelines.store.workspace import Progress, silent
-from codequarry.schemas.errors import CodequarryError, GateError, InvalidArgumentError, MissingExtraError, UnavailableError
+from codequarry.schemas.errors import (
+    CodequarryError,
+    GateError,
+    InvalidArgumentError,
+    MissingExtraError,
+    UnavailableError,
+)
 from codequarry.schemas.resources import raise_if_exhausted
 
 QUIET_S, LONGEST_S = 0.2, 2.0
@@ -158,7 +164,7 @@ class Rounds:
 
     def _succeed(self, report: IndexReport, seconds: float) -> None:
         commits = {each.name: each.commit for each in report.snapshots}
-        if not report.unchanged or not self._files:
+        if report.manifest.version != self.version:  # another process may have published it
             files = read_files(self._settings)
             if self._files and not report.unchanged:
                 pairs = {name: (self._commits.get(name, ""), commit) for name, commit in commits.items()}
