@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import typer
 

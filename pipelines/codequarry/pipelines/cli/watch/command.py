@@ -71,8 +71,8 @@ def watch(
                 _note(f"note: {each}")
             if until_stdin_closes:
                 threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
-            rounds = rounds_module.Rounds(plan, _say, _note)
-            rounds.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
+            rounds = new = rounds_module.Rounds(plan, _say, _note)
+            new.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
     except KeyboardInterrupt:
         published = f"; CURRENT is {rounds.version}" if rounds is not None and rounds.version else ""
         _note(f"stopped watching{published}")
