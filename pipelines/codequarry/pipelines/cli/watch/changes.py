@@ -18,7 +18,7 @@ Files = dict[str, dict[str, str]]
 """Digests of the indexed files, by repository and path."""
 
 
-def publish_changes(settings: Settings, progress: Progress = silent) -> IndexReport:
+def publish_changes(settings: Settings, progress: Progress = silent, *, accept: str = "") -> IndexReport:
     """Publish a version of what the repositories hold now, unless CURRENT holds it already.
 
     The watch says only that something changed; what changed is decided here.
@@ -26,6 +26,7 @@ def publish_changes(settings: Settings, progress: Progress = silent) -> IndexRep
     Args:
         settings: Settings of the watch.
         progress: Told of the work done.
+        accept: Reason for publishing though checks fail that compare with CURRENT.
 
     Returns:
         What was done.
@@ -33,7 +34,7 @@ def publish_changes(settings: Settings, progress: Progress = silent) -> IndexRep
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
-    return index_repositories(settings, progress)
+    return index_repositories(settings, progress, accept=accept)
 
 
 def read_files(settings: Settings) -> Files:
@@ -47,6 +48,26 @@ def read_files(settings: Settings) -> Files:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """Place of a work tree in its history."""
+
+    commit: str
+    dirty: bool
+
+    def news(self, before: Head | None) -> str:
+        """Return what is new about it, in words; "" for nothing.
+
+        >>> Head("0123456789abcdef", False).news(Head("fedcba9876543210", False))
+        'commit 0123456789ab'
+        """
+        if before is None or before == self or not self.commit:
+            return ""
+        if before.commit != self.commit:
+            return f"commit {self.commit[:12]}"
+        return "with uncommitted changes now" if self.dirty else "as committed now"
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """Differences between two versions of one repository."""
 
@@ -54,13 +75,13 @@ class Difference:
     changed: list[str] = field(default_factory=list[str])
     added: list[str] = field(default_factory=list[str])
     deleted: list[str] = field(default_factory=list[str])
-    commit: str = ""
-    """The commit, when it is another one."""
+    state: str = ""
+    """The commit, when it is another one; or whether the files are as committed, when that is news."""
 
     def sentence(self) -> str:
         """Return the difference in words.
 
-        >>> Difference("app", ["a.py"], [], ["b.py", "c.py"], "0123456789abcdef").sentence()
+        >>> Difference("app", ["a.py"], [], ["b.py", "c.py"], "commit 0123456789ab").sentence()
         'app: 1 file changed, 2 deleted (a.py, b.py, c.py), commit 0123456789ab'
         """
         kinds = (("changed", self.changed), ("added", self.added), ("deleted", self.deleted))
@@ -70,17 +91,16 @@ class Difference:
             number, _, kind = counts[0].partition(" ")
             counts[0] = f"{counted(int(number.replace(',', '')), 'file')} {kind}"
         words = ", ".join(counts) + (f" ({', '.join(paths)})" if 0 < len(paths) <= _NAMED_FILES else "")
-        commit = f"commit {self.commit[:12]}" if self.commit else ""
-        return f"{self.name}: {', '.join(filter(None, (words, commit))) or 'no indexed file changed'}"
+        return f"{self.name}: {', '.join(filter(None, (words, self.state)))}"
 
 
-def differences(before: Files, after: Files, commits: dict[str, tuple[str, str]]) -> list[Difference]:
+def differences(before: Files, after: Files, heads: dict[str, tuple[Head | None, Head]]) -> list[Difference]:
     """Return what changed, by repository.
 
     Args:
         before: Files of the version before.
         after: Files of the version now.
-        commits: Commit before and now, by repository.
+        heads: Heads before and now, by repository.
 
     Returns:
         A difference for each repository that has one.
@@ -88,15 +108,15 @@ def differences(before: Files, after: Files, commits: dict[str, tuple[str, str]]
     found: list[Difference] = []
     for name, now in after.items():
         then = before.get(name, {})
-        earlier, commit = commits.get(name, ("", ""))
+        earlier, head = heads[name]
         one = Difference(
             name,
             sorted(path for path in now.keys() & then.keys() if now[path] != then[path]),
             sorted(now.keys() - then.keys()),
             sorted(then.keys() - now.keys()),
-            commit if commit != earlier else "",
+            head.news(earlier),
         )
-        if one.changed or one.added or one.deleted or one.commit:
+        if one.changed or one.added or one.deleted or one.state:
             found.append(one)
     return found
 

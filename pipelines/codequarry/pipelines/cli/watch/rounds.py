@@ -13,20 +13,23 @@ from pathlib import Path
 
 from watchfiles import watch
 
-from codequarry.pipelines.cli.watch.changes import Files, describe_round, differences, publish_changes, read_files
+from codequarry.pipelines.cli.watch.changes import Files, Head, describe_round, differences, publish_changes, read_files
 from codequarry.pipelines.cli.watch.plan import Plan
 from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
 from codequarry.pipelines.run import IndexReport
 from codequarry.pipelines.sources.earlier import remember
 from codequarry.pipelines.store.workspace import Progress, silent
+from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import (
     CodequarryError,
     GateError,
     InvalidArgumentError,
     MissingExtraError,
+    SourceError,
     UnavailableError,
 )
 from codequarry.schemas.resources import raise_if_exhausted
+from codequarry.serving.files.integrity import current_manifest
 
 QUIET_S, LONGEST_S = 0.2, 2.0
 """A round begins when nothing changed for so long, or so long after the first change."""
@@ -79,7 +82,9 @@ class Rounds:
         self._say, self._note = say, note
         self._burst = Burst()
         self._files: Files = {}
-        self._commits: dict[str, str] = {}
+        published = current_manifest(BundleRoot(plan.settings.bundle.root))
+        sources = published.sources if published is not None else ()
+        self._heads = {each.name: Head(each.commit, each.dirty) for each in sources}
         self._error = ""
         """Sentence of the last error; "" after a round without one."""
         self._retry_at, self._retry_s = float("inf"), FIRST_RETRY_S
@@ -143,8 +148,13 @@ class Rounds:
             self._note(f"note: {error.message}; the next run cannot keep these repositories by itself")
 
     def _index(self, progress: Progress) -> IndexReport:
+        for tree in self._trees:
+            if tree.identity() is None:  # the state may lie in it, and would be made anew
+                raise SourceError(f"{tree.root} is gone", suggestion="put it back, or start a watch of what is there")
+        # Whoever goes to another commit means what that changes; a tree that loses files without one may be broken.
+        moved = ", ".join(f"{tree.name} {tree.commit()[:12]}" for tree in self._trees if self._has_moved(tree))
         try:
-            return publish_changes(self._settings, progress)
+            return publish_changes(self._settings, progress, accept=f"the watch follows {moved}" if moved else "")
         except OSError as error:
             if isinstance(error, CodequarryError):
                 raise
@@ -163,18 +173,18 @@ class Rounds:
         self._error = kind
 
     def _succeed(self, report: IndexReport, seconds: float) -> None:
-        commits = {each.name: each.commit for each in report.snapshots}
+        heads = {each.name: Head(each.commit, each.dirty) for each in report.snapshots}
         if report.manifest.version != self.version:  # another process may have published it
             files = read_files(self._settings)
             if self._files and not report.unchanged:
-                pairs = {name: (self._commits.get(name, ""), commit) for name, commit in commits.items()}
+                pairs = {name: (self._heads.get(name), head) for name, head in heads.items()}
                 self._say(describe_round(differences(self._files, files, pairs), report, seconds))
             self._files = files
         if self._error and report.unchanged:
             self._note("the index is up to date again")
         for warning in report.warnings:
             self._note(f"warning: {warning}")
-        self._commits, self._error, self._retry_s = commits, "", FIRST_RETRY_S
+        self._heads, self._error, self._retry_s = heads, "", FIRST_RETRY_S
         self.version = report.manifest.version
 
     def _take(self, paths: set[Path]) -> None:
@@ -201,10 +211,15 @@ class Rounds:
             return False
         if self._waits_for_git(trees, age) or (age < LONGEST_S and self._has_emptied(trees)):
             return False
-        if not self._burst.paths and all(tree.commit() == self._commits.get(tree.name) for tree in trees):
+        if not self._burst.paths and not any(map(self._has_moved, trees)):
             self._burst = Burst()  # a branch that is not checked out
             return False
         return True
+
+    def _has_moved(self, tree: WatchedTree) -> bool:
+        """Return whether git is on another commit than the one that CURRENT holds."""
+        before = self._heads.get(tree.name)
+        return before is not None and before.commit != tree.commit()
 
     def _waits_for_git(self, trees: list[WatchedTree], age: float) -> bool:
         """Return whether git writes a work tree; a lock that stays is left by a git that was killed."""

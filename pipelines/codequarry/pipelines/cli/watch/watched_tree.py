@@ -100,7 +100,7 @@ class WatchedTree:
 
     def _is_ignored_itself(self) -> bool:
         """Return whether git ignores the root: then all of its files are indexed as if git were not there."""
-        return bool(self._run_git("check-ignore", "-z", "--", str(self.root)))
+        return bool(self._run_git("check-ignore", "-z", "--stdin", data=os.fsencode(self.root)))
 
     def _is_out(self, path: str) -> bool:
         """Return whether a file of this name is never indexed, wherever git and the ignore files stand."""
@@ -141,7 +141,7 @@ class WatchedTree:
         self._verdicts |= dict.fromkeys(nested, True)  # a repository of its own, which git does not look into
         asked = {each for each in folders | paths if each not in self._verdicts and not self._is_below_ignored(each)}
         if asked:
-            data = "".join(f"{path}\0" for path in sorted(asked)).encode("utf-8", "surrogateescape")
+            data = os.fsencode("".join(f"{path}\0" for path in sorted(asked)))
             ignored = self._run_git("check-ignore", "-z", "--stdin", data=data)
             if ignored is None:
                 return paths
@@ -168,7 +168,7 @@ class WatchedTree:
             return None
         if not done.done and done.complaint:  # `check-ignore` that finds nothing exits with 1
             return None
-        return set(done.output.decode("utf-8", "surrogateescape").split("\0")) - {""}
+        return set(os.fsdecode(done.output).split("\0")) - {""}
 
 
 def _folders_of(path: str) -> list[str]:
