@@ -150,6 +150,7 @@ class Rounds:
     def _index(self, progress: Progress) -> IndexReport:
         for tree in self._trees:
             if tree.identity() is None:  # the state may lie in it, and would be made anew
+                self._roots = self._identities()
                 raise SourceError(f"{tree.root} is gone", suggestion="put it back, or start a watch of what is there")
         # Whoever goes to another commit means what that changes; a tree that loses files without one may be broken.
         moved = ", ".join(f"{tree.name} {tree.commit()[:12]}" for tree in self._trees if self._has_moved(tree))
@@ -192,6 +193,8 @@ class Rounds:
         if not paths:
             return
         now = time.monotonic()
+        if any(tree.root in paths for tree in self._trees):  # moved away, and perhaps back again
+            self._roots = [None] * len(self._trees)
         for tree in self._trees:
             inside, moved = tree.sift(paths)
             if inside or moved:
