@@ -204,9 +204,9 @@ def tree(repository: Path) -> WatchedTree:
     "path",
     [
         "a.log", "a.gen.py", "build/deep/made.py", "build/new.py", "drafts/a.py", "gone/a.py", "state/CURRENT",
-        "nested/inside.py", ".codequarry/bundles/CURRENT", "node_modules/a/index.js", ".app.py.swp", "app.py~", "#app.py#", "a.png", ".env",
-        ".git/index", ".git/HEAD.lock", ".git/objects/ab/cd", ".git/refs/remotes/origin/main", ".git/logs/HEAD",
-        "nested/.git/HEAD", "",
+        "nested/inside.py", ".codequarry/bundles/CURRENT", "node_modules/a/index.js", ".app.py.swp", "app.py~",
+        "#app.py#", "a.png", ".env", ".git/index", ".git/HEAD.lock", ".git/objects/ab/cd", ".git/logs/HEAD",
+        ".git/refs/remotes/origin/main", "nested/.git/HEAD", "",
     ],
     ids=lambda path: path or "root",
 )  # fmt: skip

@@ -193,9 +193,10 @@ class Rounds:
         if not paths:
             return
         now = time.monotonic()
-        if any(tree.root in paths for tree in self._trees):  # moved away, and perhaps back again
-            self._roots = [None] * len(self._trees)
         for tree in self._trees:
+            if tree.root in paths:  # moved away, and perhaps back again
+                self._roots = [None] * len(self._trees)
+                self._burst.add(tree.name, [""], moved=False, now=now)
             inside, moved = tree.sift(paths)
             if inside or moved:
                 self._burst.add(tree.name, inside, moved=moved, now=now)
