@@ -165,7 +165,8 @@ def test_a_switch_of_branches_is_followed_and_sigterm_ends_well(
     assert "300 files added" in line
     assert f"commit {there[:12]}" in line
     assert watch.finds("many_299")
-    head = commit(repository, {})
+    git(repository, "commit", "--quiet", "--allow-empty", "-m", "empty")
+    head = git(repository, "rev-parse", "HEAD")
     assert f"app: commit {head[:12]};" in watch.wait_for("published in")
     assert watch.end(signal.SIGTERM) == 0
 
@@ -269,8 +270,8 @@ def test_errors_are_said_and_the_watch_goes_on(repository: Path, watching: Calla
         file.unlink()
     watch.wait_for("the watch waits for the next change")
     assert watch.current == current
-    commit(repository, {"deep/leaf.py": "def back_again(): ...\n"})
-    watch.wait_for("published in")
+    (repository / "deep" / "leaf.py").write_text("def back_again(): ...\n")
+    watch.wait_until_found("back_again")
     repository.rename(repository.with_name("away"))
     watch.wait_for("error: ")
     repository.with_name("away").rename(repository)
