@@ -21,6 +21,7 @@ ALL = (
     "symbols",
     "flips",
     "opening",
+    "watch",
     "embedding",
     "encoders",
     "late_interaction",

@@ -21,6 +21,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
         ├── ResourcesError           no descriptor or memory left to look at it; retry
         ├── EndpointError            a model server that does not answer, or not as it should
         ├── PublishError             staging, verification or the flip failed; CURRENT is unchanged
+        │   └── GateError            checks of the staged version failed: the same sources fail again
         └── MissingExtraError        a command needs an optional dependency (also ImportError)
 """
 
@@ -131,6 +132,10 @@ class ResourcesError(UnavailableError):
 
 class PublishError(UnavailableError):
     """A version could not be staged, verified or published; CURRENT is as it was."""
+
+
+class GateError(PublishError):
+    """Checks of a staged version failed, so that the same sources and settings would fail again."""
 
 
 class EndpointError(UnavailableError):

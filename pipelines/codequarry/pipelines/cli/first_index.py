@@ -40,7 +40,7 @@ def index_first(arguments: Sequence[str]) -> bool:
     if not arguments or arguments[0] not in ASKING or any(each.split("=", 1)[0] in _PLACES for each in arguments):
         return False
     here = Path.cwd()
-    folder = _repository_around(here)
+    folder = repository_around(here)
     if folder is None:
         return False
     console.print(for_terminal(f"nothing is indexed here yet: indexing {folder} first"), highlight=False)
@@ -69,11 +69,18 @@ def repository_to_serve(arguments: Sequence[str]) -> Path | None:
         Its folder; None for another command, for one that names a place, and where `index_first` makes no index.
     """
     named = any(each.split("=", 1)[0] in _PLACES for each in arguments)
-    return None if arguments[:1] != ["serve"] or named else _repository_around(Path.cwd())
+    return None if arguments[:1] != ["serve"] or named else repository_around(Path.cwd())
 
 
-def _repository_around(here: Path) -> Path | None:
-    """Return the folder whose settings or whose git work tree hold a folder; None when there is none."""
+def repository_around(here: Path) -> Path | None:
+    """Return the folder whose settings or whose git work tree hold a folder.
+
+    Args:
+        here: The folder.
+
+    Returns:
+        The folder found; None when there is none, or it holds the home folder or is another user's.
+    """
     home = nearest_home(here, SETTINGS_FILE)
     if os.path.lexists(home / SETTINGS_FILE):
         return home

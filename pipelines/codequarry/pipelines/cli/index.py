@@ -23,6 +23,7 @@ from codequarry.pipelines.cli.repositories import (
     with_indexes,
 )
 from codequarry.pipelines.cli.store import store_app
+from codequarry.pipelines.cli.watch.command import watch
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.sources.earlier import remember, selected
 from codequarry.pipelines.store.processes import ending_groups
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     """Add this layer's commands to the codequarry command line."""
     app.command("census")(census)
     app.command("index")(index)
+    app.command("watch")(watch)
     app.command("rollback")(rollback)
     app.command("prune")(prune)
     app.add_typer(store_app, name="store")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -42,6 +43,13 @@ def build_app() -> typer.Typer:
     for module in _COMMANDS:
         module.register(app)
     return app
+
+
+def _watch_beside(root: Path | None, settings_file: Path | None) -> AbstractContextManager[None]:
+    """Watch the repositories beside ``codequarry serve --watch``, whose layer starts no process."""
+    from codequarry.pipelines.cli.watch.beside import watching_beside
+
+    return watching_beside(root, settings_file)
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -109,7 +117,7 @@ def _run_command() -> None:
 
     A server starts at once, and its index is made beside it.
     """
-    lent = Lent(commits_between=commits_between)
+    lent = Lent(commits_between=commits_between, watching=_watch_beside)
     try:
         build_app()(obj=lent)
     except NoBundleError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.bundle.manifest import AcceptedEntry
-from codequarry.schemas.errors import InvalidArgumentError, PublishError
+from codequarry.schemas.errors import GateError, InvalidArgumentError
 
 if TYPE_CHECKING:  # every command has the options of this module; few need Arrow
     from codequarry.serving.version.check import Check
@@ -26,7 +26,7 @@ def judge(version: str, checks: Sequence[Check], reason: str = "") -> tuple[Acce
         Accepted failures, for the manifest.
 
     Raises:
-        PublishError: A failed check is no regression, or was not accepted; each is named.
+        GateError: A failed check is no regression, or was not accepted; each is named.
     """
     failed = [check for check in checks if not check.passed]
     stopped = [check for check in failed if not (check.regression and reason)]
@@ -36,7 +36,7 @@ def judge(version: str, checks: Sequence[Check], reason: str = "") -> tuple[Acce
     remedy = "fix the cause or change [checks], then run again"
     if all(check.regression for check in stopped):
         remedy = "fix the cause, change [drift] or [retrieval], or say why this is well with --accept-regression REASON"
-    raise PublishError(
+    raise GateError(
         f"the staged version {version} is not fit to publish: {'; '.join(map(describe_failure, stopped))}",
         suggestion=f"CURRENT is unchanged; {remedy}",
     )

@@ -96,6 +96,8 @@ class _ProcessGroups:
         """Programs that are being started and are not in `running` yet: a signal waits for them."""
         self.postponed = 0
         """The signal that waits; 0 for none."""
+        self.interrupting = False
+        """Whether every signal that ends a command raises KeyboardInterrupt, as SIGINT does."""
 
 
 _groups = _ProcessGroups()
@@ -133,15 +135,24 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def ending_groups() -> Iterator[None]:
-    """End all groups when the block ends, or when a signal ends this process; for the main thread."""
+def ending_groups(*, interrupting: bool = False) -> Iterator[None]:
+    """End all groups when the block ends, or when a signal ends this process; for the main thread.
+
+    Args:
+        interrupting: SIGTERM and SIGHUP raise KeyboardInterrupt too, for a command that ends by itself.
+
+    Yields:
+        Nothing.
+    """
     previous = {number: signal.getsignal(number) for number in _DEFAULT_HANDLERS}
     for number, handler in previous.items():
         if handler == _DEFAULT_HANDLERS[number]:  # handlers of `nohup` and of callers stay
             signal.signal(number, _end)
+    before, _groups.interrupting = _groups.interrupting, interrupting
     try:
         yield
     finally:
+        _groups.interrupting = before
         _kill_all()
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -150,7 +161,7 @@ def ending_groups() -> Iterator[None]:
 def _end(number: int, frame: FrameType | None) -> None:
     if _groups.starting:
         _groups.postponed = number
-    elif number == signal.SIGINT:
+    elif number == signal.SIGINT or _groups.interrupting:
         signal.default_int_handler(number, frame)
     else:
         _kill_all()

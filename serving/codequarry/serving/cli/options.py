@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ class Lent:
     """Progress of the first version, where it is made beside the command."""
     commits_between: Callable[[Path, str, str], tuple[int, int] | None] | None = None
     """Returns, for a work tree, how many commits the second one has and the first lacks, and the other way round."""
+    watching: Callable[[Path | None, Path | None], AbstractContextManager[None]] | None = None
+    """Watches the repositories while its block runs; takes bundle root and settings file of the command line."""
 
 
 def lent_to(context: typer.Context) -> Lent:

@@ -20,6 +20,8 @@ from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
 
 PROFILE_NAMES = ("default", "full", "chatgpt")
+_FOLLOW_S = 0.2
+"""Longest time between two readings of CURRENT with ``--watch``."""
 
 ProfileOption = Annotated[
     str, typer.Option(help="default, full: every tool and argument, or chatgpt: OpenAI's search and fetch alone.")
@@ -47,6 +49,9 @@ def serve(
         bool,
         typer.Option("--allow-any-host", help="Answer to any Host and Origin where allowed_hosts or _origins say so."),
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Watch the repositories too: each save is searchable a moment later.")
+    ] = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
@@ -54,9 +59,12 @@ def serve(
 
     Over HTTP all profiles are served: default at /mcp, full at /mcp/all, chatgpt at /chatgpt/mcp, with /healthz and
     /metrics beside them; --profile chooses one for --stdio. With --stdio and --root, settings are taken from --settings
-    alone and not from the current folder, which is whichever the client works in.
+    alone and not from the current folder, which is whichever the client works in. With --watch, `codequarry watch`
+    runs in a process beside the server and ends with it; what is not indexed yet is indexed first.
 
     Example: codequarry serve --stdio
+
+    Example: codequarry serve --stdio --watch
 
     Example: codequarry serve --port 8321    (then connect to http://127.0.0.1:8321/mcp)
     """
@@ -67,12 +75,17 @@ def serve(
             f"--profile {profile}",
             suggestion="give default, full or chatgpt with --stdio; over HTTP each has a path of its own",
         )
+    if watch and (watching := lent_to(context).watching) is not None:
+        context.with_resource(watching(root, settings_file))
     log_to_stderr()
     # A mapped file that is shortened between check and use ends the process; then this says where.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     # A client starts it in the folder it works in: settings in that folder are not the operator's.
     settings = load_settings(settings_file, bundle_root=root, look="nowhere" if stdio and root else "up")
     serving = _bound(settings.serving, host, port)
+    if watch:
+        interval = min(serving.follow_interval_s, _FOLLOW_S)
+        serving = serving.model_copy(update={"follow_interval_s": interval})
     if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
         raise InvalidArgumentError(
             f"--host {serving.host} is reached from other machines, and nobody needs a token",

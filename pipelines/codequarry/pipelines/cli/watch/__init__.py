@@ -1,0 +1,1 @@
+"""``codequarry watch`` and ``serve --watch``: a new version whenever files of the repositories changed."""

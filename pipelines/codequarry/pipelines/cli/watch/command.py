@@ -1,0 +1,124 @@
+"""``codequarry watch``: stay, and publish whenever files change."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codequarry.pipelines.cli.progress import Bars, console
+from codequarry.pipelines.cli.repositories import SettingsOption
+from codequarry.pipelines.store.processes import ending_groups
+from codequarry.schemas.install_hints import missing_extra
+from codequarry.schemas.resources import return_freed_memory
+from codequarry.schemas.settings.load import load_settings
+from codequarry.schemas.wording import counted
+from codequarry.serving.cli.terminal import for_terminal
+
+if TYPE_CHECKING:
+    from codequarry.pipelines.cli.watch.rounds import Rounds
+
+
+def watch(
+    repositories: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME=]PATH...",
+            help="Folders of this machine. Without any: those of the settings file, else those that are published, "
+            "else the git work tree around the current folder.",
+        ),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Bundle root to publish to.", show_default="[bundle] root of the settings")
+    ] = None,
+    until_stdin_closes: Annotated[
+        bool,
+        typer.Option("--until-stdin-closes", help="End when standard input ends: for programs that start this one."),
+    ] = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Stay, and publish a new version whenever files of the repositories change.
+
+    First the index is brought up to date. Then each save, commit, or switch of branches becomes a version as soon as
+    nothing has changed for 0.2 s, and one line says what changed. A running server serves it at once. What git ignores
+    costs nothing. An error is said, and the watch goes on; Ctrl-C ends it.
+
+    Examples:
+
+      codequarry watch
+
+      codequarry watch ~/src/app lib=~/src/shared-library
+
+      codequarry serve --watch    (watches, and serves over MCP)
+    """
+    rounds_module = require_watching("codequarry watch")
+    from codequarry.pipelines.cli.watch.plan import folder_around, plan_watch
+
+    if not (repositories or root or settings_file):
+        os.chdir(folder_around(Path.cwd()))
+    settings = load_settings(settings_file, bundle_root=root)
+    rounds: Rounds | None = None
+    try:
+        with ending_groups(interrupting=True):
+            plan = plan_watch(settings, repositories or [], Path.cwd())
+            for each in plan.notes:
+                _note(f"note: {each}")
+            if until_stdin_closes:
+                threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+            rounds = new = rounds_module.Rounds(plan, _say, _note)
+            new.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
+    except KeyboardInterrupt:
+        published = f"; CURRENT is {rounds.version}" if rounds is not None and rounds.version else ""
+        _note(f"stopped watching{published}")
+
+
+def require_watching(command: str):
+    """Return the module of rounds, so that a machine without its libraries hears of that before anything else.
+
+    Args:
+        command: What needs them, for the message.
+
+    Returns:
+        The module.
+
+    Raises:
+        MissingExtraError: A library of the extra ``build`` is not installed.
+    """
+    return_freed_memory()
+    try:
+        return import_module("codequarry.pipelines.cli.watch.rounds")
+    except ModuleNotFoundError as error:
+        raise missing_extra(command, "build", missing=error.name) from None
+
+
+def _start(rounds: Rounds, places: list[str]) -> None:
+    """Bring the index up to date, with progress, and say that the watch begins."""
+    with Bars() as bars:
+        rounds.publish(bars.show)
+    rounds.remember()
+    version = f"{rounds.version} is current; " if rounds.version else ""
+    _note(f"{version}watching {counted(len(places), 'folder')}: {', '.join(places)}; Ctrl-C ends")
+
+
+def _say(text: str) -> None:
+    typer.echo(f"{datetime.now():%H:%M:%S}  {for_terminal(text)}")
+
+
+def _note(text: str) -> None:
+    console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def _end_with_stdin() -> None:
+    """End this process by SIGTERM when whoever started it has ended."""
+    try:
+        while os.read(0, 1 << 12):
+            pass
+    except OSError:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
