@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,10 @@ class StackedFiles:
     """Files that changed or came."""
     deleted: int
     chunks: int
+    hidden: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]], compare=False)
+    """Files of the version below that changed or are gone, by repository."""
+    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], compare=False)
+    """Digests of the files that changed or came, by repository and path; "" for a skipped one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,13 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
         changed=sum(len(each.changed) for each in changes),
         deleted=sum(len(each.deleted) for each in changes),
         chunks=sum(added.values()),
+        hidden={each.work.path.name: each.hidden for each in changes},
+        digests={
+            each.work.path.name: {
+                path: "" if row.identity.skip_reason else row.identity.sha256 for path, row in each.own.items()
+            }
+            for each in changes
+        },
     )
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.stack.build import NotStacked, index_changes
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent
 from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.wording import counted
@@ -21,7 +22,8 @@ Files = dict[str, dict[str, str]]
 def publish_changes(settings: Settings, progress: Progress = silent, *, accept: str = "") -> IndexReport:
     """Publish a version of what the repositories hold now, unless CURRENT holds it already.
 
-    The watch says only that something changed; what changed is decided here.
+    It is a delta version where few files changed since the last complete one. The watch says only that something
+    changed; what changed is decided here.
 
     Args:
         settings: Settings of the watch.
@@ -34,16 +36,29 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
-    return index_repositories(settings, progress, accept=accept)
+    report = index_changes(settings, progress)
+    return index_repositories(settings, progress, accept=accept) if isinstance(report, NotStacked) else report
 
 
-def read_files(settings: Settings) -> Files:
-    """Return the files of the last census, by repository."""
+def read_files(settings: Settings, report: IndexReport) -> Files:
+    """Return the files that a run has indexed, by repository.
+
+    Args:
+        settings: Settings of the run.
+        report: What it did.
+
+    Returns:
+        Their digests.
+    """
     found: Files = {}
     for name in repositories_by_name(settings.sources.repositories):
         census = pq.read_table(repository_work(settings.paths.work, name).census, columns=["path", "sha256"])
         pairs = zip(census["path"].to_pylist(), census["sha256"].to_pylist(), strict=True)
-        found[name] = {path: digest for path, digest in pairs if digest}
+        files = dict(pairs)
+        if (stacked := report.stacked) is not None:  # the census is that of the version below
+            gone, own = stacked.hidden.get(name, ()), stacked.digests.get(name, {})
+            files = {path: digest for path, digest in files.items() if path not in gone} | {**own}
+        found[name] = {path: digest for path, digest in files.items() if digest}
     return found
 
 

@@ -176,7 +176,7 @@ class Rounds:
     def _succeed(self, report: IndexReport, seconds: float) -> None:
         heads = {each.name: Head(each.commit, each.dirty) for each in report.snapshots}
         if report.manifest.version != self.version:  # another process may have published it
-            files = read_files(self._settings)
+            files = read_files(self._settings, report)
             if self._files and not report.unchanged:
                 pairs = {name: (self._heads.get(name), head) for name, head in heads.items()}
                 self._say(describe_round(differences(self._files, files, pairs), report, seconds))
