@@ -28,6 +28,10 @@ def test_the_sentence_tells_step_count_time_and_what_is_left() -> None:
     assert error.retryable
     assert (error.message, error.code) == (first.sentence(), "UNAVAILABLE")
     assert "call again in 30 s" in error.suggestion
+    clock.now += 20
+    assert first.sentence().endswith("32 s so far, about 10 s more")
+    clock.now += 20  # it takes longer than was thought, and nothing is known any more
+    assert first.sentence().endswith("52 s so far")
 
 
 def test_nothing_is_estimated_from_little_work() -> None:
@@ -37,8 +41,8 @@ def test_nothing_is_estimated_from_little_work() -> None:
     clock.now += 60
     assert "more" not in first.sentence()
     hurried = FirstVersion("app", clock)
-    hurried.note(Step("writing the index", share=0.5))
     clock.now += 0.5
+    hurried.note(Step("writing the index", share=0.5))
     assert "more" not in hurried.sentence()
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from codequarry.schemas.errors import StartingError, UnavailableError
 from codequarry.schemas.wording import counted
 
-_LEAST_SHARE, _LEAST_S = 0.1, 1.0
+_LEAST_SHARE, _LEAST_S = 0.15, 1.0
 """Share of the work, and its time, from which on the time for the rest is estimated."""
 _LATER_S = 5
 """Seconds after which to call again, where there is no estimate."""
@@ -38,6 +38,8 @@ class Step(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _State:
     step: Step
+    ends_at: float | None = None
+    """Estimated time of the end, as the step was noted."""
     ended_s: float | None = None
     """Seconds that it took, once the version is published."""
     failure: UnavailableError | None = None
@@ -60,8 +62,12 @@ class FirstVersion:
 
     def note(self, step: Step) -> None:
         """Note what is being done now."""
-        self._worked_from = self._worked_from or self._clock()
-        self._state = replace(self._state, step=step)
+        now, share = self._clock(), step.share
+        self._worked_from = self._worked_from or now
+        worked = now - self._worked_from
+        known = share >= _LEAST_SHARE and worked >= _LEAST_S
+        ends_at = now + worked * (1 - share) / share if known else None
+        self._state = replace(self._state, step=step, ends_at=ends_at)
 
     def publish(self) -> None:
         """Note that the version is published: CURRENT names it."""
@@ -113,9 +119,9 @@ class FirstVersion:
         return self._clock() - self._begun
 
     def _left_s(self, state: _State) -> float | None:
-        """Estimate the seconds that are left; None where too little is known."""
-        share, worked = state.step.share, self._clock() - (self._worked_from or self._clock())
-        return worked * (1 - share) / share if share >= _LEAST_SHARE and worked >= _LEAST_S else None
+        """Estimate the seconds that are left; None where too little is known, and where it took longer."""
+        left = None if state.ends_at is None else state.ends_at - self._clock()
+        return left if left is not None and left > 0 else None
 
 
 def _seconds(seconds: float) -> str:
