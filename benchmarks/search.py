@@ -18,6 +18,7 @@ from codequarry.pipelines.measure.name_questions import is_telling_name
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchFilters, SearchRequest
+from codequarry.serving.catalog.chunk_arrays import RowIndex
 from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.engine.engine import Engine
 
@@ -90,6 +91,7 @@ def _measure(root: Path, p50_ms: float, p95_ms: float) -> None:
 def _misspelt(engine: Engine) -> list[str]:
     """As many names of definitions as there are queries, each with a slip of the keys."""
     index = engine.bundle.catalog.index
+    assert isinstance(index, RowIndex)
     names = sorted({index.texts[name] for name in np.unique(index.definitions[1]).tolist()})
     draw = random.Random(0)
     drawn = draw.sample([name for name in names if is_telling_name(name)], len(QUERIES))

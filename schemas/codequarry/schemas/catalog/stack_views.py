@@ -72,8 +72,8 @@ def own_tables(names: StackNames) -> dict[str, str]:
         return (
             f"SELECT ({target})::INTEGER AS target_id, file + {files} AS file, precise, roles, start_line, "
             f"start_column, lines, width, {_ENDS}{own_more} FROM {own}.{table} {shared} target_id = own_id UNION ALL "
-            f"SELECT target_id, file, false, roles, start_line, start_column, lines, width, {_ENDS}{more} "
-            f"FROM {schema}.linked_places ORDER BY {order}"
+            f"SELECT coalesce(base_id, target_id), file, false, roles, start_line, start_column, lines, width, "
+            f"{_ENDS}{more} FROM {schema}.linked_places {shared} target_id - {definitions} = own_id ORDER BY {order}"
         )
 
     return {

@@ -70,7 +70,7 @@ class ChunkDirectory:
         """Files by path class, sources first, then by repository and path: (files,) int64."""
         return np.lexsort((self.place, self.class_rank))
 
-    def listed(self, files: np.ndarray) -> list[int]:
+    def in_order(self, files: np.ndarray) -> list[int]:
         """Return the files of a mask, (files,) bool, by repository and path."""
         found = np.flatnonzero(files)
         return found[np.argsort(self.place[found], kind="stable")].tolist()

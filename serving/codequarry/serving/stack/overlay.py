@@ -151,12 +151,15 @@ class StackArrays:
 
 
 def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) -> list[str]:
-    """Return what is wrong with the arrays of ``stack/``, as sentences; empty when they fit both versions.
+    """Return what is wrong with the arrays of ``stack/``, empty when they fit both versions.
 
     Args:
         arrays: Arrays by name.
         base: Numbers of the base.
         own: Numbers of the delta.
+
+    Returns:
+        Sentences.
     """
     hidden, strings, names, dead, places = (arrays[name] for name in STACK_ARRAYS)
     wanted = {

@@ -56,7 +56,7 @@ def list_files(context: ToolContext, request: ListFilesRequest) -> ListFilesAnsw
     is_glob = bool(_WILDCARD.search(pattern)) and files_below(directory, pattern) is None
     matching = directory.files_matching(pattern) if is_glob else _folder(directory, pattern)
     context.deadline.check()
-    files = directory.listed(allowed & matching)
+    files = directory.in_order(allowed & matching)
     base = "" if is_glob else _base(directory, files)
     levels = depth if base else depth + 1  # the folder of a repository is none of its own
     folded: dict[str, int] = {}
