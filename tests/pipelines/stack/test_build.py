@@ -52,12 +52,11 @@ def test_the_same_base_and_sources_give_the_same_bytes(tmp_path: Path, settings:
 def test_only_small_files_are_written(tmp_path: Path, settings: Settings) -> None:
     edit(tmp_path / "app")
     over = changes(settings)
-    links = sum(
-        (over.path / entry.path).stat().st_nlink > 1
-        for entry in over.manifest.files
-        if entry.path.startswith(("bm25/", "encoder/"))
-    )
-    assert links > 5
+    written = {
+        entry.path: entry.size_bytes for entry in over.manifest.files if (over.path / entry.path).stat().st_nlink == 1
+    }
+    assert sum(written.values()) < 1_000_000
+    assert not any(path.startswith("encoder/tables") or path.endswith(".onnx") for path in written)
 
 
 def test_a_complete_version_over_a_delta_is_that_of_a_build_from_nothing(

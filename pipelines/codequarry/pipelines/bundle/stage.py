@@ -45,7 +45,6 @@ from codequarry.schemas.bundle.manifest import (
     FaissEntry,
     LegEntry,
     Manifest,
-    SegmentEntry,
     ShardEntry,
     SourceEntry,
     StackEntry,
@@ -191,9 +190,7 @@ def _fill(
     entries.link(linked)
     with step("tables"):
         _write_tables(paths, works, plan)
-    below, linked = ([], frozenset()) if over is None else _link_segments(paths, root, over.base)
-    entries.link(linked)
-    write_meta(paths, [*below, *(segment for shard in shards for segment in shard.segments)])
+    write_meta(paths, [segment for shard in shards for segment in shard.segments])
     yield entries.piece("bm25", clock.seconds["shards"])
     with step("faiss"):
         uses = write_dense(paths, plan, legs, settings.indexes)
@@ -345,31 +342,6 @@ def _put_shards(
     for shard, contents in zip(new, map_units(write_shard, tasks(), len(new), processes, show), strict=True):
         entries[shard.number] = shard_entry(shard, *contents)
     return [entries[shard.number] for shard in plan], frozenset(linked), reused
-
-
-def _link_segments(paths: BundlePaths, root: BundleRoot, base: Manifest) -> tuple[list[SegmentEntry], frozenset[str]]:
-    """Link the segments of a base into a delta version, so that one index has the documents of both.
-
-    Args:
-        paths: Paths of the delta version.
-        root: Bundle root.
-        base: Manifest of the base.
-
-    Returns:
-        Entries of the segments, and the paths that are links.
-
-    Raises:
-        PublishError: A file of the base is damaged, or no link can be made.
-    """
-    segments = [segment for shard in base.shards for segment in shard.segments]
-    stems = {f"bm25/{segment.id}" for segment in segments}
-    files = [entry for entry in base.files if entry.path.rpartition(".")[0] in stems]
-    if not link_all(root.version(base.version), paths, files):
-        raise PublishError(
-            f"the lexical index of {base.version} cannot be linked into a delta version",
-            suggestion="build a complete version with `codequarry index --full`; CURRENT is unchanged",
-        )
-    return segments, frozenset(entry.path for entry in files)
 
 
 def _chunk_count(shard: Shard) -> float:

@@ -10,7 +10,7 @@ Invariants
    of the same input have the same digest.
 5. ``counts.chunks`` = rows of ``chunks`` = ids in the FAISS id map, which all dense indexes share = documents in BM25 =
    documents of the late-interaction index and of the learned sparse one, when the version has them. Of a delta version
-   (``stack``), the same holds for ``own_counts`` and its own files; its BM25 index has the documents of its base, too.
+   (``stack``), the same holds for ``own_counts``.
 6. Equal keys of ``shards``, equal files: a shard's files follow from its key, whatever was built before.
 7. ``checksum`` is the sha256 of the file without that key, and the bytes are those `to_json` writes. Any change shows,
    also in a version that CURRENT, which promises the manifest's sha256, no longer names.

@@ -19,7 +19,7 @@ import numpy as np
 
 from codequarry.schemas.bundle.index_spec import ENCODER_FOLDER
 from codequarry.schemas.bundle.layout import FAISS_IDMAP_FILE, BundlePaths, embeddings_table
-from codequarry.schemas.bundle.manifest import LegEntry, Manifest, StackEntry
+from codequarry.schemas.bundle.manifest import LegEntry, Manifest
 from codequarry.schemas.bundle.splade import SpladeSpec
 from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.catalog.views import OPEN_SQL, limit_memory, set_bundle, views
@@ -170,25 +170,12 @@ def _id_checks(paths: BundlePaths, manifest: Manifest, chunk_ids: np.ndarray) ->
         own = read(paths, manifest)
         if own is None:
             continue
-        if index == "BM25" and manifest.stack is not None:
-            own = _without_base(own, paths, manifest.stack)
         strange = np.setxor1d(own, chunk_ids)
         doubled = len(own) - len(np.unique(own))
         examples = tuple(f"chunk_id={chunk}" for chunk in strange[:EXAMPLES].tolist())
         name = f"ids of {index} that are not those of the chunks"
         checks.append(Check(name, not len(strange) + doubled, str(len(strange) + doubled), "0", examples))
     return checks
-
-
-def _without_base(ids: np.ndarray, paths: BundlePaths, stack: StackEntry) -> np.ndarray:
-    """Return the ids that an index over base and delta holds beside each of the base's, (n,) int64.
-
-    A chunk of the base that it lacks is returned as well: it is in no table of the delta.
-    """
-    base = RowIndex.open(BundlePaths(paths.path.parent / stack.base).rows).chunks["chunk_id"]
-    unique, counts = np.unique(ids, return_counts=True)
-    beside = np.repeat(unique, counts - np.isin(unique, base))
-    return np.concatenate([beside, np.setdiff1d(base, unique)])
 
 
 def _warp_ids(paths: BundlePaths, manifest: Manifest) -> np.ndarray | None:

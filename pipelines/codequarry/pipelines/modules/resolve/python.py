@@ -42,9 +42,10 @@ class PythonModules:
         self._found: dict[tuple[str, tuple[str, ...]], tuple[str, str] | None] = {}
         self._namespace_roots: set[str] = set()
         self._own_name = self._called()
+        telling = self._tops_without_init() | {self._own_name}
         for module in self._modules.values():
-            for _, one in self.entries(module):
-                if not one.source.startswith("."):
+            for one in module.facts.imports:
+                if not one.source.startswith(".") and one.source.partition(".")[0] in telling:
                     self._learn(module, one)
 
     def name(self, module: SourceModule) -> ModuleName:
@@ -158,6 +159,17 @@ class PythonModules:
             if folder not in self._packages:
                 above.setdefault(name.partition(".")[0], set()).add(folder)
         return {name: sorted(folders) for name, folders in above.items()}
+
+    def _tops_without_init(self) -> set[str]:
+        """Return the first parts of dotted names that a folder without ``__init__`` may have; others tell no root."""
+        return {
+            name
+            for name, above in self._above.items()
+            if any(
+                folder in self._folders and folder not in self._packages
+                for folder in (f"{root}/{name}" if root else name for root in above)
+            )
+        }
 
     def _learn(self, module: SourceModule, imported: Import) -> None:
         """Record the root of an import through a folder without ``__init__``."""
