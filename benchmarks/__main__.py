@@ -13,6 +13,7 @@ ALL = (
     "syntax",
     "census",
     "reindex",
+    "deltas",
     "footprint",
     "serving",
     "service",
