@@ -52,7 +52,7 @@ def _figures(name: str, packages: Sequence[str]) -> Iterable[Figure]:
         shutil.copytree(package_folder(package), repository / package, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([*_GIT, "init", "--quiet"], cwd=repository, check=True)
     _commit(repository)
-    first, base = _indexed(home)
+    first, version = _indexed(home)
     files = sorted(repository.rglob("*.py"), key=lambda file: (file.stat().st_size, file))
     costs: dict[str, list[float]] = {"--delta": [], "--full": []}
     written: dict[str, list[int]] = {"--delta": [], "--full": []}
@@ -66,7 +66,7 @@ def _figures(name: str, packages: Sequence[str]) -> Iterable[Figure]:
             costs[mode].append(cost)
             written[mode].append(sum(one.stat().st_size for one in version.rglob("*") if one.stat().st_nlink == 1))
     delta, full = (statistics.median(costs[mode]) for mode in costs)
-    yield Figure("chunks of the repository", f"{read_manifest_of(base).counts.chunks:,}")
+    yield Figure("chunks of the repository", f"{read_manifest_of(version).counts.chunks:,}")
     yield Figure("first index", f"{first:.1f} CPU-s")
     yield Figure("a commit as a complete version, median", f"{full:.2f} CPU-s")
     yield at_most("a commit as a delta version, median", delta, 1.2, "CPU-s")
