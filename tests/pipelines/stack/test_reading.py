@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
+from codequarry.pipelines.measure.version_diff import compare_files, read_chunks, read_files
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import to_json
 from codequarry.schemas.bundle.stack import STACK_ARRAYS
-from codequarry.schemas.errors import IntegrityError
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import (
     BundleSettings,
     PathsSettings,
@@ -179,6 +181,21 @@ def test_sql_sees_both_versions_as_one(roots: Roots) -> None:
         assert ours.sql("SELECT path FROM files WHERE path = 'pkg2/mod2.py' AND skip_reason = ''").fetchall() == []
         join = "SELECT count(*) FROM v_faiss_join WHERE idmap_chunk_id IS NULL OR chunk_id IS NULL"
         assert ours.sql(join).fetchall() == [(0,)]
+
+
+def test_diff_compares_what_both_versions_hold(roots: Roots) -> None:
+    ours, theirs = delta_of(roots.stacked), delta_of(roots.complete)
+    assert read_files(ours) == read_files(theirs)
+    assert read_chunks(ours) == read_chunks(theirs)
+    changes = compare_files(read_files(base_of(roots.stacked)), read_files(ours))
+    assert [file.path for file in changes.changed] == ["pkg1/mod1.py"]
+    assert [file.path for file in changes.removed] == ["pkg2/mod2.py"]
+    assert not changes.added
+
+
+def test_a_dense_index_is_tuned_on_complete_versions_alone(roots: Roots) -> None:
+    with pytest.raises(InvalidArgumentError, match="is a delta version"):
+        tune_faiss(roots.settings, "faiss", [], 0.9)
 
 
 def test_a_server_goes_from_a_base_to_its_delta_and_back(copied: BundleRoot) -> None:

@@ -79,6 +79,11 @@ def tune_faiss(
     current = root.read_current()
     paths = root.version(current.version)
     manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+    if manifest.stack is not None:
+        raise InvalidArgumentError(
+            f"{manifest.version} is a delta version, whose dense index holds the changed files alone",
+            suggestion="build a complete version with `codequarry index --full`, and measure that",
+        )
     leg = next((leg for leg in manifest.legs if leg.channel == channel), None)
     if leg is None:
         found = ", ".join(leg.channel for leg in manifest.legs)

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.stack import HIDDEN
 from codequarry.schemas.bundle.tables import read_table
+from codequarry.serving.files.arrays import map_array
+from codequarry.serving.files.integrity import read_manifest
+from codequarry.serving.stack.overlay import base_paths
 
 
 class Chunk(NamedTuple):
@@ -69,9 +73,13 @@ class FileChanges:
 
 
 def read_chunks(paths: BundlePaths) -> dict[int, Chunk]:
-    """Return the chunks of a version by id."""
-    tables = (read_table(file, [*Chunk._fields, "text"]) for file in paths.table_files("chunks"))
-    return {row["chunk_id"]: _chunk(**row) for table in tables for row in table.to_pylist()}
+    """Return the chunks of a version by id; of a delta version, those of its base that count as well."""
+    found: dict[int, Chunk] = {}
+    for layer, hidden in _layers(paths):
+        tables = (read_table(file, [*Chunk._fields, "text"]) for file in layer.table_files("chunks"))
+        rows = (row for table in tables for row in table.to_pylist() if (row["repo"], row["path"]) not in hidden)
+        found |= {row["chunk_id"]: _chunk(**row) for row in rows}
+    return found
 
 
 def _chunk(text: str, content_sha256: str, **others: Any) -> Chunk:
@@ -79,9 +87,25 @@ def _chunk(text: str, content_sha256: str, **others: Any) -> Chunk:
 
 
 def read_files(paths: BundlePaths) -> tuple[VersionFile, ...]:
-    """Return the indexed files of a version."""
-    rows = read_table(paths.table("files"), [*VersionFile._fields, "skip_reason"]).to_pylist()
-    return tuple(VersionFile(row["repo"], row["path"], row["sha256"]) for row in rows if not row["skip_reason"])
+    """Return the indexed files of a version; of a delta version, those of its base that count as well."""
+    found = (
+        VersionFile(row["repo"], row["path"], row["sha256"])
+        for layer, hidden in _layers(paths)
+        for row in read_table(layer.table("files"), [*VersionFile._fields, "skip_reason"]).to_pylist()
+        if not row["skip_reason"] and (row["repo"], row["path"]) not in hidden
+    )
+    return tuple(sorted(found))
+
+
+def _layers(paths: BundlePaths) -> list[tuple[BundlePaths, set[tuple[str, str]]]]:
+    """Return the versions that hold the rows of a version, each with its files that count no longer."""
+    below = base_paths(paths, read_manifest(paths))
+    if below is None:
+        return [(paths, set())]
+    table = read_table(below.table("files"), ["repo", "path"])
+    files = sorted(zip(table["repo"].to_pylist(), table["path"].to_pylist(), strict=True))
+    hidden = {files[file] for file in map_array(paths.stack / f"{HIDDEN}.npy").tolist()}
+    return [(below, hidden), (paths, set())]
 
 
 def compare_chunks(before: Mapping[int, Chunk], after: Mapping[int, Chunk]) -> ChunkChanges:
