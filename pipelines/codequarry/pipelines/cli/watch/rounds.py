@@ -16,6 +16,7 @@ from watchfiles import watch
 from codequarry.pipelines.cli.watch.changes import Files, Head, describe_round, differences, publish_changes, read_files
 from codequarry.pipelines.cli.watch.plan import Plan
 from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
+from codequarry.pipelines.gates.accept import MAX_REASON_CHARS
 from codequarry.pipelines.run import IndexReport
 from codequarry.pipelines.sources.earlier import remember
 from codequarry.pipelines.store.workspace import Progress, silent
@@ -154,8 +155,9 @@ class Rounds:
                 raise SourceError(f"{tree.root} is gone", suggestion="put it back, or start a watch of what is there")
         # Whoever goes to another commit means what that changes; a tree that loses files without one may be broken.
         moved = ", ".join(f"{tree.name} {tree.commit()[:12]}" for tree in self._trees if self._has_moved(tree))
+        accept = f"the watch follows {moved}"[:MAX_REASON_CHARS] if moved else ""
         try:
-            return publish_changes(self._settings, progress, accept=f"the watch follows {moved}" if moved else "")
+            return publish_changes(self._settings, progress, accept=accept)
         except OSError as error:
             if isinstance(error, CodequarryError):
                 raise

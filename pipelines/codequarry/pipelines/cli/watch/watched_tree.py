@@ -64,9 +64,9 @@ class WatchedTree:
         return status.st_dev, status.st_ino
 
     def commit(self) -> str:
-        """Return the commit that the work tree is on; "" without git, or where git does not say."""
+        """Return the commit that the work tree is on; "" without git, or where git ignores it or fails."""
         try:
-            return head_commit(self.root) if self.git is not None else ""
+            return head_commit(self.root) if self._by_git else ""
         except SourceError:
             return ""
 
