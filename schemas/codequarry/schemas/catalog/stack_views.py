@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codequarry.schemas.bundle.shards import SHARDED_TABLES
-from codequarry.schemas.catalog.views import VIEWS, views
-
 STACK_TABLES = {
     "hidden_files": "file INTEGER",
     "shared_names": "own_id INTEGER, base_id INTEGER",
@@ -22,8 +19,6 @@ STACK_TABLES = {
 
 _PLACE = "target_id, file, precise, roles, start_line, start_column, lines, width"
 _ENDS = "start_line + lines AS end_line, start_column + width AS end_column"
-_SAME_CHUNK = "chunk_id"
-_SAME_FILE = "repo, path"
 _FEW = 256
 """Most hidden files whose numbers stand in the SQL of a view: their look-up is a join otherwise."""
 
@@ -123,49 +118,12 @@ def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict
         for name in ("files_mat", "chunks_mat", "symbols_mat", *columns)
     }
     found["faiss_idmap_mat"] = (
-        f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({_hidden_chunks(names)}) USING (chunk_id)"
+        f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({hidden_chunks(names)}) USING (chunk_id)"
     )
     found = {name: f"{sql} UNION ALL BY NAME SELECT * FROM {schema}.own_{name}" for name, sql in found.items()}
     return found | {name: f"SELECT * FROM {base}.{name}" for name in ("outside_mat", "relations_mat")}
 
 
-def stacked_tables(names: StackNames, folder: str, *dims: int) -> dict[str, str]:
-    """Return the SQL of the views that take the place of those over Parquet files, for a session.
-
-    The delta's own views read its folder; those over the base are written anew with the base's.
-
-    Args:
-        names: Names and numbers.
-        folder: Folder of the base, as SQL finds it.
-        *dims: Dimension of the vectors of each dense index.
-
-    Returns:
-        SELECT statements by name of the view.
-    """
-    quoted = folder.replace("'", "''")
-    found: dict[str, str] = {}
-    for name, sql in views(*dims).items():
-        below = sql.replace("getvariable('bundle')", f"'{quoted}'")
-        if name in ("embeddings", "embeddings2", "cst_nodes"):
-            live = f"SELECT * FROM ({below}) ANTI JOIN ({_hidden_chunks(names)}) USING ({_SAME_CHUNK})"
-        elif name == "faiss_idmap":
-            found[name] = f"SELECT * FROM {name}_mat"
-            continue
-        elif name.startswith("scip_"):
-            found[name] = below
-            continue
-        elif name in SHARDED_TABLES or name in ("files", "modules"):
-            live = f"SELECT * FROM ({below}) ANTI JOIN ({_hidden_files(names)}) USING ({_SAME_FILE})"
-        else:  # made of the others, or of the session
-            found[name] = VIEWS[name]
-            continue
-        found[name] = f"{live} UNION ALL BY NAME SELECT * FROM {names.own}.{name}"
-    return found
-
-
-def _hidden_files(names: StackNames) -> str:
-    return f"SELECT repo, path FROM {names.base}.files_mat WHERE file IN (SELECT file FROM {names.schema}.hidden_files)"
-
-
-def _hidden_chunks(names: StackNames) -> str:
+def hidden_chunks(names: StackNames) -> str:
+    """Return the SELECT of the base's chunks that count no longer."""
     return f"SELECT chunk_id FROM {names.base}.chunks_mat WHERE file IN (SELECT file FROM {names.schema}.hidden_files)"

@@ -18,7 +18,7 @@ from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.shards import MAX_SHARDS
 from codequarry.schemas.catalog.session_tables import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
-from codequarry.schemas.catalog.stack_views import stacked_tables
+from codequarry.schemas.catalog.stack_session_views import stacked_tables
 from codequarry.schemas.catalog.views import set_bundle
 from codequarry.schemas.errors import CodequarryError, IntegrityError, InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
