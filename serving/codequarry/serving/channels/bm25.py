@@ -237,7 +237,7 @@ class Bm25Channel(Channel):
 
     def _among(self, query: tantivy.Query, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ids and scores of all hits among these chunks, like `_BestHits`."""
-        hits = self._hits(self._restricted(query, allowed), len(allowed) + len(self._over.doubled))
+        hits = self._hits(self._restricted(query, allowed), max(1, len(allowed) + len(self._over.doubled)))
         return hits.ids, hits.scores
 
     def _hits(self, query: tantivy.Query, limit: int) -> _BestHits:
