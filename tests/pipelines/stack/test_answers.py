@@ -113,6 +113,7 @@ def with_large_deltas(given: Settings) -> Settings:
 @settings(
     max_examples=int(os.environ.get("CODEQUARRY_STACK_EXAMPLES", "4")),
     deadline=None,
+    derandomize="CODEQUARRY_STACK_EXAMPLES" not in os.environ,  # each case builds three versions
     suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
 )
 def test_answers_are_those_of_a_complete_version(
