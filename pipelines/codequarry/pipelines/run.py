@@ -18,7 +18,7 @@ from codequarry.pipelines.publish.publish import acknowledge_current, publish_ve
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
-from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.sources.sources import repositories_to_index
 from codequarry.pipelines.store.links import link_to_published
 from codequarry.pipelines.store.parts import release_rows
 from codequarry.pipelines.store.stage_clock import StageClock
@@ -26,7 +26,7 @@ from codequarry.pipelines.store.workspace import Progress, repository_work, sile
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
+from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import current_manifest
 
@@ -101,11 +101,7 @@ def index_repositories(
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
-    repositories = repositories_by_name(settings.sources.repositories)
-    if not repositories:
-        raise InvalidArgumentError(
-            "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
-        )
+    repositories = repositories_to_index(settings)
     names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
     with working(settings):
         require_space_for_run(root, settings.paths.work)

@@ -68,6 +68,16 @@ def repositories_by_name(repositories: tuple[RepositorySettings, ...]) -> dict[s
     return found
 
 
+def repositories_to_index(settings: Settings) -> dict[str, RepositorySettings]:
+    """Return the repositories of the settings, of which there is one at least; raises as `repositories_by_name`."""
+    repositories = repositories_by_name(settings.sources.repositories)
+    if not repositories:
+        raise InvalidArgumentError(
+            "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
+        )
+    return repositories
+
+
 def _own_name(repository: RepositorySettings) -> str:
     if repository.path is None:
         return parse_git_url(repository.url).name

@@ -15,7 +15,7 @@ from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, make_current, publish_verified, publishing
 from codequarry.pipelines.run import IndexReport, StackedFiles, limit_store_to_settings
 from codequarry.pipelines.scip.stage import scip_repository
-from codequarry.pipelines.sources.sources import open_source, repositories_by_name
+from codequarry.pipelines.sources.sources import open_source, repositories_to_index
 from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
 from codequarry.pipelines.stack.changes import Changes, find_changes
 from codequarry.pipelines.stack.stack_arrays import hidden_chunks, write_stack
@@ -25,7 +25,6 @@ from codequarry.pipelines.store.workspace import Progress, silent, working
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry, StackEntry
-from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 
 _WORK = "delta"
@@ -62,11 +61,7 @@ def index_changes(settings: Settings, progress: Progress = silent) -> IndexRepor
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
-    repositories = repositories_by_name(settings.sources.repositories)
-    if not repositories:
-        raise InvalidArgumentError(
-            "no repository to index", suggestion="give a path, or list [[sources.repositories]] in the settings file"
-        )
+    repositories = repositories_to_index(settings)
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
