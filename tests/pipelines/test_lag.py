@@ -1,4 +1,4 @@
-"""How far an index is behind its work trees: by command, over stdio, and never over HTTP."""
+"""The lag of an index behind its work trees: by command, over stdio, and never over HTTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def app(run: Run, tmp_path: Path) -> Path:
 
 
 def behind(run: Run) -> tuple[dict[str, Any], str]:
-    """What `versions` says of the only repository, for programs and for people."""
+    """The words of `versions` about the only repository, for programs and for people."""
     rows = json.loads(run("versions", "--json").stdout)
     (lag,) = next(row["behind"] for row in rows if row["current"])
     text = next(line for line in run("versions").stdout.splitlines() if line.startswith("  app: "))

@@ -24,7 +24,7 @@ FILES = 60
 """Enough that a few changed ones are below the share at which a delta is refused."""
 
 Edit = tuple[str, int, int]
-"""What is done, to which file, with which seed."""
+"""Kind of change, number of the file, and seed."""
 
 
 def python(seed: int) -> str:

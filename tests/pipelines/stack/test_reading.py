@@ -183,6 +183,15 @@ def test_sql_sees_both_versions_as_one(roots: Roots) -> None:
         assert ours.sql(join).fetchall() == [(0,)]
 
 
+def test_a_delta_is_not_compared_as_if_it_were_complete(roots: Roots) -> None:
+    delta, base = delta_of(roots.stacked).path.name, base_of(roots.stacked).path.name
+    with open_catalog(roots.stacked.path) as catalog:
+        with pytest.raises(InvalidArgumentError, match="is a delta version"):
+            catalog.add_version(delta)
+        catalog.add_version(base)
+        assert catalog.sql("SELECT count(*) FROM before.files WHERE path = 'pkg2/mod2.py'").fetchall() == [(1,)]
+
+
 def test_diff_compares_what_both_versions_hold(roots: Roots) -> None:
     ours, theirs = delta_of(roots.stacked), delta_of(roots.complete)
     assert read_files(ours) == read_files(theirs)

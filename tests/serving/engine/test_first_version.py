@@ -1,4 +1,4 @@
-"""What a server says while its first version is made."""
+"""Sentences of a server while its first version is made."""
 
 from __future__ import annotations
 

@@ -192,11 +192,13 @@ def publish(
         console.print(for_terminal(note), highlight=False, soft_wrap=True, markup=False)
     with ending_groups(), nullcontext() if progress else Bars() as bars:
         show = progress or (bars.show if bars else silent)
-        report = index_changes(settings, show) if delta else NotStacked("")
-        if isinstance(report, NotStacked):
-            reason = report.reason
-            full = index_repositories(settings, show, force=force, accept=accept, whole=whole)
-            report = replace(full, warnings=(*full.warnings, *([f"no delta version: {reason}"] if reason else ())))
+        tried = index_changes(settings, show) if delta else None
+        if tried is None or isinstance(tried, NotStacked):
+            report = index_repositories(settings, show, force=force, accept=accept, whole=whole)
+            if tried is not None:
+                report = replace(report, warnings=(*report.warnings, f"no delta version: {tried.reason}"))
+        else:
+            report = tried
     _remember(settings)
     return report
 

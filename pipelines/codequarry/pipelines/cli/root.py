@@ -117,7 +117,7 @@ def _run_command() -> None:
 
     A server starts at once, and its index is made beside it.
     """
-    lent = Lent(commits_between=commits_between, watching=_watch_beside)
+    lent = Lent(commits_between=_commits_between, watching=_watch_beside)
     try:
         build_app()(obj=lent)
     except NoBundleError:
@@ -130,17 +130,8 @@ def _run_command() -> None:
         build_app()(obj=lent)
 
 
-def commits_between(folder: Path, before: str, after: str) -> tuple[int, int] | None:
-    """Count commits by git.
-
-    Args:
-        folder: A folder of a work tree.
-        before: Commit id.
-        after: Commit id.
-
-    Returns:
-        Number of commits that the second has and the first lacks, and the other way round; None where git cannot say.
-    """
+def _commits_between(folder: Path, before: str, after: str) -> tuple[int, int] | None:
+    """Count commits by git for `Lent`, whose layer starts no process."""
     from codequarry.pipelines.git.history import count_between
 
     return count_between(folder, before, after)

@@ -97,7 +97,7 @@ class _ProcessGroups:
         self.postponed = 0
         """The signal that waits; 0 for none."""
         self.interrupting = False
-        """Whether every signal that ends a command raises KeyboardInterrupt, as SIGINT does."""
+        """True when every signal that ends a command raises KeyboardInterrupt, as SIGINT does."""
 
 
 _groups = _ProcessGroups()

@@ -20,7 +20,7 @@ from codequarry.schemas.trust.trusted_folders import is_trusted
 
 SETTINGS_FILE = "dagster_project.toml"
 Look = Literal["here", "above", "up", "nowhere"]
-"""Where a settings file that nobody named is looked for: in the current folder, there and above by commands that
+"""Places where a settings file that nobody named is looked for: in the current folder, there and above by commands that
 write, the same by commands that only ask, or not at all."""
 _MOST_BYTES = 1 << 20
 

@@ -53,7 +53,8 @@ CHUNK: dict[str, tuple[np.dtype[Any], ...]] = {
 """Fields of a chunk and the types each may have."""
 DEFINITION = ("key", "name", "qualified_name", "module", "kind", "class_rank", "chunk")
 """Four names (the key is the one in lower case), a kind, a place among path classes, and a row."""
-_NAMES = DEFINITION[:5]
+STRINGS_OF_DEFINITION = DEFINITION[:5]
+"""Fields of a definition that are numbers of strings."""
 _CHUNK_OF = DEFINITION.index("chunk")
 
 
@@ -212,7 +213,7 @@ class RowIndex(ChunkRows):
         }
         columns["text_start"] = _text_starts(columns["shard"], columns["text_bytes"].astype(np.int64))
         symbols = number_strings("chunks_mat", "unnest(symbols)")
-        names = [number_strings("symbols_mat", column) for column in ("name_key", *_NAMES[1:])]
+        names = [number_strings("symbols_mat", column) for column in ("name_key", *STRINGS_OF_DEFINITION[1:])]
         ordered = sorted(known)
         strings = Strings.of(ordered)
         number = np.empty(len(ordered), np.int32)
@@ -285,7 +286,7 @@ class RowIndex(ChunkRows):
             and _below(self.ids_rows, chunks)
             and all(_below(self.chunks[name], strings) for name in TEXTS)
             and _below(self.symbols, strings)
-            and _below(self.definitions[: len(_NAMES)], strings)
+            and _below(self.definitions[: len(STRINGS_OF_DEFINITION)], strings)
             and _below(self.definitions[_CHUNK_OF], chunks)
             and _below(self.started, len(self.started))
             and _below(self.backwards, strings)

@@ -30,7 +30,7 @@ class Step(NamedTuple):
     total: int = 0
     """0 where nothing is counted."""
     unit: str = ""
-    """What is counted, in the singular."""
+    """Noun of what is counted, in the singular."""
     share: float = 0.0
     """Share of the whole work that is done; 0 where it is not known."""
 

@@ -156,9 +156,15 @@ class CatalogSession:
         Raises:
             NotFoundError: The version does not exist.
             IntegrityError: The version does not match its manifest.
+            InvalidArgumentError: It is a delta version, whose tables hold the changed files alone.
         """
         paths = self.root.published(version)
         manifest = read_manifest(paths)
+        if manifest.stack is not None:
+            raise InvalidArgumentError(
+                f"{version} is a delta version, whose tables hold the changed files alone",
+                suggestion=f"compare with a complete version, such as its base {manifest.stack.base}",
+            )
         verify(paths, manifest, deep=False)
         self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quote_identifier(name)}")
         names = {Path(entry.path).name.partition(".")[0] for entry in manifest.files if _is_table(entry.path)}

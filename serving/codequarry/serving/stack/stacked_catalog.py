@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.bundle.layout import BundlePaths
@@ -39,7 +40,10 @@ class StackedCatalog(Catalog):
         """
         import duckdb
 
-        texts, first_shard = MappedTexts.open(own).over(MappedTexts.open(base))
+        with ExitStack() as undo:
+            upper = undo.enter_context(closing(MappedTexts.open(own)))
+            texts, first_shard = upper.over(MappedTexts.open(base))
+            undo.pop_all()  # the texts of both have the maps now
         connection = duckdb.connect(config={"threads": "1", "temp_directory": ""})
         try:
             for name, paths in (("base", base), ("own", own)):

@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from codequarry.serving.catalog.chunk_arrays import CHUNK, DEFINITION, TEXTS, ChunkRows, Strings
+from codequarry.serving.catalog.chunk_arrays import CHUNK, DEFINITION, STRINGS_OF_DEFINITION, TEXTS, ChunkRows, Strings
 from codequarry.serving.stack.overlay import StackArrays
-
-_STRINGS = ("key", "name", "qualified_name", "module", "kind")
-"""Fields of a definition that are numbers of strings."""
 
 
 class StackedStrings(Strings):
@@ -89,7 +86,7 @@ class StackedRows(ChunkRows):
         found = np.empty(numbers.shape, np.int32)
         found[in_base] = base.rows.column(name, numbers[in_base])
         of_own = own.rows.column(name, numbers[~in_base] - base.definitions)
-        if name in _STRINGS:
+        if name in STRINGS_OF_DEFINITION:
             of_own = self._strings.renumbered[of_own]
         elif name == "chunk":
             of_own = of_own + base.chunks
