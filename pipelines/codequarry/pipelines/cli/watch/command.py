@@ -15,6 +15,8 @@ import typer
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.processes import ending_groups
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import load_settings
@@ -63,7 +65,6 @@ def watch(
     if not (repositories or root or settings_file):
         os.chdir(folder_around(Path.cwd()))
     settings = load_settings(settings_file, bundle_root=root)
-    rounds: Rounds | None = None
     try:
         with ending_groups(interrupting=True):
             plan = plan_watch(settings, repositories or [], Path.cwd())
@@ -71,11 +72,10 @@ def watch(
                 _note(f"note: {each}")
             if until_stdin_closes:
                 threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
-            rounds = new = rounds_module.Rounds(plan, _say, _note)
-            new.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
+            rounds = rounds_module.Rounds(plan, _say, _note)
+            rounds.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
     except KeyboardInterrupt:
-        published = f"; CURRENT is {rounds.version}" if rounds is not None and rounds.version else ""
-        _note(f"stopped watching{published}")
+        _note(f"stopped watching{_current(settings.bundle.root)}")
 
 
 def require_watching(command: str):
@@ -104,6 +104,14 @@ def _start(rounds: Rounds, places: list[str]) -> None:
     rounds.remember()
     version = f"{rounds.version} is current; " if rounds.version else ""
     _note(f"{version}watching {counted(len(places), 'folder')}: {', '.join(places)}; Ctrl-C ends")
+
+
+def _current(root: Path) -> str:
+    """Return what is published, in words: the version of a round that was interrupted may be it."""
+    try:
+        return f"; CURRENT is {BundleRoot(root).read_current().version}"
+    except CodequarryError:
+        return ""
 
 
 def _say(text: str) -> None:
