@@ -140,11 +140,10 @@ def index(
         print_refs(publish_work_tree(tree))
         return
     own = load_settings(settings_file, bundle_root=root, look="above" if around else "here")
-    own, listed_refs = without_further(own)
     listed = own.sources.repositories
     if around and not listed:
         repositories = [os.path.relpath(nearest_home(Path.cwd(), SETTINGS_FILE))]
-    asked, further = without_further(over(own, repositories or []))
+    asked, further = without_further(over(own, repositories)) if repositories else (over(own, []), ())
     selection = selected(
         with_indexes(asked, scip or []),
         listed,
@@ -158,7 +157,7 @@ def index(
     report = publish(settings, force=force, accept=accept, delta=tries_delta, whole=delta is False)
     from codequarry.pipelines.cli.summary import print_summary
 
-    refs = publish_refs(settings, further or (() if repositories else listed_refs), only=only)
+    refs = publish_refs(settings, further, only=only)
     print_summary(report, selection.fates, settings.paths.work)
     print_refs(refs)
 

@@ -23,7 +23,7 @@ _WORK = "ref"
 
 @dataclass(frozen=True, slots=True)
 class RefReport:
-    """What became of a further ref."""
+    """Result of a further ref."""
 
     name: RefName
     index: IndexReport | None

@@ -74,7 +74,7 @@ class FileFilters(StrictModel):
     )
     exclude: Globs = Field(default=[], description="Drop paths that match one of these globs.")
     repos: Names = Field(default=[], max_length=256, description="Repository names.")
-    ref: str = Field(default="", max_length=256, description="Another indexed branch.")
+    ref: str = Field(default="", description="Another indexed branch.")
     _within: FileFilters | None = PrivateAttr(default=None)
 
     @property

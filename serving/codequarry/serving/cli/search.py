@@ -165,7 +165,7 @@ def fetch(
     ids: Annotated[list[str], typer.Argument(help="Ids from search, paths, or ranges like src/x.py:10-20.")],
     max_tokens: Annotated[int, typer.Option(help="Budget of the whole answer, 256 to 16000.")] = MAX_TOKENS_DEFAULT,
     resolve: Annotated[str, typer.Option(help="full, summary or metadata_only.")] = "full",
-    ref: Annotated[str, typer.Option(help="Fail unless this commit is the indexed one.")] = "",
+    ref: Annotated[str, typer.Option(help="Another indexed branch; or fail unless this commit is indexed.")] = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,

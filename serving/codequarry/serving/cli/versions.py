@@ -40,8 +40,8 @@ def versions(
     """List the published versions, oldest first.
 
     State: current; held = a reader has it open; ref = of a further branch, named below; unfinished = its publish was
-    cut off; broken = not what its manifest says. Unique is what removing the version would free: files shared with another
-    version are counted in neither.
+    cut off; broken = not what its manifest says. Unique is what removing the version would free: files shared with
+    another version are counted in neither.
     For repositories on this machine, it says how far the current version is behind their work trees.
 
     Example: codequarry versions

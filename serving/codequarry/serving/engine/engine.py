@@ -143,7 +143,7 @@ class Engine:
     ) -> AnswerT:
         """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
         with tracing_call(name, _query_of(request)) as trace, self._observed(trace, request), ExitStack() as stack:
-            choice = self._chosen(request)
+            choice = self._choose(request)
             if choice.ref is None or self.refs is None:
                 bundle, files = stack.enter_context(self._leased()), self.local_files
             else:
@@ -156,7 +156,7 @@ class Engine:
             refs = list[RefDescription] if self.refs is None else self.refs.describe
             context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before, refs)
             answer = tool(context, request)
-            return _noted(answer if files is None else files.mark(answer, bundle), choice.note)
+            return _add_note(answer if files is None else files.mark(answer, bundle), choice.note)
 
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Answer the tool ``search``, see `answer`."""
@@ -211,7 +211,7 @@ class Engine:
             return UnavailableError(reason, suggestion="ask healthz, and look into the server's log")
         return self.first.error()
 
-    def _chosen(self, request: BaseModel) -> Choice:
+    def _choose(self, request: BaseModel) -> Choice:
         if self.refs is not None:
             return self.refs.choose(request)
         if getattr(getattr(request, "filters", None), "ref", ""):
@@ -247,7 +247,7 @@ def _without_ref(request: RequestT) -> RequestT:
     return request.model_copy(update={"ref": ""}) if own and not is_commit(str(request.ref)) else request  # pyright: ignore
 
 
-def _noted(answer: AnswerT, note: str) -> AnswerT:
+def _add_note(answer: AnswerT, note: str) -> AnswerT:
     """Return an answer with one more sentence in its limits."""
     limits = getattr(answer, "limits", None)
     return answer.model_copy(update={"limits": [*limits, note]}) if note and isinstance(limits, list) else answer

@@ -81,9 +81,9 @@ class ServedRefs:
         """
         filters: Any = getattr(request, "filters", None)
         if ref := str(getattr(filters, "ref", "") or ""):
-            return Choice(self._named(ref, getattr(filters, "repos", [])))
+            return Choice(self._resolve(ref, getattr(filters, "repos", [])))
         if (ref := str(getattr(request, "ref", "") or "")) and not is_commit(ref):
-            return Choice(self._named(ref, []))
+            return Choice(self._resolve(ref, []))
         if self.tree is None:
             return Choice(None)
         name, note = self.tree.other_than_served()
@@ -106,7 +106,7 @@ class ServedRefs:
             UnavailableError: Its version cannot be opened.
         """
         with ExitStack() as stack:
-            opened, bundle = self._leased(name, stack)
+            opened, bundle = self._lease_open(name, stack)
             bundle.require_whole()
             yield bundle, opened.files
 
@@ -135,15 +135,19 @@ class ServedRefs:
             while self._open:
                 self._open.popitem()[1].served.close()
 
-    def _named(self, ref: str, repositories: Iterable[str]) -> RefName | None:
+    def _resolve(self, ref: str, repositories: Iterable[str]) -> RefName | None:
         """Return the indexed ref that a request means; None when it is what CURRENT holds."""
         wanted, names = set(repositories), list_refs(self._root)
-        found = [name for name in names if name.ref == ref and (not wanted or name.repository in wanted)]
         current = sorted(
             repository
             for repository, label in served_labels(self._root.path).items()
             if label == ref and (not wanted or repository in wanted)
         )
+        found = [
+            name
+            for name in names
+            if name.ref == ref and name.repository not in current and (not wanted or name.repository in wanted)
+        ]
         if len(found) + len(current) == 1 or (current and not found):
             return found[0] if found else None
         if found:
@@ -159,15 +163,15 @@ class ServedRefs:
             suggestion="leave it out for the one that is served, or index it: `codequarry index PATH PATH#BRANCH`",
         )
 
-    def _leased(self, name: RefName, stack: ExitStack) -> tuple[_OpenRef, Bundle]:
+    def _lease_open(self, name: RefName, stack: ExitStack) -> tuple[_OpenRef, Bundle]:
         current = self._current(name)
-        if (found := self._known(name, current, stack)) is not None:
+        if (found := self._lease_known(name, current, stack)) is not None:
             return found
         with self._opening:
             current = self._current(name)
-            if (found := self._known(name, current, stack)) is not None:
+            if (found := self._lease_known(name, current, stack)) is not None:
                 return found
-            opened = self._opened(name, current)
+            opened = self._open_version(name, current)
             with self._lock:
                 if (before := self._open.pop(name, None)) is not None:
                     before.served.close()
@@ -176,7 +180,7 @@ class ServedRefs:
                 self._open[name] = opened
                 return opened, stack.enter_context(opened.served.lease())
 
-    def _known(self, name: RefName, current: Current, stack: ExitStack) -> tuple[_OpenRef, Bundle] | None:
+    def _lease_known(self, name: RefName, current: Current, stack: ExitStack) -> tuple[_OpenRef, Bundle] | None:
         with self._lock:
             opened = self._open.get(name)
             if opened is None or opened.current != current:
@@ -192,7 +196,7 @@ class ServedRefs:
             )
         return current
 
-    def _opened(self, name: RefName, current: Current) -> _OpenRef:
+    def _open_version(self, name: RefName, current: Current) -> _OpenRef:
         while True:
             try:
                 bundle = Bundle.open_version(self._root, current, self._settings, channels=self._channels)
