@@ -14,6 +14,7 @@ ALL = (
     "census",
     "reindex",
     "deltas",
+    "branches",
     "footprint",
     "serving",
     "service",

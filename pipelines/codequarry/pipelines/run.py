@@ -15,6 +15,7 @@ from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, 
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified
+from codequarry.pipelines.publish.ref_files import publish_ref
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
@@ -26,9 +27,10 @@ from codequarry.pipelines.store.workspace import Progress, repository_work, sile
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.refs import RefName
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import current_manifest
+from codequarry.serving.files.integrity import current_manifest, ref_manifest
 
 if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
     from codequarry.pipelines.adapt.stage import AdaptationReport
@@ -84,7 +86,13 @@ class IndexReport:
 
 
 def index_repositories(
-    settings: Settings, progress: Progress = silent, *, force: bool = False, accept: str = "", whole: bool = False
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    force: bool = False,
+    accept: str = "",
+    whole: bool = False,
+    ref: RefName | None = None,
 ) -> IndexReport:
     """Index the repositories of the settings and publish one version that holds exactly them.
 
@@ -94,9 +102,10 @@ def index_repositories(
         force: Rebuild and publish also when sources, settings and tools are those of CURRENT.
         accept: Why regressions against CURRENT are acceptable; kept in the manifest.
         whole: Build a complete version also when CURRENT is a delta version with the same sources.
+        ref: Further ref that the version is of, whose work folder is not that of CURRENT; None for CURRENT.
 
     Returns:
-        Results of the stages, and the version that is current now.
+        Results of the stages, and the version that CURRENT or the ref names now.
 
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
@@ -107,7 +116,7 @@ def index_repositories(
         require_space_for_run(root, settings.paths.work)
         with clock.time("census"):
             snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
-        current = current_manifest(root)
+        current = current_manifest(root) if ref is None else ref_manifest(root, ref)
         rebuilt = force or (whole and current is not None and current.stack is not None)
         if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)
@@ -131,9 +140,12 @@ def index_repositories(
         uses = (*(leg.use for each in embeddings for leg in each.legs), *staged.devices)
         fallbacks = dict.fromkeys(use.sentence() for use in uses if use.fell_back)
         with clock.time("verify"):
-            verified = verify_staged(staged, settings, progress, accept=accept)
+            verified = verify_staged(staged, settings, progress, accept=accept or accepted_of(ref))
         with clock.time("publish"):
-            published = publish_verified(verified, settings.bundle, force=force)
+            if ref is None:
+                published = publish_verified(verified, settings.bundle, force=force)
+            else:
+                published = publish_ref(verified, settings.bundle, ref)
             _release(names, published.manifest, settings)
             limits = limit_store_to_settings(settings, progress)
     return IndexReport(
@@ -142,6 +154,11 @@ def index_repositories(
         published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
         (*verified.warnings, *fallbacks, *limits),
     )  # fmt: skip
+
+
+def accepted_of(ref: RefName | None) -> str:
+    """Return the reason for publishing the version of a ref though it has less than CURRENT; "" for CURRENT itself."""
+    return "" if ref is None else f"it is of the ref {ref}, and is not meant to hold what CURRENT holds"
 
 
 def _release(names: list[str], manifest: Manifest, settings: Settings) -> None:

@@ -201,8 +201,8 @@ def test_a_base_that_goes_meanwhile_stops_the_publish(
     edit(tmp_path / "app")
     verified = build.verify_staged
 
-    def and_damage(*arguments: object) -> object:
-        found = verified(*arguments)  # type: ignore[arg-type]
+    def and_damage(*arguments: object, **more: object) -> object:
+        found = verified(*arguments, **more)  # type: ignore[arg-type]
         (root.version(base.version).path / "open.sql").unlink()
         return found
 

@@ -15,6 +15,13 @@ from codequarry.pipelines.cli.archive import export, import_archive
 from codequarry.pipelines.cli.bundle import prune, rollback
 from codequarry.pipelines.cli.census import census
 from codequarry.pipelines.cli.evaluation.tune import tune_app
+from codequarry.pipelines.cli.index_refs import (
+    print_refs,
+    publish_refs,
+    publish_work_tree,
+    without_further,
+    work_tree_ref,
+)
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import (
     RepositoriesArgument,
@@ -100,6 +107,8 @@ def index(
     Repositories that the published version holds stay when others are given: they are read again from where they were,
     and the summary says what became of each. --only drops them. Without any given, the list of the settings file is
     all that the version holds. Below a folder that has settings or an index, that folder is meant.
+    A repository may be given at several refs: the first one is served, and each further one on request, from what
+    differs. In a linked work tree of an indexed repository, its files are indexed so as well, and nothing else is.
     Nothing readers see changes until every check has passed; unchanged chunks are never embedded twice, and an
     unchanged repository costs only its census.
 
@@ -110,6 +119,8 @@ def index(
       codequarry index ~/src/app lib=~/src/shared-library
 
       codequarry index https://example.org/team/app#v1.0
+
+      codequarry index ~/src/app#main ~/src/app#feature
 
       codequarry index ~/src/app --only
 
@@ -125,12 +136,16 @@ def index(
     accept = checked_reason(accept_regression)
     # Without a place, what is indexed around the current folder is indexed again.
     around = not (repositories or root or settings_file)
+    if around and (tree := work_tree_ref(Path.cwd())) is not None:
+        print_refs(publish_work_tree(tree))
+        return
     own = load_settings(settings_file, bundle_root=root, look="above" if around else "here")
     listed = own.sources.repositories
     if around and not listed:
         repositories = [os.path.relpath(nearest_home(Path.cwd(), SETTINGS_FILE))]
+    asked, further = without_further(over(own, repositories)) if repositories else (over(own, []), ())
     selection = selected(
-        with_indexes(over(own, repositories or []), scip or []),
+        with_indexes(asked, scip or []),
         listed,
         whole=bool(listed) and not repositories,
         only=only,
@@ -142,7 +157,9 @@ def index(
     report = publish(settings, force=force, accept=accept, delta=tries_delta, whole=delta is False)
     from codequarry.pipelines.cli.summary import print_summary
 
+    refs = publish_refs(settings, further, only=only)
     print_summary(report, selection.fates, settings.paths.work)
+    print_refs(refs)
 
 
 def require_build_extra() -> None:

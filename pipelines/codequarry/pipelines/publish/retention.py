@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from codequarry.pipelines.bundle.folder import remove_abandoned
 from codequarry.pipelines.store.durable import ASIDE, sync
 from codequarry.schemas.bundle.layout import REMOVED_PREFIX, BundleRoot
+from codequarry.schemas.bundle.refs import left_file, left_versions, read_refs
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.settings.load import BundleSettings
 from codequarry.schemas.times import build_time
@@ -49,7 +50,7 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
 
     Raises:
         NoBundleError: CURRENT is missing, so that nothing may be removed.
-        IntegrityError: CURRENT is damaged, so that nothing may be removed.
+        IntegrityError: CURRENT or the file of a ref is damaged, so that nothing may be removed.
         OSError: The disk refuses; versions are whole or gone.
     """
     leftovers = () if dry_run else tuple(settle(root))
@@ -75,18 +76,21 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
 def superfluous(root: BundleRoot, current: str, settings: BundleSettings, now: datetime | None = None) -> list[str]:
     """Return the versions that neither count nor age keeps, oldest first, including those that readers hold.
 
-    CURRENT stays, and so does the newest other whole version, to roll back to, and so do the bases of all that stay.
-    The order is that of `version_order`:
+    CURRENT stays, and so does the newest other whole version, to roll back to, and so do the versions of refs, which do
+    not count, and the bases of all that stay. The order is that of `version_order`:
     when a clock was set back, the last builds do not become the oldest.
     """
     now = now or datetime.now(UTC)
     since_year_1 = now - datetime.min.replace(tzinfo=UTC)
     oldest = now - timedelta(days=min(settings.keep_days, since_year_1.days))
-    others = [name for name in reversed(ordered_versions(root)) if name != current]
-    kept = [name for name in others[: settings.keep_versions - 1] if settings.keep_days == 0 or created(name) >= oldest]
+    named = {current, *(each.version for each in read_refs(root).values())}
+    others = [name for name in reversed(ordered_versions(root)) if name not in named]
+    left = left_versions(root)
+    own = [name for name in others if name not in left]
+    kept = [name for name in own[: settings.keep_versions - 1] if settings.keep_days == 0 or created(name) >= oldest]
     if not any(is_whole(root.version(name)) for name in kept):
-        kept += [name for name in others if is_whole(root.version(name))][: MIN_VERSIONS - 1]
-    kept += bases_of(root, [*kept, current]).values()
+        kept += [name for name in own if is_whole(root.version(name))][: MIN_VERSIONS - 1]
+    kept += bases_of(root, [*kept, *named]).values()
     return [name for name in reversed(others) if name not in kept]
 
 
@@ -147,9 +151,10 @@ def remove_version(root: BundleRoot, name: str, *, dry_run: bool = False) -> boo
     if not dry_run:
         sync(root.versions)
         shutil.rmtree(hidden, ignore_errors=True)
-        if root.provenance(name).exists():
-            with suppress(OSError):
-                root.provenance(name).unlink()
+        for file in (root.provenance(name), left_file(root, name)):
+            if file.exists():
+                with suppress(OSError):
+                    file.unlink()
     return True
 
 
@@ -176,7 +181,7 @@ def settle(root: BundleRoot) -> list[str]:
         sync(root.path)
         root.publishing.unlink()
         sync(root.path)
-    for file in root.path.glob(f".*{ASIDE}"):
+    for file in (*root.path.glob(f".*{ASIDE}"), *root.refs.glob(f".*{ASIDE}")):
         file.unlink()
     for folder in sorted(root.versions.glob(f"{REMOVED_PREFIX}*")):
         shutil.rmtree(folder, ignore_errors=True)

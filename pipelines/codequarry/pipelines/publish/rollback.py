@@ -18,7 +18,7 @@ from codequarry.schemas.errors import (
 )
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.serving.files.integrity import base_of, read_manifest, verify
-from codequarry.serving.files.version_order import ordered_versions, versions_before
+from codequarry.serving.files.version_order import only_of_refs, ordered_versions, versions_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,13 @@ def _current(root: BundleRoot) -> str:
         return ""
 
 
+def _of_current(root: BundleRoot) -> list[str]:
+    other = only_of_refs(root)
+    return [name for name in ordered_versions(root) if name not in other]
+
+
 def _previous(root: BundleRoot, before: str) -> Manifest:
-    older = list(reversed(versions_before(root, before) if before else ordered_versions(root)))
+    older = list(reversed(versions_before(root, before) if before else _of_current(root)))
     if not older:
         raise NotFoundError(
             "there is no version before the current one", suggestion="name one of `codequarry versions`, or index again"

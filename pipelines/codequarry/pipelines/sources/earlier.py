@@ -16,6 +16,7 @@ from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import RepositorySettings, Settings
+from codequarry.schemas.trust.git_head import head_branch_of
 from codequarry.schemas.trust.source_places import read_places, remember_places
 from codequarry.serving.files.integrity import current_manifest
 
@@ -79,6 +80,7 @@ def remember(settings: Settings) -> None:
             "path": str(_absolute(each.path)) if each.path is not None else "",
             "url": each.model_dump()["url"],  # without credentials
             "ref": each.ref,
+            "branch": head_branch_of(each.path) if each.path is not None and not each.ref else "",
             "scip": [str(_absolute(file)) for file in each.scip],
         }
         for name, each in repositories_by_name(settings.sources.repositories).items()
@@ -87,11 +89,13 @@ def remember(settings: Settings) -> None:
 
 
 def _recorded(root: Path) -> Repositories:
-    return {name: each for name, value in read_places(root).items() if (each := _repository(name, value)) is not None}
+    read = {name: remembered_repository(name, value) for name, value in read_places(root).items()}
+    return {name: each for name, each in read.items() if each is not None}
 
 
-def _repository(name: str, value: dict[str, Any]) -> RepositorySettings | None:
-    given = {key: each for key, each in value.items() if each not in ("", [])}
+def remembered_repository(name: str, value: dict[str, Any]) -> RepositorySettings | None:
+    """Return a repository from what was remembered of it; None when that is of another format."""
+    given = {key: each for key, each in value.items() if each not in ("", []) and key != "branch"}
     try:
         return RepositorySettings.model_validate({"name": name, **given})
     except ValidationError:  # written by a version with another format: treated as not remembered

@@ -13,7 +13,8 @@ from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, 
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, make_current, publish_verified, publishing
-from codequarry.pipelines.run import IndexReport, StackedFiles, limit_store_to_settings
+from codequarry.pipelines.publish.ref_files import name_ref, publish_ref
+from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.sources import open_source, repositories_to_index
 from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
@@ -25,7 +26,9 @@ from codequarry.pipelines.store.workspace import Progress, silent, working
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry, StackEntry
+from codequarry.schemas.bundle.refs import RefName
 from codequarry.schemas.settings.load import RepositorySettings, Settings
+from codequarry.serving.files.integrity import ref_manifest
 
 _WORK = "delta"
 """Folder of the work folder with the files that differ."""
@@ -48,15 +51,19 @@ class _Stages:
     embeddings: tuple[EmbeddingReport, ...]
 
 
-def index_changes(settings: Settings, progress: Progress = silent) -> IndexReport | NotStacked:
+def index_changes(
+    settings: Settings, progress: Progress = silent, *, ref: RefName | None = None
+) -> IndexReport | NotStacked:
     """Publish the files that differ from the last complete version as a delta version over it.
 
     Args:
         settings: Settings of the run.
         progress: Told of the work done.
+        ref: Further ref that the version is of; None for CURRENT.
 
     Returns:
-        The version that is current now; or why a complete version has to be built, and CURRENT is as it was.
+        The version that CURRENT or the ref names now; or why a complete version has to be built, and both are as they
+        were.
 
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
@@ -65,14 +72,16 @@ def index_changes(settings: Settings, progress: Progress = silent) -> IndexRepor
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            return _index(repositories, settings, progress)
+            return _index(repositories, settings, progress, ref)
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
             shutil.rmtree(_delta_settings(settings).paths.work / "repositories", ignore_errors=True)
 
 
-def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, progress: Progress) -> IndexReport:
+def _index(
+    repositories: Mapping[str, RepositorySettings], settings: Settings, progress: Progress, ref: RefName | None
+) -> IndexReport:
     root, clock = BundleRoot(settings.bundle.root), StageClock()
     with clock.time("census"):
         base = find_base(list(repositories), settings)
@@ -83,10 +92,16 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
         path = root.version(manifest.version).path
         return IndexReport(path, manifest, was, clock.seconds, clock.cpu_seconds, snapshots)
 
-    if holds_sources(base.current, snapshots, settings):
+    if ref is not None:
+        held = ref_manifest(root, ref)
+        for manifest in (held, base.current, base.manifest):
+            if manifest is not None and _is_over(manifest, base) and holds_sources(manifest, snapshots, settings):
+                name_ref(root, ref, manifest.version)
+                return unchanged(manifest, was=manifest is held)
+    elif holds_sources(base.current, snapshots, settings):
         acknowledge_current(root)
         return unchanged(base.current, was=True)
-    if holds_sources(base.manifest, snapshots, settings):
+    elif holds_sources(base.manifest, snapshots, settings):
         with publishing(root):
             make_current(root, base.manifest.version)
         return unchanged(base.manifest, was=False)
@@ -99,9 +114,11 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
     with clock.time("stage"):
         staged = _stage(changes, base, hidden, added, delta, progress)
     with clock.time("verify"):
-        verified = verify_staged(staged, settings, progress)
+        verified = verify_staged(staged, settings, progress, accept=accepted_of(ref))
     with clock.time("publish"):
-        published = publish_verified(verified, settings.bundle)
+        published = (
+            publish_verified(verified, settings.bundle) if ref is None else publish_ref(verified, settings.bundle, ref)
+        )
         limits = limit_store_to_settings(settings, progress)
     files = StackedFiles(
         base.manifest.version,
@@ -122,6 +139,10 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
         published.linked_bytes, published.pruned, staged.reused_shards, None,
         (*verified.warnings, *limits), files,
     )  # fmt: skip
+
+
+def _is_over(manifest: Manifest, base: Base) -> bool:
+    return base.manifest.version in (manifest.version, manifest.stack.base if manifest.stack is not None else "")
 
 
 def _delta_settings(settings: Settings) -> Settings:

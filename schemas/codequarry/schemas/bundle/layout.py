@@ -3,6 +3,7 @@
 ::
 
     <root>/CURRENT                        "<version> <sha256 of its manifest.json>\\n"
+    <root>/refs/<repository>@<ref>        as CURRENT, for another ref of a repository (`refs`)
     <root>/versions/<version>/            one immutable version
     <root>/versions/.staging-<...>/       a version being written; never opened by readers
     <root>/versions/.staging-import-<...>/  one that the process which writes it publishes, or nobody
@@ -100,6 +101,11 @@ class BundleRoot:
         return self.path / "CURRENT"
 
     @property
+    def refs(self) -> Path:
+        """Folder of the files that name the versions of further refs."""
+        return self.path / "refs"
+
+    @property
     def versions(self) -> Path:
         return self.path / "versions"
 
@@ -179,8 +185,12 @@ class BundleRoot:
             IntegrityError: CURRENT is not one valid line.
             ResourcesError: It cannot be read now.
         """
+        return self.read_pointer(self.current)
+
+    def read_pointer(self, file: Path) -> Current:
+        """Read CURRENT, or a file of the same form; returns and raises as `read_current`."""
         try:
-            raw = _regular_bytes(self.current)
+            raw = _regular_bytes(file)
         except FileNotFoundError:
             raise NoBundleError(
                 f"no bundle is published under {self.path}",
@@ -189,17 +199,18 @@ class BundleRoot:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise IntegrityError(
-                    f"{self.current} is a symbolic link, expected a regular file", suggestion="publish again"
+                    f"{file} is a symbolic link, expected a regular file", suggestion="publish again"
                 ) from error
-            raise_if_exhausted(error, f"{self.current} cannot be read now")
+            raise_if_exhausted(error, f"{file} cannot be read now")
             raise NoBundleError(
-                f"{self.current} cannot be read: {error.strerror}", suggestion="check that --root is a readable folder"
+                f"{file} cannot be read: {error.strerror}", suggestion="check that --root is a readable folder"
             ) from error
         current = Current.parse(raw)
         if current is None:
+            remedy = "run `codequarry rollback` to name the newest whole version again"
             raise IntegrityError(
-                f"{self.current} holds something else ({_size(raw)}), expected '<version> <sha256>'",
-                suggestion="run `codequarry rollback` to name the newest whole version again",
+                f"{file} holds something else ({_size(raw)}), expected '<version> <sha256>'",
+                suggestion=remedy if file == self.current else "run `codequarry index` again",
             )
         return current
 

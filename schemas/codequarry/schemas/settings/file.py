@@ -17,6 +17,7 @@ from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.trust.privileges import is_inside, privileged
 from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.trust.trusted_folders import is_trusted
+from codequarry.schemas.trust.work_trees import indexed_main_tree
 
 SETTINGS_FILE = "dagster_project.toml"
 Look = Literal["here", "above", "up", "nowhere"]
@@ -70,7 +71,9 @@ def find_settings(path: Path | None, look: Look, *, named: bool = True) -> Setti
     if path is not None and named:
         return SettingsPlace(path.resolve().parent, path, read_settings_file(path), True)
     here = Path.cwd() if path is None else path.absolute().parent
-    folder = Path(os.path.realpath(nearest_home(here, SETTINGS_FILE) if look in ("up", "above") else here))
+    if look in ("up", "above"):
+        here = indexed_main_tree(here) or nearest_home(here, SETTINGS_FILE)
+    folder = Path(os.path.realpath(here))
     file = folder / (SETTINGS_FILE if path is None else path.name)
     if look == "nowhere" or (path is None and not os.path.lexists(file)):
         return SettingsPlace(folder, Path(SETTINGS_FILE), None, False)

@@ -50,6 +50,41 @@ def head_commit_of(folder: Path) -> str:
     return ""
 
 
+def head_branch_of(folder: Path) -> str:
+    """Return the branch that a folder's work tree is on; "" without git, and where no branch is checked out."""
+    top = git_top(folder)
+    if top is None:
+        return ""
+    try:
+        head = _small(git_folder(top) / "HEAD").strip()
+    except SourceError:
+        return ""
+    name = head.removeprefix(b"ref:").strip()
+    return os.fsdecode(name).removeprefix("refs/heads/") if name != head and name.startswith(b"refs/heads/") else ""
+
+
+def main_work_tree(top: Path) -> Path | None:
+    """Return the main work tree of a linked one, as both sides say.
+
+    Args:
+        top: Top of a work tree.
+
+    Returns:
+        Top of the main work tree; None for a work tree that is not linked, or whose repository does not know it.
+    """
+    if (top / ".git").is_dir():
+        return None
+    try:
+        git = git_folder(top)
+    except SourceError:
+        return None
+    common, back = _small(git / "commondir").strip(), _small(git / "gitdir").strip()
+    if not common or not back or os.path.realpath(os.fsdecode(back)) != os.path.realpath(top / ".git"):
+        return None
+    folder = Path(os.path.realpath(git / os.fsdecode(common)))
+    return folder.parent if folder.name == ".git" else None
+
+
 def written_since(folder: Path, at_ns: int) -> int:
     """Count the tracked files at or below a folder that were written, or removed, after a time.
 

@@ -41,8 +41,23 @@ def remember_places(root: Path, places: dict[str, dict[str, Any]]) -> None:
     Raises:
         UnavailableError: The record cannot be written.
     """
-    value = {"root": str(root), "repositories": places}
-    if read_private(_record(root)) != value:
+    _remember(root, {"repositories": places})
+
+
+def read_ref_places(root: Path) -> dict[str, dict[str, Any]]:
+    """Return what was remembered of each further ref, by the name of its file; as `read_places` returns it."""
+    return cast("dict[str, dict[str, Any]]", read_private(_record(root)).get("refs", {}))
+
+
+def remember_ref_places(root: Path, places: dict[str, dict[str, Any]]) -> None:
+    """Remember the places of further refs, by the name of the file of each; raises as `remember_places`."""
+    _remember(root, {"refs": places})
+
+
+def _remember(root: Path, fields: dict[str, Any]) -> None:
+    before = read_private(_record(root))
+    value = {**before, "root": str(root), **fields}
+    if before != value:
         write_private(_record(root), value)
 
 

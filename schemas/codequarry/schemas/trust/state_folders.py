@@ -17,7 +17,7 @@ from codequarry.schemas.trust.privileges import is_inside
 from codequarry.schemas.trust.state_home import HOME_FOLDER, is_cached, require_own_cache, state_base
 
 _BUNDLES = Path(HOME_FOLDER) / "bundles"
-_CHILDREN = ("CURRENT", "versions", "verdicts", ".publishing", ".publish.lock")
+_CHILDREN = ("CURRENT", "refs", "versions", "verdicts", ".publishing", ".publish.lock")
 """Entries of a bundle root that are written through."""
 
 

@@ -70,6 +70,15 @@ class EncoderDescription(StrictModel):
     fingerprint: str = Field(description="Hash of everything that changes its vectors.")
 
 
+class RefDescription(StrictModel):
+    """Another branch of a repository, for `filters.ref`."""
+
+    repo: str = Field(description="Name of the repository.")
+    ref: str = Field(description="The branch.")
+    version: str = Field(description="Its index version.")
+    commit: str = Field(description="The indexed commit; '' when it cannot be read.")
+
+
 class DescribeAnswer(StrictModel):
     """What is indexed."""
 
@@ -82,5 +91,6 @@ class DescribeAnswer(StrictModel):
     age_s: int = Field(description="Seconds since the index was built.")
     channels: dict[str, ChannelDescription] = Field(description="Search channels by name.")
     models: dict[str, EncoderDescription] = Field(description="Models by the channel whose vectors they made.")
+    refs: list[RefDescription] = Field(default=[], description="Other branches that `filters.ref` takes.")
     limits: list[str] = Field(description="What was left out; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version described.")

@@ -74,6 +74,7 @@ class FileFilters(StrictModel):
     )
     exclude: Globs = Field(default=[], description="Drop paths that match one of these globs.")
     repos: Names = Field(default=[], max_length=256, description="Repository names.")
+    ref: str = Field(default="", description="Another indexed branch.")
     _within: FileFilters | None = PrivateAttr(default=None)
 
     @property
@@ -309,6 +310,11 @@ class BundleInfo(StrictModel):
         description="Version that holds the files which did not change since; absent when this one holds all.",
         json_schema_extra=_without_default,
     )
+    ref: str | SkipJsonSchema[None] = Field(
+        default=None,
+        description="Branch that the answer is of; absent for what is served without `filters.ref`.",
+        json_schema_extra=_without_default,
+    )
 
 
 class Match(StrictModel):
@@ -380,7 +386,7 @@ class FetchRequest(StrictModel):
     )
     ref: str = Field(
         default="",
-        description="Read only if this commit, or its first 7 or more characters, is the indexed one.",
+        description="Another indexed branch; or a commit, of 7 characters or more: read only if it is the indexed one.",
     )
 
 

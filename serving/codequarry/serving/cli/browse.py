@@ -19,6 +19,7 @@ from codequarry.serving.cli.options import (
     IncludeOption,
     JsonOption,
     LangOption,
+    RefOption,
     RepoOption,
     RootOption,
     SettingsOption,
@@ -45,6 +46,7 @@ def outline(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -56,7 +58,7 @@ def outline(
     from codequarry.serving.render.browse import outline_text
     from codequarry.serving.tools.browse.outline import outline as tool
 
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     request = parse(OutlineRequest, {"path": path, "depth": depth, "limit": limit, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
         _print(engine.answer("outline", tool, request), outline_text, as_json)
@@ -112,6 +114,7 @@ def explore(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -123,7 +126,7 @@ def explore(
     from codequarry.serving.render.explore import explore_text
     from codequarry.serving.tools.browse.explore import explore as tool
 
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     request = parse(ExploreRequest, {"query": query, "max_tokens": max_tokens, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up")) as engine:
         _print(engine.answer("explore", tool, request), explore_text, as_json)

@@ -19,6 +19,7 @@ from codequarry.serving.cli.options import (
     JsonOption,
     KindOption,
     LangOption,
+    RefOption,
     RepoOption,
     RootOption,
     SettingsOption,
@@ -48,6 +49,7 @@ def grep(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     symbol: SymbolOption = None,
     kind: KindOption = None,
     as_json: JsonOption = False,
@@ -58,7 +60,7 @@ def grep(
 
     Example: codequarry grep -E "raise \\w+Error\\(" --include "src/**"
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol, kinds=kind)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref, symbols=symbol, kinds=kind)
     request = parse(
         CodeSearchRequest,
         {

@@ -42,13 +42,14 @@ LangOption = Annotated[list[str] | None, typer.Option(help="Only this language; 
 IncludeOption = Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")]
 ExcludeOption = Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")]
 RepoOption = Annotated[list[str] | None, typer.Option(help="Only this repository; may be repeated.")]
+RefOption = Annotated[str, typer.Option(help="Another indexed branch, as `codequarry versions` lists them.")]
 SymbolOption = Annotated[list[str] | None, typer.Option(help="Only chunks of this definition; may be repeated.")]
 KindOption = Annotated[
     list[str] | None, typer.Option(help="Only definitions of this kind: function, method, class, …; may be repeated.")
 ]
 
 
-def filters_of(**given: list[str] | None) -> dict[str, list[str]]:
+def filters_of(**given: list[str] | str | None) -> dict[str, list[str] | str]:
     """Return the filters of a request, from options that may be left out.
 
     >>> filters_of(lang=["go"], include=None)

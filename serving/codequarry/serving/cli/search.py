@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,7 @@ from codequarry.serving.cli.options import (
     JsonOption,
     KindOption,
     LangOption,
+    RefOption,
     RepoOption,
     RootOption,
     SettingsOption,
@@ -71,6 +73,7 @@ def search(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     symbol: SymbolOption = None,
     kind: KindOption = None,
     rerank_model: Annotated[
@@ -98,7 +101,7 @@ def search(
 
     Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, symbols=symbol, kinds=kind)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref, symbols=symbol, kinds=kind)
     # With explanations, so with code and exact scores of all results: people read on, and programs pay for no tokens.
     arguments: dict[str, object] = {"query": query, "channel": channel, "filters": filters, "explain": True}
     if top_k is not None:
@@ -162,7 +165,7 @@ def fetch(
     ids: Annotated[list[str], typer.Argument(help="Ids from search, paths, or ranges like src/x.py:10-20.")],
     max_tokens: Annotated[int, typer.Option(help="Budget of the whole answer, 256 to 16000.")] = MAX_TOKENS_DEFAULT,
     resolve: Annotated[str, typer.Option(help="full, summary or metadata_only.")] = "full",
-    ref: Annotated[str, typer.Option(help="Fail unless this commit is the indexed one.")] = "",
+    ref: Annotated[str, typer.Option(help="Another indexed branch; or fail unless this commit is indexed.")] = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -201,12 +204,16 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
     """
     from codequarry.serving.engine.engine import Engine
     from codequarry.serving.engine.local_files import LocalFiles
+    from codequarry.serving.engine.served_refs import ServedRefs
+    from codequarry.serving.engine.working_tree import WorkingTree
     from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
 
     wanted = SERVED_CHANNELS if channels is None else channels
     bundle = Bundle.open_current(settings.bundle.root, settings.serving, channels=wanted)
     engine = Engine(bundle, settings.serving)
     engine.local_files = LocalFiles.of(settings.bundle.root)
+    tree = WorkingTree(settings.bundle.root, Path.cwd())
+    engine.refs = ServedRefs(settings.bundle.root, settings.serving, channels=wanted, tree=tree)
     try:
         yield engine
     finally:

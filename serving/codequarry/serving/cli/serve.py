@@ -113,9 +113,12 @@ def serve(
             engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
         if stdio:
             from codequarry.serving.engine.local_files import LocalFiles
+            from codequarry.serving.engine.working_tree import WorkingTree
             from codequarry.serving.server.stdio import close_before_ending
 
             engine.local_files = LocalFiles.of(settings.bundle.root)
+            if engine.refs is not None:
+                engine.refs.tree = WorkingTree(settings.bundle.root, Path.cwd())
             telemetry = engine.telemetry
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
             build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)

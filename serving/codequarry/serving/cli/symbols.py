@@ -22,6 +22,7 @@ from codequarry.serving.cli.options import (
     IncludeOption,
     JsonOption,
     LangOption,
+    RefOption,
     RepoOption,
     RootOption,
     SettingsOption,
@@ -55,6 +56,7 @@ def definition(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -65,7 +67,7 @@ def definition(
 
     Example: codequarry definition --at src/index.py:120:9
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     request = parse(DefinitionRequest, {**_target(name, at), "kind": kind, "limit": limit, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
         answer = engine.definitions(request)
@@ -89,6 +91,7 @@ def references(
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     repo: RepoOption = None,
+    ref: RefOption = "",
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -97,7 +100,7 @@ def references(
 
     Example: codequarry references Index.open --role call --exclude tests
     """
-    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo)
+    filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     asked = {"role": role, "precision": "precise" if precise else "all", "include_definitions": definitions}
     request = parse(ReferencesRequest, {**_target(name, at), **asked, "limit": limit, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Container
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.provenance import Provenance, read_provenance
+from codequarry.schemas.bundle.refs import list_refs, read_ref, sound_refs
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.times import age_s
@@ -37,8 +39,9 @@ def versions(
 ) -> None:
     """List the published versions, oldest first.
 
-    State: current; held = a reader has it open; unfinished = its publish was cut off; broken = not what its manifest
-    says. Unique is what removing the version would free: files shared with another version are counted in neither.
+    State: current; held = a reader has it open; ref = of a further branch, named below; unfinished = its publish was
+    cut off; broken = not what its manifest says. Unique is what removing the version would free: files shared with
+    another version are counted in neither.
     For repositories on this machine, it says how far the current version is behind their work trees.
 
     Example: codequarry versions
@@ -65,6 +68,8 @@ def versions(
         print_table(head, map(_cells, rows), whole=len(head), caption="* current")
         for row in rows:
             typer.echo(f"{row['version']}: {_made_of(row)}")
+            for each in row["refs"]:
+                typer.echo(for_terminal(f"  ref {each}"))
             if row.get("over"):
                 typer.echo(f"  delta over {row['over']}")
             if "tier" in row:
@@ -85,7 +90,15 @@ def version_row(bundle_root: BundleRoot, name: str, current: Current | None) -> 
     begun = bundle_root.read_publishing()
     state = "unfinished" if begun is not None and begun.version == name and not is_current else ""
     state = "current" if is_current else "held" if _is_held(paths) else state
-    row: dict[str, Any] = {"version": name, "current": is_current, "state": state, "unique_bytes": unique_bytes(paths)}
+    refs = [ref for ref, named in sound_refs(bundle_root).items() if named.version == name]
+    state = state or ("ref" if refs else "")
+    row: dict[str, Any] = {
+        "version": name,
+        "current": is_current,
+        "state": state,
+        "unique_bytes": unique_bytes(paths),
+        "refs": sorted(map(str, refs)),
+    }
     try:
         promised = current.manifest_sha256 if current is not None and is_current else None
         manifest = read_manifest(paths, expected_sha256=promised)
@@ -158,7 +171,8 @@ def _age(seconds: int) -> str:
 
 def verify_version(
     version: Annotated[
-        str, typer.Argument(help="A version of `codequarry versions`.", show_default="the current one")
+        str,
+        typer.Argument(help="A version of `codequarry versions`.", show_default="the current one and those of refs"),
     ] = "",
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte, instead of names and sizes.")] = False,
     root: RootOption = None,
@@ -166,26 +180,44 @@ def verify_version(
 ) -> None:
     """Compare a version with its manifest, and the base of a delta version as well.
 
+    Without a version, these are the current one and those of further refs.
+
     The manifest itself is always checked whole. What the files hold is asked by `codequarry doctor`.
 
     Example: codequarry verify --deep
     """
     bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root, look="up").bundle.root)
-    promised = None
-    if not version:
-        current = bundle_root.read_current()
-        version, promised = current.version, current.manifest_sha256
+    if version:
+        _verify(bundle_root, version, None, deep=deep)
+        return
+    current = bundle_root.read_current()
+    named = {current.version: current.manifest_sha256}
+    for name in list_refs(bundle_root):
+        if (line := read_ref(bundle_root, name)) is not None:
+            named.setdefault(line.version, line.manifest_sha256)
+    bases: set[str] = set()
+    for name, promised in named.items():
+        bases.add(_verify(bundle_root, name, promised, deep=deep, but={*bases, *named}))
+
+
+def _verify(
+    bundle_root: BundleRoot, version: str, promised: str | None, *, deep: bool, but: Container[str] = ()
+) -> str:
+    """Verify a version and its base, unless the base is verified by itself; return the name of the base."""
     started = time.perf_counter()
     paths = bundle_root.published(version)
     manifest = read_manifest(paths, expected_sha256=promised)
     verify(paths, manifest, deep=deep)
     _echo_whole(manifest, deep=deep, seconds=time.perf_counter() - started)
-    if manifest.stack is not None:
-        started = time.perf_counter()
-        base = base_of(bundle_root, manifest)
+    if manifest.stack is None:
+        return version
+    started = time.perf_counter()
+    base = base_of(bundle_root, manifest)
+    if base.version not in but:
         if deep:
             verify(bundle_root.version(base.version), base, deep=True)
         _echo_whole(base, deep=deep, seconds=time.perf_counter() - started)
+    return base.version
 
 
 def _echo_whole(manifest: Manifest, *, deep: bool, seconds: float) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from codequarry.schemas.bundle.layout import IMPORT_PREFIX, REMOVED_PREFIX, STAGING_PREFIX, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.refs import list_refs, read_ref
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError
 from codequarry.schemas.install_hints import REPLACEMENTS, install_hint
 from codequarry.schemas.settings.load import Settings
@@ -70,11 +71,40 @@ def examine(settings: Settings) -> Iterator[Diagnosis]:
             "current", "version of CURRENT", "error", f"{current.version} is not there", "a version",
             "run `codequarry rollback` with one of `codequarry versions`",
         )  # fmt: skip
+    named = {} if current is None else {current.version: current}
+    yield from _refs(root, named)
     for name in root.version_names():
-        yield from _version(root, name, current if current is not None and current.version == name else None)
+        yield from _version(root, name, named.get(name))
     yield from _leftovers(root, current)
     yield from _disk(root)
     yield from _tools([each.path for each in settings.sources.repositories if each.path is not None])
+
+
+def _refs(root: BundleRoot, named: dict[str, Current]) -> Iterator[Diagnosis]:
+    """Check the file of every further ref, and note the version that it names."""
+    try:
+        names = list_refs(root)
+    except CodequarryError as error:
+        yield _problem("refs", "refs", error)
+        return
+    for name in names:
+        try:
+            line = read_ref(root, name)
+        except ResourcesError as error:
+            yield _unknown("refs", str(name), error)
+            continue
+        except CodequarryError as error:
+            yield _problem("refs", str(name), error)
+            continue
+        if line is None:
+            continue
+        named.setdefault(line.version, line)
+        if line.version in root.version_names():
+            yield Diagnosis("refs", str(name), "ok", line.version)
+        else:
+            yield Diagnosis(
+                "refs", str(name), "error", f"{line.version} is not there", "a version", "run `codequarry index`"
+            )
 
 
 def _version(root: BundleRoot, name: str, current: Current | None) -> Iterator[Diagnosis]:

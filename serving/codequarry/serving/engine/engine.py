@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pydantic import BaseModel
 
-from codequarry.schemas.errors import IntegrityError, NoBundleError, UnavailableError
+from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, NoBundleError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.describe import RefDescription
 from codequarry.schemas.wire.grep import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRequest, HealthStatus, RefusedVersion
 from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
@@ -20,6 +21,7 @@ from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest,
 from codequarry.serving.engine.first_version import FirstVersion
 from codequarry.serving.engine.follow import Follower, Refusal
 from codequarry.serving.engine.local_files import LocalFiles
+from codequarry.serving.engine.served_refs import Choice, ServedRefs, is_commit
 from codequarry.serving.ranking.rerank import reranker_of
 from codequarry.serving.request.admission import Gate, Lanes, current_call
 from codequarry.serving.request.deadline import Deadline
@@ -63,6 +65,8 @@ class Engine:
         self.follower: Follower | None = None
         self.reranker = reranker_of(settings)
         """A language model that orders first results; None when the settings name none."""
+        self.refs: ServedRefs | None = None
+        """Versions of further refs; None where only one version is known."""
         self.local_files: LocalFiles | None = None
         """Compares the files that answers name with those on this machine; None where clients may be elsewhere."""
         self.telemetry: Telemetry | None = None
@@ -92,6 +96,7 @@ class Engine:
             bundle = None
         engine = cls(bundle, settings, first=first)
         engine.follower = Follower(root, engine.served, settings, awaiting=bundle is None)
+        engine.refs = engine.follower.refs = ServedRefs(root, settings)
         engine.follower.start()
         return engine
 
@@ -137,13 +142,21 @@ class Engine:
         self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT
     ) -> AnswerT:
         """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
-        with tracing_call(name, _query_of(request)) as trace, self._observed(trace, request), self._leased() as bundle:
+        with tracing_call(name, _query_of(request)) as trace, self._observed(trace, request), ExitStack() as stack:
+            choice = self._choose(request)
+            if choice.ref is None or self.refs is None:
+                bundle, files = stack.enter_context(self._leased()), self.local_files
+            else:
+                bundle, files = stack.enter_context(self.refs.lease(choice.ref))
+            if self.refs is not None:
+                request = _without_ref(request)
             current_call().trace = trace
             saw_version(bundle.manifest.version)
             deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
-            context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before)
+            refs = list[RefDescription] if self.refs is None else self.refs.describe
+            context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before, refs)
             answer = tool(context, request)
-            return answer if self.local_files is None else self.local_files.mark(answer, bundle)
+            return _add_note(answer if files is None else files.mark(answer, bundle), choice.note)
 
     def search(self, request: SearchRequest) -> SearchAnswer:
         """Answer the tool ``search``, see `answer`."""
@@ -186,6 +199,8 @@ class Engine:
             self.telemetry.close()
         if self.reranker is not None:
             self.reranker.close()
+        if self.refs is not None:
+            self.refs.close()
         self.served.close()
 
     def _no_version_error(self) -> UnavailableError:
@@ -195,6 +210,13 @@ class Engine:
             reason = refusal.reason if refusal is not None else "no version is served"
             return UnavailableError(reason, suggestion="ask healthz, and look into the server's log")
         return self.first.error()
+
+    def _choose(self, request: BaseModel) -> Choice:
+        if self.refs is not None:
+            return self.refs.choose(request)
+        if getattr(getattr(request, "filters", None), "ref", ""):
+            raise InvalidArgumentError("ref: no other branch is indexed", suggestion="leave it out")
+        return Choice(None)
 
     def _observed(self, trace: Trace, request: BaseModel) -> AbstractContextManager[None]:
         return nullcontext() if self.telemetry is None else self.telemetry.request(trace, request)
@@ -217,6 +239,18 @@ class Engine:
                     self.follower.alarm()
                 raise
             yield bundle
+
+
+def _without_ref(request: RequestT) -> RequestT:
+    """Return a request whose own field ``ref`` has chosen the version, and says no more."""
+    own = getattr(request, "ref", "") and not getattr(request, "filters", None)
+    return request.model_copy(update={"ref": ""}) if own and not is_commit(str(request.ref)) else request  # pyright: ignore
+
+
+def _add_note(answer: AnswerT, note: str) -> AnswerT:
+    """Return an answer with one more sentence in its limits."""
+    limits = getattr(answer, "limits", None)
+    return answer.model_copy(update={"limits": [*limits, note]}) if note and isinstance(limits, list) else answer
 
 
 def _query_of(request: BaseModel) -> str:

@@ -27,6 +27,7 @@ from codequarry.schemas.errors import (
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import FetchRequest, SearchRequest
 from codequarry.serving.engine.scrub import Damage, Scrub, read_again
+from codequarry.serving.engine.served_refs import ServedRefs
 from codequarry.serving.files.file_watch import is_read_by_requests
 from codequarry.serving.files.integrity import differences, file_sha256
 from codequarry.serving.files.version_order import versions_before
@@ -75,6 +76,8 @@ class Follower:
         self._retry_at = self._check_at = 0.0
         self._scrub = Scrub(settings.scrub_mb_s)
         self._thread = threading.Thread(target=self._run, name="follow-current", daemon=True)
+        self.refs: ServedRefs | None = None
+        """Versions of further refs, which are closed when their refs name others."""
         self.refusal: Refusal | None = None
         """Last refusal since the start."""
         self.following = True
@@ -103,6 +106,8 @@ class Follower:
                 self._wait()
                 if not self._stopping.is_set():
                     self.look()
+                    if self.refs is not None:
+                        self.refs.close_stale()
                 if not self._stopping.is_set():
                     self.watch()
                 if not self._stopping.is_set() and not self.verified:

@@ -8,8 +8,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from codequarry.schemas.bundle.layout import STAGING_PREFIX, BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import STAGING_PREFIX, BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, from_json
+from codequarry.schemas.bundle.refs import RefName, read_ref
 from codequarry.schemas.errors import CodequarryError, IntegrityError, ResourcesError
 from codequarry.schemas.resources import raise_if_exhausted
 
@@ -191,16 +192,53 @@ def current_manifest(root: BundleRoot) -> Manifest | None:
         ResourcesError: Nothing can be read now, so the answer is unknown.
     """
     try:
-        current = root.read_current()
-        paths = root.version(current.version)
-        manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
-        verify(paths, manifest, deep=False)
-        if manifest.stack is not None:
-            base_of(root, manifest)
+        return whole_manifest(root, root.read_current())
     except ResourcesError:
         raise
     except CodequarryError:
         return None
+
+
+def ref_manifest(root: BundleRoot, name: RefName) -> Manifest | None:
+    """Read the manifest of the version of a ref.
+
+    Args:
+        root: Bundle root.
+        name: The ref.
+
+    Returns:
+        The manifest; None when there is no such ref, or readers would refuse its version.
+
+    Raises:
+        ResourcesError: Nothing can be read now, so the answer is unknown.
+    """
+    try:
+        current = read_ref(root, name)
+        return None if current is None else whole_manifest(root, current)
+    except ResourcesError:
+        raise
+    except CodequarryError:
+        return None
+
+
+def whole_manifest(root: BundleRoot, current: Current) -> Manifest:
+    """Return the manifest of a version whose files are there by name and size, as those of its base are.
+
+    Args:
+        root: Bundle root.
+        current: Content of CURRENT, or of the file of a ref.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        IntegrityError: The version is missing or damaged, or another than was promised.
+    """
+    paths = root.version(current.version)
+    manifest = read_manifest(paths, expected_sha256=current.manifest_sha256)
+    verify(paths, manifest, deep=False)
+    if manifest.stack is not None:
+        base_of(root, manifest)
     return manifest
 
 

@@ -7,10 +7,12 @@ manifest, counts as if the time in its name were its number.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import MAX_SEQUENCE
+from codequarry.schemas.bundle.refs import left_versions, sound_refs
 from codequarry.schemas.errors import ResourcesError, UnavailableError
 from codequarry.serving.files.integrity import read_manifest
 
@@ -31,9 +33,24 @@ def ordered_versions(root: BundleRoot) -> list[str]:
 
 
 def versions_before(root: BundleRoot, version: str) -> list[str]:
-    """List versions built before this one, which may be gone; order and errors are those of `ordered_versions`."""
-    place = sequence_of(root, version), version
-    return [each[1] for each in _places(root) if each < place]
+    """List versions built before this one, which may be gone; order and errors are those of `ordered_versions`.
+
+    Versions of refs are left out: they hold other code.
+    """
+    place, other = (sequence_of(root, version), version), only_of_refs(root)
+    return [each[1] for each in _places(root) if each < place and each[1] not in other]
+
+
+def only_of_refs(root: BundleRoot) -> set[str]:
+    """Return the versions that refs name or left, and CURRENT does not name, without those that others lie over."""
+    named = {*left_versions(root), *(each.version for each in sound_refs(root).values())}
+    with suppress(UnavailableError):
+        named.discard(root.read_current().version)
+    for name in root.version_names() if named else ():
+        with suppress(UnavailableError):
+            if (stack := read_manifest(root.version(name)).stack) is not None:
+                named.discard(stack.base)
+    return named
 
 
 def next_sequence(root: BundleRoot, built: datetime) -> int:

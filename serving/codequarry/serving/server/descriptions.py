@@ -155,7 +155,7 @@ Example: {"pattern": "raise \\\\w+Error\\\\(", "mode": "regex", "filters": {"inc
     CodeSearchAnswer,
     search_code,
     matches_text,
-    rare=("scope_id", "max_tokens", "filters.symbols", "filters.kinds", "filters.repos"),
+    rare=("scope_id", "max_tokens", "filters.symbols", "filters.kinds", "filters.repos", "filters.ref"),
 )
 
 GO_TO_DEFINITION = ToolDescription(
@@ -173,7 +173,7 @@ Example: {"symbol": "SessionStore.remove_expired", "filters": {"exclude": ["test
     DefinitionAnswer,
     go_to_definition,
     definitions_text,
-    rare=("line", "column", "scope_id", "kind", "filters.repos"),
+    rare=("line", "column", "scope_id", "kind", "filters.repos", "filters.ref"),
 )
 
 FIND_REFERENCES = ToolDescription(
@@ -193,7 +193,7 @@ Example: {"symbol": "SessionStore.remove_expired", "role": "call"}""",
     find_references,
     references_text,
     lean_references,
-    rare=("line", "column", "scope_id", "include_definitions", "precision", "filters.repos"),
+    rare=("line", "column", "scope_id", "include_definitions", "precision", "filters.repos", "filters.ref"),
 )
 
 OUTLINE = ToolDescription(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.describe import RefDescription
 from codequarry.serving.ranking.rerank import Reranker
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.version.open import Bundle
@@ -32,6 +33,8 @@ class ToolContext:
     """Language model that may order first results; None when there is none."""
     version_before: Callable[[int], str] = no_version
     """Returns the earlier version that had a chunk which this one lacks; "" when none is known."""
+    refs: Callable[[], list[RefDescription]] = list
+    """Returns the further refs that are indexed."""
 
 
 ToolFunction = Callable[[ToolContext, Any], BaseModel]

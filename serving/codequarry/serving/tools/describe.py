@@ -70,6 +70,7 @@ def describe_index(context: ToolContext, request: DescribeRequest) -> DescribeAn
             )
             for leg in manifest.legs
         },
+        refs=context.refs(),
         limits=limits,
         bundle=bundle.info,
     )

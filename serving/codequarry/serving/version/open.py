@@ -157,6 +157,8 @@ class Bundle:
     watch: FileWatch
     base: Bundle | None = None
     """The base of a delta version, which other delta versions over it share."""
+    ref: str = ""
+    """Further ref that it is of; "" for what CURRENT names."""
 
     @classmethod
     def open_current(
@@ -341,8 +343,10 @@ class Bundle:
     def info(self) -> BundleInfo:
         """Description of the version in answers."""
         commits = {source.name: source.revision for source in self.manifest.sources}
+        given = {} if self.manifest.stack is None else {"base": self.manifest.stack.base}
+        given |= {"ref": self.ref} if self.ref else {}
         info = BundleInfo(version=self.manifest.version, created=self.manifest.created, commits=commits)
-        return info if self.manifest.stack is None else info.model_copy(update={"base": self.manifest.stack.base})
+        return info.model_copy(update=given)
 
     def problems(self) -> dict[str, str]:
         """Return the channels that cannot answer now, with the reasons."""
