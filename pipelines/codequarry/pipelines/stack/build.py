@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
@@ -26,6 +26,7 @@ from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry, StackEntry
 from codequarry.schemas.settings.load import RepositorySettings, Settings
+from codequarry.serving.version.check import Check
 
 _WORK = "delta"
 """Folder of the work folder with the files that differ."""
@@ -48,12 +49,20 @@ class _Stages:
     embeddings: tuple[EmbeddingReport, ...]
 
 
-def index_changes(settings: Settings, progress: Progress = silent) -> IndexReport | NotStacked:
+def index_changes(
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    accept: str = "",
+    report: Callable[[Sequence[Check]], None] | None = None,
+) -> IndexReport | NotStacked:
     """Publish the files that differ from the last complete version as a delta version over it.
 
     Args:
         settings: Settings of the run.
         progress: Told of the work done.
+        accept: Why regressions against CURRENT are acceptable; kept in the manifest.
+        report: Told of the checks as they are made.
 
     Returns:
         The version that is current now; or why a complete version has to be built, and CURRENT is as it was.
@@ -65,14 +74,20 @@ def index_changes(settings: Settings, progress: Progress = silent) -> IndexRepor
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            return _index(repositories, settings, progress)
+            return _index(repositories, settings, progress, accept, report)
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
             shutil.rmtree(_delta_settings(settings).paths.work / "repositories", ignore_errors=True)
 
 
-def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, progress: Progress) -> IndexReport:
+def _index(
+    repositories: Mapping[str, RepositorySettings],
+    settings: Settings,
+    progress: Progress,
+    accept: str,
+    report: Callable[[Sequence[Check]], None] | None,
+) -> IndexReport:
     root, clock = BundleRoot(settings.bundle.root), StageClock()
     with clock.time("census"):
         base = find_base(list(repositories), settings)
@@ -99,7 +114,7 @@ def _index(repositories: Mapping[str, RepositorySettings], settings: Settings, p
     with clock.time("stage"):
         staged = _stage(changes, base, hidden, added, delta, progress)
     with clock.time("verify"):
-        verified = verify_staged(staged, settings, progress)
+        verified = verify_staged(staged, settings, progress, accept=accept, report=report)
     with clock.time("publish"):
         published = publish_verified(verified, settings.bundle)
         limits = limit_store_to_settings(settings, progress)

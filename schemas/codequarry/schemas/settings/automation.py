@@ -55,6 +55,11 @@ class AutomationSettings(_UnshownSection):
     watch_interval_s: int = Field(
         default=60, ge=30, le=86_400, description="Shortest time between two looks at the heads."
     )
+    deltas: bool = Field(
+        default=False,
+        description="Let the sensor of heads publish a delta version over the last complete one, by the job DELTA, where "
+        "[bundle] delta_share and delta_hours allow it; a complete version is built where they do not.",
+    )
     remote_retries: int = Field(
         default=4, ge=0, le=20, description="How often a step tries again when a remote does not answer."
     )
