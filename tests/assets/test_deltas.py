@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
@@ -82,9 +83,7 @@ def test_a_run_publishes_a_delta_and_its_assets_say_what_it_is(stacking: Workben
     found = checks_of(result)
     assert set(found) == {"rows_of_the_delta", "counts_and_shares_of_the_stack", "answers_about_changed_files"}
     assert all(passed for passed, _ in found.values())
-    assert (
-        "gates passed" in found["rows_of_the_delta"][1] and "gates passed" in found["counts_and_shares_of_the_stack"][1]
-    )
+    assert all("gates passed" in found[name][1] for name in ("rows_of_the_delta", "counts_and_shares_of_the_stack"))
 
 
 def test_assets_of_stages_that_were_not_run_say_what_they_said(stacking: Workbench) -> None:
@@ -148,7 +147,7 @@ def test_too_many_changes_ask_for_a_complete_version(stacking: Workbench) -> Non
     assert "more than 1% of the chunks changed" in request.tags[WANTED_TAG]
     assert stacking.run(dict(request.tags)).success
     assert stacking.manifest.stack is None
-    with Engine.open(stacking.root.path, stacking.project.settings().serving) as engine:
+    with closing(Engine.open(stacking.root.path, stacking.project.settings().serving)) as engine:
         assert engine.bundle.manifest.version == stacking.manifest.version
 
 
@@ -211,8 +210,8 @@ def test_the_service_serves_a_delta_as_what_is_published(stacking: Workbench, mo
     stacking.write("alpha/mod3.py", "def replaced():\n    return 7\n")
     assert delta(stacking).success
     settings = stacking.project.settings()
-    with Engine.open(stacking.root.path, settings.serving) as engine:
-        served = engine.bundle.info()
+    with closing(Engine.open(stacking.root.path, settings.serving)) as engine:
+        served = engine.bundle.info
     answer = {"status": "ok", "bundle": served.model_dump(mode="json")}
     monkeypatch.setattr("codequarry.assets.mcp_service._health", lambda address: answer)
     stacking.configure(

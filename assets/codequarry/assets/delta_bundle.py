@@ -71,6 +71,7 @@ def delta_bundle(context: dg.AssetExecutionContext, project: Project) -> Generat
     if isinstance(done, NotStacked):
         context.log.warning(f"no delta version: {done.reason}")
         context.instance.add_run_tags(context.run_id, {WANTED_TAG: done.reason[:_TAG_CHARS]})
+        yield from _results(checks)
         return
     metadata = _metadata(done, round(time.perf_counter() - started, 3))
     data_version = dg.DataVersion(done.manifest.digest)
@@ -80,6 +81,7 @@ def delta_bundle(context: dg.AssetExecutionContext, project: Project) -> Generat
         )
     if done.manifest.stack is None:
         context.log.info(f"the sources are those of the complete version {done.manifest.version} again")
+        yield from _results(checks)
         return
     yield dg.MaterializeResult(DELTA_BUNDLE, metadata=metadata, data_version=data_version)
     yield from _results(checks)

@@ -57,8 +57,8 @@ class AutomationSettings(_UnshownSection):
     )
     deltas: bool = Field(
         default=False,
-        description="Let the sensor of heads publish a delta version over the last complete one, by the job DELTA, where "
-        "[bundle] delta_share and delta_hours allow it; a complete version is built where they do not.",
+        description="Let the sensor of heads start the job DELTA, which publishes a delta version where [bundle] "
+        "delta_share and delta_hours allow it; a complete version is built where they do not.",
     )
     remote_retries: int = Field(
         default=4, ge=0, le=20, description="How often a step tries again when a remote does not answer."
