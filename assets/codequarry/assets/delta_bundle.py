@@ -70,7 +70,7 @@ def delta_bundle(context: dg.AssetExecutionContext, project: Project) -> Generat
             raise
     if isinstance(done, NotStacked):
         context.log.warning(f"no delta version: {done.reason}")
-        context.instance.add_run_tags(context.run_id, {WANTED_TAG: done.reason[:_TAG_CHARS]})
+        context.instance.add_run_tags(context.run.run_id, {WANTED_TAG: done.reason[:_TAG_CHARS]})
         yield from _results(checks)
         return
     metadata = _metadata(done, round(time.perf_counter() - started, 3))
