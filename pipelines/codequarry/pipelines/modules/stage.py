@@ -31,7 +31,6 @@ from codequarry.pipelines.store.parts import MENTIONS, MODULE_FACTS, Part, plan_
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
 from codequarry.pipelines.syntax.facts.table import SourceModule, read_modules
 from codequarry.schemas.bundle.tables import MODULES, TableWriter, read_table
-from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.settings.load import Settings
 
 _CONFIGS = frozenset({"go.mod", "package.json", "tsconfig.json", "jsconfig.json", "Cargo.toml"})
@@ -108,8 +107,8 @@ class RestOfRepository(NamedTuple):
     """Paths of its census."""
     configs: Mapping[str, bytes]
     """Contents of its configurations by path."""
-    names: Collection[str]
-    """Names that it defines."""
+    names: Callable[[], Collection[str]]
+    """Returns the names that it defines; called where a language needs them."""
     fan_in: Mapping[str, int]
     """Number of its files that import each of the files that are read anew."""
 
@@ -193,7 +192,7 @@ def module_rows(
     for path, module in sorted(repository.modules.items()):
         if own is not None and path not in own:
             continue
-        family = families[module.lang]
+        family = families(module.lang)
         found: dict[str, frozenset[str]] = {}
         for entry, imported in family.entries(module):
             found[entry] = found.get(entry, frozenset()) | family.resolve(module, imported)
@@ -210,14 +209,14 @@ def module_rows(
 def _row(
     repo: str,
     module: SourceModule,
-    families: Mapping[str, Family],
+    families: Callable[[str], Family],
     written: Mapping[str, frozenset[str]],
     named: frozenset[str],
     fan_in: int,
     path_class: str,
 ) -> ModuleRow:
     facts = module.facts
-    called = families[module.lang].name(module)
+    called = families(module.lang).name(module)
     return ModuleRow(
         repo=repo,
         path=module.path,
@@ -240,27 +239,33 @@ def _row(
     )
 
 
-def _families(repository: Repository) -> dict[str, Family]:
-    """Return the family of each language."""
-    ecmascript = EcmascriptModules(repository)
-    native = CModules(repository, "c", "cpp")
-    families: dict[str, Family] = {
-        "python": PythonModules(repository),
-        **dict.fromkeys(("javascript", "typescript", "tsx"), ecmascript),
-        "go": GoModules(repository),
-        "rust": RustModules(repository),
-        **dict.fromkeys(("c", "cpp"), native),
-        "ruby": RubyModules(repository, "ruby"),
-        "elixir": NamedModules(repository, "elixir"),
-        "haskell": NamedModules(repository, "haskell"),
-        "lua": LuaModules(repository, "lua"),
-        "zig": ZigModules(repository, "zig"),
-        "bash": ShellModules(repository, "bash"),
+def _families(repository: Repository) -> Callable[[str], Family]:
+    """Return a function from a language to its family, which is made when a file needs it."""
+    makers: dict[str, Callable[[Repository], Family]] = {
+        "python": PythonModules,
+        **dict.fromkeys(("javascript", "typescript", "tsx"), EcmascriptModules),
+        "go": GoModules,
+        "rust": RustModules,
+        **dict.fromkeys(("c", "cpp"), lambda these: CModules(these, "c", "cpp")),
+        "ruby": lambda these: RubyModules(these, "ruby"),
+        "elixir": lambda these: NamedModules(these, "elixir"),
+        "haskell": lambda these: NamedModules(these, "haskell"),
+        "lua": lambda these: LuaModules(these, "lua"),
+        "zig": lambda these: ZigModules(these, "zig"),
+        "bash": lambda these: ShellModules(these, "bash"),
     }
     for languages in _BY_PACKAGE:
-        families |= dict.fromkeys(languages, PackageModules(repository, *languages))
-    by_path = PathModules(repository)
-    return {language: families.get(language, by_path) for language in MODULE_LANGUAGES}
+        makers |= dict.fromkeys(languages, _package_modules(languages))
+
+    @cache
+    def make(maker: Callable[[Repository], Family]) -> Family:
+        return maker(repository)
+
+    return lambda language: make(makers.get(language, PathModules))
+
+
+def _package_modules(languages: tuple[str, ...]) -> Callable[[Repository], Family]:
+    return lambda repository: PackageModules(repository, *languages)
 
 
 def is_config(path: str) -> bool:
@@ -301,16 +306,17 @@ def _mentions(work: RepositoryWork, paths: frozenset[str]) -> Callable[[str], fr
     return lambda path: frozenset(by_path().get(path, ()))
 
 
-def _mentions_of(parts: Iterable[Part], names: Collection[str]) -> Callable[[str], frozenset[str]]:
+def _mentions_of(parts: Iterable[Part], names: Callable[[], Collection[str]]) -> Callable[[str], frozenset[str]]:
     """Return a function that gives those of some names that a file of some parts refers to."""
 
     @cache
     def by_path() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
+        known = names()
         for part in parts:
             columns = read_table(part.table(MENTIONS), ["path", "name"])
             for path, name in zip(columns["path"].to_pylist(), columns["name"].to_pylist(), strict=True):
-                if name in names:
+                if name in known:
                     found.setdefault(path, set()).add(name)
         return found
 

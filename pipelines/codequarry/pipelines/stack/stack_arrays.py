@@ -54,9 +54,9 @@ def hidden_chunks(base: BundlePaths, hidden: Mapping[str, frozenset[str]]) -> di
     Returns:
         Counts by repository.
     """
-    with _session(base, hidden) as connection:
-        counted = "SELECT repo, count(*) FROM base.chunks_mat WHERE file IN (SELECT file FROM hidden) GROUP BY repo"
-        return dict(connection.execute(counted).fetchall())
+    index = RowIndex.open(base.rows)
+    counted = {repo: sum(len(index.rows_of_file(repo, path)) for path in paths) for repo, paths in hidden.items()}
+    return {repo: count for repo, count in counted.items() if count}
 
 
 def write_stack(paths: BundlePaths, base: BundlePaths, changes: Sequence[Changes]) -> None:
@@ -83,7 +83,7 @@ def write_stack(paths: BundlePaths, base: BundlePaths, changes: Sequence[Changes
 
 @contextmanager
 def _session(
-    base: BundlePaths, hidden: Mapping[str, frozenset[str]], own: BundlePaths | None = None
+    base: BundlePaths, hidden: Mapping[str, frozenset[str]], own: BundlePaths
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Connect to the catalogs of a base and of the version over it, with a table of hidden files."""
     rows = [(repo, path) for repo, paths in hidden.items() for path in sorted(paths)]
@@ -93,8 +93,7 @@ def _session(
     with closing(duckdb.connect()) as connection:
         connection.execute("SET threads = 1")
         for name, paths in {"base": base, "own": own}.items():
-            if paths is not None:
-                connection.execute(f"ATTACH '{_escape_quotes(paths.catalog)}' AS {name} (READ_ONLY)")
+            connection.execute(f"ATTACH '{_escape_quotes(paths.catalog)}' AS {name} (READ_ONLY)")
         connection.register("hidden_paths", table)
         connection.execute(_HIDDEN_FILES)
         yield connection
@@ -145,8 +144,13 @@ def _linked(
         return np.empty(0, PLACE)
     listed = ", ".join(f"'{_escape_quotes(file)}'" for file in mentions)
     live = "true" if side == "own" else "file NOT IN (SELECT file FROM hidden)"
+    # The scan asks for names alone: of most pages, no other column is then decoded.
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.* FROM read_parquet([{listed}]) AS mention "
+        "CREATE OR REPLACE TEMP TABLE mention AS "
+        f"SELECT * FROM read_parquet([{listed}]) WHERE name IN (SELECT name FROM wanted)"
+    )
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.* FROM mention "
         f"JOIN wanted USING (repo, name) JOIN {side}.files_mat USING (repo, path) WHERE {live}"
     )
     concerned = f"(SELECT file FROM {side}.files_mat JOIN ast_references USING (repo, path))"

@@ -39,7 +39,7 @@ def surroundings(changes: Changes, base: Base, settings: Settings) -> RestOfRepo
         modules,
         (changes.base.census.keys() - hidden) | changes.own.keys(),
         _configs(changes, settings),
-        _names(changes),
+        lambda: _names(changes),
         _fan_in(changes, base),
     )
 

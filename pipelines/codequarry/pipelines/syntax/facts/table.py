@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -85,16 +87,37 @@ def fact_rows(path: str, lang: str, content: bytes, lines: int, made: FileChunks
 def read_modules(table: Path) -> list[SourceModule]:
     """Return every source file in a table."""
     with pq.ParquetFile(table) as file:
-        return [_module(row) for group in range(file.num_row_groups) for row in file.read_row_group(group).to_pylist()]
+        return [module for group in range(file.num_row_groups) for module in _modules(file.read_row_group(group))]
 
 
-def _module(row: dict) -> SourceModule:
-    imports = tuple(
-        Import(one["source"], tuple((name["there"], name["here"]) for name in one["names"])) for one in row["imports"]
-    )
-    own = {name: row[name] for name in ("path", "lang", "lines", "definitions")}
-    lists = {"imports": imports, "exports": tuple(row["exports"]), "defined": tuple(row["defined"])}
-    return SourceModule(**own, facts=ModuleFacts(**{**{k: v for k, v in row.items() if k not in own}, **lists}))
+def _modules(rows: pa.Table) -> Iterator[SourceModule]:
+    """Yield the source files of a table, by whole columns: a dictionary for each import takes four times as long."""
+    columns = [
+        _imports(column) if name == "imports" else column.to_pylist()
+        for name, column in zip(rows.column_names, rows.combine_chunks().columns, strict=True)
+    ]
+    for path, lang, lines, definitions, package, doc, imports, exports, defined, *counts in zip(*columns, strict=True):
+        facts = ModuleFacts(package, doc, imports, tuple(exports), tuple(defined), *counts)
+        yield SourceModule(path, lang, lines, definitions, facts)
+
+
+def _imports(column: pa.ChunkedArray) -> list[tuple[Import, ...]]:
+    """Return the imports of each file."""
+    found: list[tuple[Import, ...]] = []
+    for files in column.chunks:
+        imports = files.values
+        names = imports.field("names")
+        pairs = list(zip(*(names.values.field(name).to_pylist() for name in ("there", "here")), strict=True))
+        sources = imports.field("source").to_pylist()
+        each = [Import(*one) for one in zip(sources, _lists(names, pairs), strict=True)]
+        found.extend(_lists(files, each))
+    return found
+
+
+def _lists(column: pa.ListArray, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of each list of a column."""
+    starts = column.offsets.to_pylist()
+    return (tuple(values[start:end]) for start, end in pairwise(starts))
 
 
 def _doc_of_namesake(path: str, nodes: tuple[AstNode, ...]) -> str:
