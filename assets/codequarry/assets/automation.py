@@ -14,8 +14,8 @@ import dagster as dg
 
 from codequarry.assets.checks import current_is_fresh, freshness
 from codequarry.assets.delta_bundle import DELTA_BUNDLE, delta
+from codequarry.assets.instance.notifications import Notice
 from codequarry.assets.mcp_service import served_is_published
-from codequarry.assets.notifications import Notice
 from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, partition_change, repositories, sync_partitions
 from codequarry.assets.upkeep import retention
 from codequarry.pipelines.sources.sources import repositories_by_name
@@ -354,7 +354,7 @@ def _reason(event: dg.DagsterEvent) -> str:
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def failed_runs(context: dg.RunFailureSensorContext, project: dg.ResourceParam[Project]) -> dg.SkipReason:
-    from codequarry.assets.notifications import deliver
+    from codequarry.assets.instance.notifications import deliver
 
     settings = project.settings()
     if not settings.notify.has_recipients:

@@ -166,6 +166,9 @@ def complete_version_wanted(reindex: Any) -> dg.SensorDefinition:
 
     Args:
         reindex: Job that builds one.
+
+    Returns:
+        The sensor.
     """
 
     @dg.run_status_sensor(

@@ -107,7 +107,5 @@ def _plausible(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -
             f"{share:.3f}",
             f"at least {limits.min_indexed_share}",
         ),
-        Check(
-            SIZE, not over, f"{size:.1f} MB", f"at most {limits.max_bundle_mb} MB" if budget else "any size"
-        ),
+        Check(SIZE, not over, f"{size:.1f} MB", f"at most {limits.max_bundle_mb} MB" if budget else "any size"),
     ]

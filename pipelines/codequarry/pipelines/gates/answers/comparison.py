@@ -114,7 +114,7 @@ def delays(compared: Comparison, limits: RetrievalSettings) -> list[Check]:
 
 
 @dataclass(frozen=True)
-class _Subject:
+class _AskedFiles:
     """Files that two versions are asked about."""
 
     kept: Container[Place]
@@ -129,18 +129,18 @@ class _Subject:
         return [one._replace(targets=(self.lines[one.id],)) if one.id in self.lines else one for one in questions]
 
 
-def _subject_of(own: Engine, other: Engine) -> _Subject:
+def _subject_of(own: Engine, other: Engine) -> _AskedFiles:
     """Return what is asked: files that are alike, or, of a delta version, those that it changes."""
     staged, before = own.bundle, other.bundle
     files, earlier = (indexed_files(each.paths, each.manifest) for each in (staged, before))
     if staged.manifest.stack is None:
         alike = same_files(files, earlier)
-        return _Subject(alike, lambda count: gate_questions(staged.paths, alike, count), {})
+        return _AskedFiles(alike, lambda count: gate_questions(staged.paths, alike, count), {})
     kept = files.keys() & earlier.keys()
-    own = {(row["repo"], row["path"]) for row in _rows(staged.paths, "files", ("repo", "path"))}
-    changed = {place: files[place].lang for place in kept & own}
+    of_delta = {(row["repo"], row["path"]) for row in _rows(staged.paths, "files", ("repo", "path"))}
+    changed = {place: files[place].lang for place in kept & of_delta}
     drawn, lines = changed_questions(staged, before, changed)
-    return _Subject(kept, lambda count: drawn[:count], lines)
+    return _AskedFiles(kept, lambda count: drawn[:count], lines)
 
 
 def _compared(
@@ -149,7 +149,7 @@ def _compared(
     channel: Channel,
     open_ms: tuple[float, float],
     limits: RetrievalSettings,
-    subject: _Subject,
+    subject: _AskedFiles,
 ) -> Comparison:
     """Ask both versions a few questions, and more when the answers to those look worse."""
     asked: list[Question] = []
@@ -301,7 +301,7 @@ def changed_questions(
     nodes, earlier = (
         live_rows(each.paths, each.manifest, "ast_nodes", _NODE).to_pylist() for each in (staged, current)
     )
-    found: list[tuple[str, Any]] = []
+    found: list[list[tuple[str, dict[str, Any]]]] = []
     for text_of in (_sentence, _telling_name):
         here, there = (Counter(filter(None, map(text_of, rows))) for rows in (nodes, earlier))
         places = {(text_of(row), row["repo"], row["path"]) for row in earlier}
@@ -318,7 +318,8 @@ def changed_questions(
         found.append(list(drawn))
     lines: dict[str, Target] = {}
     questions: list[Question] = []
-    for text, row in filter(None, chain.from_iterable(zip_longest(*found))):
+    by_turns = chain.from_iterable(zip_longest(*found))
+    for text, row in (each for each in by_turns if each is not None):
         name = f"G{len(questions) + 1:04d}"
         lines[name] = Target(row["path"], row["repo"], row["start_line"], row["end_line"])
         target = Target(row["path"], row["repo"])

@@ -86,7 +86,7 @@ def export_version(
             with new_file(target) as descriptor:
                 write_all(descriptor, _manifest_member("", own.raw))
                 total = manifest.size_bytes + (written.manifest.size_bytes if written is not None else 0)
-                show = _shown(progress, total)
+                show = _add_progress(progress, total)
                 if written is not None:
                     write_all(descriptor, _manifest_member(BASE, written.raw))
                     _write_files(descriptor, base_paths, written.manifest, BASE, show)
@@ -141,7 +141,7 @@ def _manifest_member(prefix: str, raw: bytes) -> bytes:
     return header(prefix + FILE_NAME, len(raw)) + raw + padding(len(raw))
 
 
-def _shown(progress: Progress, total: int) -> Callable[[int], None]:
+def _add_progress(progress: Progress, total: int) -> Callable[[int], None]:
     """Return what adds up bytes written, and shows their sum."""
     done = 0
 
