@@ -28,6 +28,7 @@ from codequarry.pipelines.gates.answers.comparison import (
     same_files,
 )
 from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, markdown, read_verdict, verdict_names
+from codequarry.pipelines.gates.live_rows import indexed_files
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.results import Run, difference, summary_of_run
 from codequarry.pipelines.run import index_repositories
@@ -76,7 +77,7 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert {file.name for file in (root.verdicts / second.manifest.version).iterdir()} == {
         "verdict.md", "verdict.json", "ndcg_10.svg", "recall_4k.svg", "latency.svg",
     }  # fmt: skip
-    alike = same_files(BundlePaths(second.path), BundlePaths(first.path))
+    alike = same_files(*(indexed_files(BundlePaths(each.path), each.manifest) for each in (second, first)))
     asked = gate_questions(BundlePaths(second.path), alike, 40)
     assert len(asked) == 40
     assert {question.kind for question in asked} == {"python"}
@@ -93,8 +94,10 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
 
 def test_questions_are_judged_like_every_table(tmp_path: Path) -> None:
     write_app(tmp_path, 3)
-    paths = BundlePaths(index_repositories(settings_of(tmp_path, retrieval={"enabled": False})).path)
-    alike = same_files(paths, paths)
+    report = index_repositories(settings_of(tmp_path, retrieval={"enabled": False}))
+    paths = BundlePaths(report.path)
+    files = indexed_files(paths, report.manifest)
+    alike = same_files(files, files)
     asked = gate_questions(paths, alike, 20)
     assert len(asked) == 20
     assert [check.name for check in question_checks(paths, asked) if not check.passed] == []

@@ -7,8 +7,8 @@ import email.policy
 
 import pytest
 
-from codequarry.assets import notifications
-from codequarry.assets.notifications import Notice, deliver
+from codequarry.assets.instance import notifications
+from codequarry.assets.instance.notifications import Notice, deliver
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.settings.load import NotifySettings
 from tests.pipelines.mail_server import Hook, Mail, serving

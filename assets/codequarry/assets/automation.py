@@ -13,8 +13,9 @@ from typing import Any
 import dagster as dg
 
 from codequarry.assets.checks import current_is_fresh, freshness
+from codequarry.assets.delta_bundle import DELTA_BUNDLE, delta
+from codequarry.assets.instance.notifications import Notice
 from codequarry.assets.mcp_service import served_is_published
-from codequarry.assets.notifications import Notice
 from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, partition_change, repositories, sync_partitions
 from codequarry.assets.upkeep import retention
 from codequarry.pipelines.sources.sources import repositories_by_name
@@ -37,6 +38,7 @@ _ON_REQUEST = (
     - dg.AssetSelection.assets("coverage_report")
     - dg.AssetSelection.key_substring("notebook_page")  # which is missing where the settings name none
 )
+_BESIDE = dg.AssetSelection.key_substring(DELTA_BUNDLE)  # which is missing where the settings ask for no deltas
 """Assets that the job leaves out, with their checks."""
 reindex = dg.define_asset_job(
     # Dagster's pages ask for the first job, by name, that has all chosen assets. In capitals it sorts before Dagster's
@@ -44,7 +46,10 @@ reindex = dg.define_asset_job(
     "REINDEX",
     # A version just published is fresh; and a run that fails before must not show that check as failed too.
     # Late interaction is measured only on request.
-    selection=dg.AssetSelection.all() - dg.AssetSelection.checks(current_is_fresh, served_is_published) - _ON_REQUEST,
+    selection=dg.AssetSelection.all()
+    - dg.AssetSelection.checks(current_is_fresh, served_is_published)
+    - _ON_REQUEST
+    - _BESIDE,
     description="Reads every repository, builds one version of the bundle, verifies and publishes it. "
     "By hand: Materialize all on the page of this job or of Lineage, with all partitions; that is one run.",
     # From the first step on: until the retry another run may have used the work folder, and what a killed publish had
@@ -194,6 +199,8 @@ def others_are_stale(settings: Settings) -> bool:
     return (
         manifest is None
         or (manifest.settings_sha256, manifest.tools) != made
+        # The work folder is that of the base: what a delta version holds since is not in it.
+        or manifest.stack is not None
         or any(not (work.snapshot.is_file() and work.contents.is_file()) for work in works)
     )
 
@@ -212,7 +219,7 @@ def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="git_heads",
-        job=reindex,
+        jobs=[reindex, *([delta] if automation.deltas else [])],
         description="Asks git for the head of each repository, and starts one run for those whose head CURRENT does "
         "not hold. A repository that does not answer is named, and asked again after 1, 2, 4, … 60 minutes. Folders "
         "without git have no head: the schedule reads them.",
@@ -228,11 +235,14 @@ def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
         if not changed:
             return dg.SensorResult(skip_reason=_why_not(settings, after, problems, now), cursor=after.cursor())
         keys = sync_partitions(context.instance, settings)
+        changes = {CHANGED_TAG: ", ".join(sorted(changed))}
+        if automation.deltas:
+            return dg.SensorResult([dg.RunRequest(job_name=delta.name, tags=changes)], cursor=after.cursor())
         # Ranges are of neighbours: repositories between two changed ones are read too, and found unchanged.
         places = range(len(keys)) if others_are_stale(settings) else sorted(keys.index(name) for name in changed)
-        tags = whole(keys[places[0] : places[-1] + 1]) | {CHANGED_TAG: ", ".join(sorted(changed))}
+        tags = whole(keys[places[0] : places[-1] + 1]) | changes
         # Without a run key: for the same head there is a second run after a forced push there and back.
-        return dg.SensorResult(run_requests=[dg.RunRequest(tags=tags)], cursor=after.cursor())
+        return dg.SensorResult(run_requests=[dg.RunRequest(job_name=reindex.name, tags=tags)], cursor=after.cursor())
 
     return watch_heads
 
@@ -247,7 +257,7 @@ def _why_not(settings: Settings, watch: Watch, problems: dict[str, str], now: fl
 
 _FORMER_NAME = "reindex"
 """Name of the job up to 0.1.0: a run that died before an upgrade holds the work folder's place after it."""
-_JOBS = frozenset({reindex.name, reindex_and_measure.name, _FORMER_NAME, retention.name, freshness.name})
+_JOBS = frozenset({reindex.name, reindex_and_measure.name, _FORMER_NAME, delta.name, retention.name, freshness.name})
 
 
 def dead_runs(instance: dg.DagsterInstance, settings: Settings, assets: Set[dg.AssetKey]) -> list[dg.DagsterRun]:
@@ -344,7 +354,7 @@ def _reason(event: dg.DagsterEvent) -> str:
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def failed_runs(context: dg.RunFailureSensorContext, project: dg.ResourceParam[Project]) -> dg.SkipReason:
-    from codequarry.assets.notifications import deliver
+    from codequarry.assets.instance.notifications import deliver
 
     settings = project.settings()
     if not settings.notify.has_recipients:

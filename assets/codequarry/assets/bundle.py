@@ -25,7 +25,7 @@ from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.errors import CodequarryError, SourceError
 from codequarry.schemas.settings.automation import AutomationSettings
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import current_manifest
+from codequarry.serving.files.integrity import base_of, current_manifest
 
 if TYPE_CHECKING:  # they bring DuckDB and FAISS, which the definitions do without
     from codequarry.pipelines.bundle.manifest import VersionPiece
@@ -150,6 +150,7 @@ def _index(
     failures = _failures(settings)
     names = _readable(settings, failures)
     root, progress = BundleRoot(settings.bundle.root), logged(context)
+    _require_news_of_delta(root, set(names) - _read_names(context, failures), settings)
     if (held := _unchanged(root, names, settings)) is not None:
         context.log.info(f"version {held.version} holds these repositories already: nothing is built")
         yield from unchanged_results(rules, held)
@@ -191,6 +192,43 @@ def _readable(settings: Settings, failures: list[FailedReading]) -> list[str]:
     return names
 
 
+def _read_names(context: dg.AssetExecutionContext, failures: list[FailedReading]) -> set[str]:
+    """Return the repositories that this run has read."""
+    chosen = context.run.asset_selection
+    if chosen and dg.AssetKey("repository_snapshot") not in chosen:
+        return set()
+    return tried_names(context) - {failure.name for failure in failures}
+
+
+def _require_news_of_delta(root: BundleRoot, unread: set[str], settings: Settings) -> None:
+    """Require that no repository goes back to its state before the delta version that CURRENT is.
+
+    The work folder is that of the base: a repository that is not read again has the base's snapshot there.
+
+    Args:
+        root: Bundle root.
+        unread: Repositories that go on with the snapshot of an earlier run.
+        settings: Settings of the run.
+
+    Raises:
+        SourceError: A repository would go back.
+    """
+    from codequarry.pipelines.sources.snapshot import read_snapshot
+
+    held = current_manifest(root)
+    if held is None or held.stack is None:
+        return
+    base = {source.name: source.tree_sha256 for source in base_of(root, held).sources}
+    changed = [each.name for each in held.sources if each.name in unread and each.tree_sha256 != base.get(each.name)]
+    works = {name: repository_work(settings.paths.work, name) for name in changed}
+    if older := [name for name, work in works.items() if read_snapshot(work).tree_sha256 == base.get(name)]:
+        raise SourceError(
+            f"the delta version {held.version} holds newer files of {', '.join(older)} than the snapshot that this run "
+            "would go on with",
+            suggestion="run REINDEX over all partitions, once every repository can be read; CURRENT is unchanged",
+        )
+
+
 def _unchanged(root: BundleRoot, names: list[str], settings: Settings) -> Manifest | None:
     """Return the manifest of CURRENT if it holds what would be built."""
     from codequarry.pipelines.bundle.manifest import is_current
@@ -199,7 +237,8 @@ def _unchanged(root: BundleRoot, names: list[str], settings: Settings) -> Manife
 
     held = current_manifest(root)
     snapshots = tuple(read_snapshot(repository_work(settings.paths.work, name)) for name in names)
-    if held is None or not is_current(held, snapshots, settings):
+    # A complete version is built over a delta version though the sources are the same: it takes the place of both.
+    if held is None or held.stack is not None or not is_current(held, snapshots, settings):
         return None
     acknowledge_current(root)
     return held

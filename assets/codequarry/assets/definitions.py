@@ -15,6 +15,7 @@ from codequarry.assets.automation import (
 )
 from codequarry.assets.bundle import index_version
 from codequarry.assets.checks import current_is_fresh, freshness, statistics_checks, suite_checks
+from codequarry.assets.delta_bundle import complete_version_wanted, delta, delta_bundle
 from codequarry.assets.mcp_service import mcp_service, served_is_published, served_version
 from codequarry.assets.project import Project
 from codequarry.assets.repositories import (
@@ -37,6 +38,7 @@ def project_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         repository_scip,
         *embedding_assets(settings),
         index_version(settings),
+        *([delta_bundle] if settings.automation.deltas else []),
         coverage_report,
         *([measured_late_interaction()] if settings.late_interaction else []),
         *([rendered_notebook()] if settings.automation.notebook else []),
@@ -61,7 +63,13 @@ def build_definitions(project: Project) -> dg.Definitions:
     return dg.Definitions(
         assets=[*assets, mcp_service],
         asset_checks=[*suite_checks, *statistics_checks, current_is_fresh, served_is_published],
-        jobs=[reindex, retention, freshness, *([reindex_and_measure] if settings.late_interaction else [])],
+        jobs=[
+            reindex,
+            retention,
+            freshness,
+            *([reindex_and_measure] if settings.late_interaction else []),
+            *([delta] if when.deltas else []),
+        ],
         schedules=[
             reindex_schedule(settings.schedule),
             schedule_of(retention, "retention_schedule", when.retention_cron, zone, enabled=when.retention),
@@ -72,6 +80,7 @@ def build_definitions(project: Project) -> dg.Definitions:
             head_sensor(when),
             failed_runs,
             served_version,
+            *([complete_version_wanted(reindex)] if when.deltas else []),
             dead_run_sensor({key for asset in assets for key in asset.keys}),
         ],
         resources={"project": project},

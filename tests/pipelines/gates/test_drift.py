@@ -74,7 +74,7 @@ def broken(
     **limits: object,
 ) -> list[str]:
     """Names of the checks that fail between two versions."""
-    monkeypatch.setattr(drift, "complete_manifest", lambda root: before or manifest())
+    monkeypatch.setattr(drift, "current_manifest", lambda root: before or manifest())
     files(tmp_path / "versions" / VERSION, languages[0])
     settings = Settings.model_validate({"drift": limits})
     checks = drift_checks(BundleRoot(tmp_path), files(tmp_path / "staged", languages[1]), after, settings)
@@ -154,7 +154,7 @@ def test_what_is_not_judged(
 def test_a_current_that_cannot_be_read_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     staged = files(tmp_path / "staged", {"go": 100})
     assert drift_checks(BundleRoot(tmp_path), staged, manifest(), Settings()) == []  # there is none
-    monkeypatch.setattr(drift, "complete_manifest", lambda root: manifest())
+    monkeypatch.setattr(drift, "current_manifest", lambda root: manifest())
     held = files(tmp_path / "versions" / VERSION, {"sql": 100})
     held.table("files").write_bytes(b"PAR1 torn")
     assert all(check.passed for check in drift_checks(BundleRoot(tmp_path), staged, manifest(), Settings()))

@@ -1,1 +1,1 @@
-"""Set up the Dagster instance of a project: the template of `dagster.yaml`, and the event log it names."""
+"""What a Dagster instance of a project is made of: the template of `dagster.yaml`, its event log, notifications."""

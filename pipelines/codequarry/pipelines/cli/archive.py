@@ -17,6 +17,7 @@ from codequarry.schemas.wording import counted
 
 if TYPE_CHECKING:
     from codequarry.pipelines.publish.archive.import_ import Imported
+    from codequarry.pipelines.publish.archive.write import Exported
 
 
 def export(
@@ -31,6 +32,13 @@ def export(
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     force: Annotated[bool, typer.Option("--force", help="Take the place of a file that is there.")] = False,
+    without_base: Annotated[
+        bool,
+        typer.Option(
+            "--without-base",
+            help="Leave out the complete version that a delta version lies over, for a machine that has it.",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None, typer.Option(metavar="KEY", help="Sign with this secret key of minisign, into FILE.minisig.")
     ] = None,
@@ -39,7 +47,8 @@ def export(
 ) -> None:
     """Write a published version into one file, for another machine.
 
-    Every byte is checked on the way. The file is a plain tar, the same for the same version. What a version holds is
+    Every byte is checked on the way. The file is a plain tar, the same for the same version. That of a delta version
+    holds the complete version below it too. What a version holds is
     code: give the file to those alone who may read it.
 
     Examples:
@@ -64,10 +73,10 @@ def export(
 
     key = read_secret_key(sign, _password) if sign is not None else None
     with Bars() as bars:
-        done = export_version(bundle_root, file, "".join(version), bars.show, force=force)
+        done = export_version(bundle_root, file, "".join(version), bars.show, force=force, without_base=without_base)
     files = counted(len(done.manifest.files), "file")
     console.print(
-        f"[green]exported[/green] {done.manifest.version}: {files}, {done.size_bytes / 1e6:.1f} MB",
+        f"[green]exported[/green] {done.manifest.version}: {files}, {done.size_bytes / 1e6:.1f} MB{_about_base(done)}",
         highlight=False,
     )
     if key is not None:
@@ -135,8 +144,17 @@ def _password() -> str:
     return typer.prompt("Password of the key", hide_input=True, err=True)
 
 
+def _about_base(done: Exported) -> str:
+    """Name the base of an exported delta version, and say whether the file holds it."""
+    if done.manifest.stack is None:
+        return ""
+    return f", {'with' if done.base is not None else 'without'} its base {done.manifest.stack.base}"
+
+
 def _describe_import(done: Imported) -> str:
     name, sizes = done.manifest.version, f"{done.manifest.size_bytes / 1e6:.1f} MB"
+    if done.base is not None:
+        sizes += f", with its base {done.base}"
     if done.linked_bytes:
         sizes += f", {done.linked_bytes / 1e6:.1f} MB shared with the one before"
     return {

@@ -209,7 +209,7 @@ def publish(
         console.print(for_terminal(note), highlight=False, soft_wrap=True, markup=False)
     with ending_groups(), nullcontext() if progress else Bars() as bars:
         show = progress or (bars.show if bars else silent)
-        tried = index_changes(settings, show) if delta else None
+        tried = index_changes(settings, show, accept=accept) if delta else None
         if tried is None or isinstance(tried, NotStacked):
             report = index_repositories(settings, show, force=force, accept=accept, whole=whole)
             if tried is not None:

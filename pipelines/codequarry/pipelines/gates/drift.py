@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from codequarry.pipelines.gates.live_rows import live_rows
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
-from codequarry.schemas.bundle.tables import read_table
+from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.gates.expectation import EXAMPLES
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.gates import DriftSettings
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import complete_manifest
+from codequarry.serving.files.integrity import base_of, current_manifest
 from codequarry.serving.version.check import Check
 
 LOST = "indexed files that went"
@@ -54,15 +55,15 @@ class _MeasuredChange:
 
 
 def drift_checks(root: BundleRoot, paths: BundlePaths, manifest: Manifest, settings: Settings) -> list[Check]:
-    """Compare a staged version with the complete one that CURRENT is or lies over; without one there are no checks."""
-    held = complete_manifest(root)
+    """Compare a staged version with CURRENT, a delta with its base as one; without CURRENT there are no checks."""
+    held = current_manifest(root)
     if held is None:
         return []
     limits = settings.drift
     changes = [
         *_files(held, manifest, limits),
         *_languages(root.version(held.version), held, paths, manifest, limits),
-        *_measures(held, manifest, limits),
+        *_measures(root, held, manifest, limits),
     ]
     return [*(_check(name, [each for each in changes if each.check == name]) for name in DRIFT[:-1]),
             _encoders(held, manifest, settings)]  # fmt: skip
@@ -100,11 +101,11 @@ def _languages(
     if not pairs:
         return
     try:
-        earlier = _files_by_language(before)
-    except (OSError, KeyError, pa.ArrowException) as error:
+        earlier = _files_by_language(before, held)
+    except (OSError, KeyError, pa.ArrowException, CodequarryError) as error:
         raise_if_exhausted(error, f"version {held.version} cannot be compared now")
         return  # a CURRENT whose table is damaged has to be replaceable
-    now = _files_by_language(paths)
+    now = _files_by_language(paths, manifest)
     for _, new in pairs:
         old_files, files = earlier[new.name], now[new.name]
         for language, count in sorted(old_files.items()):
@@ -128,7 +129,7 @@ def _shares(
             yield _MeasuredChange(check, kind, abs(now - share), limit, f"{repo} {kind}: {share:.0%} -> {now:.0%}")
 
 
-def _measures(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_MeasuredChange]:
+def _measures(root: BundleRoot, held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iterator[_MeasuredChange]:
     """Yield ratios that follow from settings and program; nothing when the settings changed."""
     if held.settings_sha256 != manifest.settings_sha256:
         return
@@ -139,8 +140,10 @@ def _measures(held: Manifest, manifest: Manifest, limits: DriftSettings) -> Iter
     if pairs and held.warp is not None and manifest.warp is not None:
         rate, now = (warp.tokens / max(1, warp.documents) for warp in (held.warp, manifest.warp))
         yield _ratio(TOKENS, "all", rate, now, limit)
-    if pairs and len(pairs) == len(held.sources) == len(manifest.sources):
-        size, now = (_index_bytes(each) / max(1, each.counts.chunks) for each in (held, manifest))
+    # Both parts of a stack have what each version takes, however small: a complete version is compared with the base.
+    whole = held if held.stack is None else base_of(root, held)
+    if pairs and len(pairs) == len(held.sources) == len(manifest.sources) and manifest.stack is None:
+        size, now = (_index_bytes(each) / max(1, each.counts.chunks) for each in (whole, manifest))
         yield _ratio(BYTES, "all", size, now, limit)
 
 
@@ -156,11 +159,13 @@ def _index_bytes(manifest: Manifest) -> int:
     )  # fmt: skip
 
 
-def _files_by_language(paths: BundlePaths) -> dict[str, Counter[str]]:
+def _files_by_language(paths: BundlePaths, manifest: Manifest) -> dict[str, Counter[str]]:
     """Return the number of indexed files by repository and language."""
-    table = read_table(paths.table("files"), ["repo", "lang", "skip_reason"])
+    table = live_rows(paths, manifest, "files", ("repo", "path", "lang", "skip_reason"))
     found: dict[str, Counter[str]] = {}
-    for repo, language, skipped in zip(*(column.to_pylist() for column in table.columns), strict=True):
+    for repo, language, skipped in zip(
+        *(table[name].to_pylist() for name in ("repo", "lang", "skip_reason")), strict=True
+    ):
         found.setdefault(repo, Counter())[language] += not skipped
     return found
 

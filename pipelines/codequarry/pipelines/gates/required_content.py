@@ -5,12 +5,17 @@ from __future__ import annotations
 import tempfile
 
 from codequarry.pipelines.gates.accept import judge
-from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, content_digest
 from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError
 from codequarry.schemas.settings.load import ChecksSettings
 from codequarry.serving.files.compatibility import differences
+from codequarry.serving.files.integrity import base_of
 from codequarry.serving.version.file_checks import Check, check_version
+
+CHUNKS, INDEXED, SIZE = "chunks", "share of files indexed", "size budget"
+LIMITS = (CHUNKS, INDEXED, SIZE)
+"""Every check of this module against [checks]."""
 
 
 def content_checks(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -> tuple[Check, ...]:
@@ -28,7 +33,7 @@ def content_checks(paths: BundlePaths, manifest: Manifest, limits: ChecksSetting
         IntegrityError: A table or an index cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix=f"{paths.path.name}.", dir=paths.path.parent) as spill:
-        return (*check_version(paths, manifest, spill=spill), *_plausible(manifest, limits))
+        return (*check_version(paths, manifest, spill=spill), *_plausible(paths, manifest, limits))
 
 
 def check_contents(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -> None:
@@ -87,20 +92,20 @@ def _check_digest(manifest: Manifest) -> None:
         )
 
 
-def _plausible(manifest: Manifest, limits: ChecksSettings) -> list[Check]:
-    counts = manifest.counts
-    size, budget = manifest.size_bytes / 1e6, limits.max_bundle_mb
+def _plausible(paths: BundlePaths, manifest: Manifest, limits: ChecksSettings) -> list[Check]:
+    """Check counts and size; those of a delta version are of base and delta together."""
+    counts, size, budget = manifest.counts, manifest.size_bytes / 1e6, limits.max_bundle_mb
+    if manifest.stack is not None:
+        size += base_of(BundleRoot(paths.path.parent.parent), manifest).size_bytes / 1e6
     over = budget and size > budget
     share = counts.files / max(1, counts.files + counts.skipped_files)
     return [
-        Check("chunks", counts.chunks >= limits.min_chunks, str(counts.chunks), f"at least {limits.min_chunks}"),
+        Check(CHUNKS, counts.chunks >= limits.min_chunks, str(counts.chunks), f"at least {limits.min_chunks}"),
         Check(
-            "share of files indexed",
+            INDEXED,
             share >= limits.min_indexed_share,
             f"{share:.3f}",
             f"at least {limits.min_indexed_share}",
         ),
-        Check(
-            "size budget", not over, f"{size:.1f} MB", f"at most {limits.max_bundle_mb} MB" if budget else "any size"
-        ),
+        Check(SIZE, not over, f"{size:.1f} MB", f"at most {limits.max_bundle_mb} MB" if budget else "any size"),
     ]

@@ -100,12 +100,11 @@ def _verified(
         Check("files match the manifest", True, f"{len(manifest.files)} files", "every sha256"),
         *content_checks(paths, manifest, settings.checks),
         *secret_checks(paths, manifest, held, settings.secrets, settings.checks.max_secrets),
-        *(drift_checks(root, paths, manifest, settings) if manifest.stack is None else ()),
+        *drift_checks(root, paths, manifest, settings),
     )
     report(checks)
     accepted = judge(manifest.version, checks, accept)
-    # Only what is whole is asked; a delta version is judged together with its base, when both become one.
-    asked = retrieval_checks(paths, settings, progress) if manifest.stack is None else ()
+    asked = retrieval_checks(paths, settings, progress)
     report(asked)
     accepted += judge(manifest.version, asked, accept)
     if accepted:

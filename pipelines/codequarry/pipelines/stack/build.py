@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
 from codequarry.pipelines.bundle.manifest import holds_sources
 from codequarry.pipelines.bundle.stage import Over, Staged, stage_bundle
 from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
-from codequarry.pipelines.gates.verify import verify_staged
+from codequarry.pipelines.gates.verify import Verified, verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, make_current, publish_verified, publishing
 from codequarry.pipelines.publish.ref_files import name_ref, publish_ref
@@ -29,6 +29,7 @@ from codequarry.schemas.bundle.manifest import Manifest, SourceEntry, StackEntry
 from codequarry.schemas.bundle.refs import RefName
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.serving.files.integrity import ref_manifest
+from codequarry.serving.version.check import Check
 
 _WORK = "delta"
 """Folder of the work folder with the files that differ."""
@@ -52,7 +53,12 @@ class _Stages:
 
 
 def index_changes(
-    settings: Settings, progress: Progress = silent, *, ref: RefName | None = None
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    ref: RefName | None = None,
+    accept: str = "",
+    report: Callable[[Sequence[Check]], None] | None = None,
 ) -> IndexReport | NotStacked:
     """Publish the files that differ from the last complete version as a delta version over it.
 
@@ -60,6 +66,8 @@ def index_changes(
         settings: Settings of the run.
         progress: Told of the work done.
         ref: Further ref that the version is of; None for CURRENT.
+        accept: Why regressions against CURRENT are acceptable; kept in the manifest.
+        report: Told of the checks as they are made.
 
     Returns:
         The version that CURRENT or the ref names now; or why a complete version has to be built, and both are as they
@@ -69,10 +77,14 @@ def index_changes(
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
     repositories = repositories_to_index(settings)
+
+    def verify(staged: Staged) -> Verified:
+        return verify_staged(staged, settings, progress, accept=accept or accepted_of(ref), report=report)
+
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            return _index(repositories, settings, progress, ref)
+            return _index(repositories, settings, progress, ref, verify)
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
@@ -80,7 +92,11 @@ def index_changes(
 
 
 def _index(
-    repositories: Mapping[str, RepositorySettings], settings: Settings, progress: Progress, ref: RefName | None
+    repositories: Mapping[str, RepositorySettings],
+    settings: Settings,
+    progress: Progress,
+    ref: RefName | None,
+    verify: Callable[[Staged], Verified],
 ) -> IndexReport:
     root, clock = BundleRoot(settings.bundle.root), StageClock()
     with clock.time("census"):
@@ -114,7 +130,7 @@ def _index(
     with clock.time("stage"):
         staged = _stage(changes, base, hidden, added, delta, progress)
     with clock.time("verify"):
-        verified = verify_staged(staged, settings, progress, accept=accepted_of(ref))
+        verified = verify(staged)
     with clock.time("publish"):
         published = (
             publish_verified(verified, settings.bundle) if ref is None else publish_ref(verified, settings.bundle, ref)

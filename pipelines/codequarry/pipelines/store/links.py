@@ -15,6 +15,8 @@ from codequarry.serving.files.integrity import file_sha256, read_manifest
 def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) -> frozenset[str]:
     """Replace files by hard links to equal ones of the complete version that CURRENT is or lies over.
 
+    A delta version gets links to its own base.
+
     Equal are path, size and sha256. A file of that version is hashed before it is linked: a damaged one would damage
     the new version as well. Where a link cannot be made (another file system, too many links, not permitted) the staged
     copy stays.
@@ -31,12 +33,15 @@ def link_unchanged(root: BundleRoot, staged: BundlePaths, manifest: Manifest) ->
         OSError: A link was made and could not be moved into place.
     """
     try:
-        current = root.read_current()
-        base = root.version(current.version)
-        below = read_manifest(base, expected_sha256=current.manifest_sha256)
-        if below.stack is not None:
-            base = root.version(below.stack.base)
-            below = read_manifest(base, expected_sha256=below.stack.base_sha256)
+        stack = manifest.stack
+        if stack is None:
+            current = root.read_current()
+            base = root.version(current.version)
+            below = read_manifest(base, expected_sha256=current.manifest_sha256)
+            stack = below.stack
+        if stack is not None:
+            base = root.version(stack.base)
+            below = read_manifest(base, expected_sha256=stack.base_sha256)
     except CodequarryError:
         return frozenset()
     held = {entry.path: entry for entry in below.files}
@@ -123,5 +128,6 @@ def _linked(source: Path, target: Path, entry: FileEntry) -> bool:
 
 def _version_folder(target: Path, entry: FileEntry) -> Path:
     folder = target.parents[entry.path.count("/")]
-    assert folder.name.startswith(STAGING_PREFIX), folder
+    # An import unpacks a delta version and its base into a bundle root of their own, which is a staging folder.
+    assert any(each.name.startswith(STAGING_PREFIX) for each in (folder, folder.parent.parent)), folder
     return folder

@@ -55,6 +55,11 @@ class AutomationSettings(_UnshownSection):
     watch_interval_s: int = Field(
         default=60, ge=30, le=86_400, description="Shortest time between two looks at the heads."
     )
+    deltas: bool = Field(
+        default=False,
+        description="Let the sensor of heads start the job DELTA, which publishes a delta version where [bundle] "
+        "delta_share and delta_hours allow it; a complete version is built where they do not.",
+    )
     remote_retries: int = Field(
         default=4, ge=0, le=20, description="How often a step tries again when a remote does not answer."
     )

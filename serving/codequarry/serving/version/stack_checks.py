@@ -75,6 +75,8 @@ def check_stack(paths: BundlePaths, manifest: Manifest, stack: StackEntry) -> li
     gone = {below.files[file] for file in hidden.tolist()}
     twice = sorted(({*below.files} - gone) & {*own.files})
     checks.append(_none("files of the delta that are not hidden in the base", ["/".join(each) for each in twice]))
+    lost = _lost_imports(paths, {*below.files} - gone)
+    checks.append(_none("imports of the delta that lead to no file", lost))
     strange = np.isin(arrays[PLACES]["file"], hidden)
     checks.append(_none("places in hidden files", [PLACES] if strange.any() else []))
     hides = below.indexed[hidden]
@@ -92,6 +94,15 @@ def check_stack(paths: BundlePaths, manifest: Manifest, stack: StackEntry) -> li
     )
     checks.append(Check("counts of the stack", total == manifest.counts, str(total), str(manifest.counts)))
     return checks
+
+
+def _lost_imports(paths: BundlePaths, live: set[tuple[str, str]]) -> list[str]:
+    """Return the imports of the delta's modules that resolve to what is neither one of them nor a file that stayed."""
+    table = read_table(paths.table("modules"), ["repo", "path", "resolved"])
+    repos, names, resolved = (column.to_pylist() for column in table.columns)
+    known = live.union(zip(repos, names, strict=True))
+    rows = zip(repos, names, resolved, strict=True)
+    return [f"{repo}/{path}: {to}" for repo, path, targets in rows for to in targets if (repo, to) not in known]
 
 
 def _version_of(paths: BundlePaths) -> _Version:

@@ -1,4 +1,8 @@
-"""The gate that asks: a staged version is opened by the reader that will serve it, and asked what CURRENT is asked."""
+"""The gate that asks: a staged version is opened by the reader that will serve it, and asked what CURRENT is asked.
+
+A delta version is asked about the files that changed. Its base was asked when it was published, and times are judged
+when both become one complete version.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from codequarry.schemas.settings.load import ServingSettings, Settings
 from codequarry.serving.channels.base import ChannelQuery
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.files.integrity import complete_manifest, file_sha256, read_manifest
+from codequarry.serving.files.integrity import current_manifest, file_sha256, read_manifest
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.check import Check
 from codequarry.serving.version.open import Bundle
@@ -50,7 +54,7 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
     """
     progress("asking", 0, 3)
     manifest, root = read_manifest(paths), BundleRoot(settings.bundle.root)
-    held = complete_manifest(root)
+    held = current_manifest(root)
     own = _open_engine(paths, settings.asking)
     with closing(own):
         checks = [_check_channels(own), *_ann_checks(own, paths, settings.indexes.faiss_queries, settings.retrieval)]

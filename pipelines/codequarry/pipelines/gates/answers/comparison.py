@@ -1,25 +1,26 @@
 """Comparison of a staged version and CURRENT on the same questions: quality of the answers, and time.
 
-Questions are about files that are the same in both versions. When answers look worse, more questions of their kind are
-asked before a version is stopped. A file that only one of the versions holds is no answer, better or worse, to a
-question about another one, since nobody judged it. It is left out of both (condensed lists, Sakai 2007). So what an
-honest change adds does not count against it.
+Questions are about files that are the same in both versions; those of a delta version about files that changed. When
+answers look worse, more questions of their kind are asked before a version is stopped. A file that only one of the
+versions holds is no answer, better or worse, to a question about another one, since nobody judged it. It is left out of
+both (condensed lists, Sakai 2007). So what an honest change adds does not count against it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 import pyarrow as pa
 
 from codequarry.pipelines.gates.answers.latency import Times, searching, slowdown
 from codequarry.pipelines.gates.answers.verdict import Comparison
+from codequarry.pipelines.gates.live_rows import FileState, Place, indexed_files, live_rows
 from codequarry.pipelines.measure.asking import Asker
 from codequarry.pipelines.measure.doc_questions import sentence_of
 from codequarry.pipelines.measure.name_questions import is_telling_name
@@ -35,6 +36,7 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.wire.search import Channel
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.file_checks import Check, as_check
+from codequarry.serving.version.open import Bundle
 
 _DEPTH = 20
 """Results of an answer that are compared; 4,000 tokens rarely hold more."""
@@ -57,12 +59,15 @@ def compare(
     Returns:
         The comparison and its checks.
     """
-    compared = _compared(own, other, "hybrid", open_ms, limits)
+    subject = _subject_of(own, other)
+    compared = _compared(own, other, "hybrid", open_ms, limits, subject)
     checks = losses(compared, limits)
     if compared.questions:
-        checks = [*question_checks(own.bundle.paths, compared.questions), *checks]
+        checks = [*question_checks(own.bundle.paths, subject.with_lines(compared.questions)), *checks]
     if _encoder(own) != _encoder(other) and all(DENSE_LEGS[0] in each.bundle.channels for each in (own, other)):
-        checks += losses(_compared(own, other, "faiss", open_ms, limits), limits, " by vectors")
+        checks += losses(_compared(own, other, "faiss", open_ms, limits, subject), limits, " by vectors")
+    if own.bundle.manifest.stack is not None:  # opening and searching over a delta is what a complete version ends
+        return compared, checks
     if compared.questions:
         queries = [question.query for question in compared.questions]
         search_ms = searching(own, other, queries, "hybrid", limits.max_latency_ratio)
@@ -108,21 +113,55 @@ def delays(compared: Comparison, limits: RetrievalSettings) -> list[Check]:
     return checks
 
 
+@dataclass(frozen=True)
+class _AskedFiles:
+    """Files that two versions are asked about."""
+
+    kept: Container[Place]
+    """Files that may be answers: those that both versions hold."""
+    draw: Callable[[int], list[Question]]
+    """Draws at most so many questions; more are the same and further ones."""
+    lines: Mapping[str, Target]
+    """Places in the staged version by the id of a question whose target is a whole file."""
+
+    def with_lines(self, questions: Sequence[Question]) -> list[Question]:
+        """Return questions whose targets are lines of the staged version."""
+        return [one._replace(targets=(self.lines[one.id],)) if one.id in self.lines else one for one in questions]
+
+
+def _subject_of(own: Engine, other: Engine) -> _AskedFiles:
+    """Return what is asked: files that are alike, or, of a delta version, those that it changes."""
+    staged, before = own.bundle, other.bundle
+    files, earlier = (indexed_files(each.paths, each.manifest) for each in (staged, before))
+    if staged.manifest.stack is None:
+        alike = same_files(files, earlier)
+        return _AskedFiles(alike, lambda count: gate_questions(staged.paths, alike, count), {})
+    kept = files.keys() & earlier.keys()
+    of_delta = {(row["repo"], row["path"]) for row in _rows(staged.paths, "files", ("repo", "path"))}
+    changed = {place: files[place].lang for place in kept & of_delta}
+    drawn, lines = changed_questions(staged, before, changed)
+    return _AskedFiles(kept, lambda count: drawn[:count], lines)
+
+
 def _compared(
-    own: Engine, other: Engine, channel: Channel, open_ms: tuple[float, float], limits: RetrievalSettings
+    own: Engine,
+    other: Engine,
+    channel: Channel,
+    open_ms: tuple[float, float],
+    limits: RetrievalSettings,
+    subject: _AskedFiles,
 ) -> Comparison:
     """Ask both versions a few questions, and more when the answers to those look worse."""
-    alike = same_files(own.bundle.paths, other.bundle.paths)
     asked: list[Question] = []
     differences = ()
     run, against = (Run(name, (), (), {}, frozenset()) for name in ("staged", "CURRENT"))
     for count in (limits.questions, limits.more_questions):
-        more = gate_questions(own.bundle.paths, alike, count)
+        more = subject.draw(count)
         if len(more) <= len(asked):
             break
         asked = more
         run, against = (
-            _ask_questions(name, engine, channel, asked, alike)
+            _ask_questions(name, engine, channel, asked, subject.kept)
             for name, engine in (("staged", own), ("CURRENT", other))
         )
         differences = tuple(difference(asked, run, against, level=_level(asked, limits)))
@@ -141,7 +180,7 @@ def _compared(
 
 
 def _ask_questions(
-    name: str, engine: Engine, channel: Channel, questions: Sequence[Question], alike: Container[tuple[str, str]]
+    name: str, engine: Engine, channel: Channel, questions: Sequence[Question], alike: Container[Place]
 ) -> Run:
     """Ask the questions, and keep only result chunks of files that both versions hold."""
     run = Asker(engine, _DEPTH).ask(name, questions, channel, lambda _: None)
@@ -182,6 +221,7 @@ def _worst(compared: Comparison, kind: str, metric: str) -> tuple[str, ...]:
     return tuple(f"{query!r} {change:+.2f}" for change, query in sorted(lost)[:_EXAMPLES])
 
 
+_NODES = "ast_nodes"
 _NODE = ("repo", "path", "name", "doc", "start_line", "end_line")
 
 
@@ -201,7 +241,7 @@ def gate_questions(staged: BundlePaths, alike: Mapping[tuple[str, str], str], co
         The questions.
     """
     classes = cache(path_class)
-    nodes = [node for node in _rows(staged, "ast_nodes", _NODE) if classes(node["path"]) == SOURCE]
+    nodes = [node for node in _rows(staged, _NODES, _NODE) if classes(node["path"]) == SOURCE]
     said = [(node, sentence_of(node["doc"], node["name"])) for node in nodes if node["doc"]]
     named = [(node, node["name"]) for node in nodes if is_telling_name(node["name"])]
     found: list[Question] = []
@@ -237,18 +277,62 @@ def question_checks(staged: BundlePaths, questions: Sequence[Question]) -> list[
         return [as_check(outcome) for outcome in run_suite(connection, QRELS)]
 
 
-def same_files(staged: BundlePaths, current: BundlePaths) -> dict[tuple[str, str], str]:
-    """Return the language, by repository and path, of the indexed files that both versions hold with the same bytes."""
-    columns = ("repo", "path", "lang", "sha256", "skip_reason")
-    held, before = (
-        {(row["repo"], row["path"]): row for row in _rows(paths, "files", columns) if not row["skip_reason"]}
-        for paths in (staged, current)
+def same_files(staged: Mapping[Place, FileState], current: Mapping[Place, FileState]) -> dict[Place, str]:
+    """Return the language of the indexed files that both versions hold with the same bytes."""
+    return {place: file.lang for place, file in staged.items() if place in current and current[place] == file}
+
+
+def changed_questions(
+    staged: Bundle, current: Bundle, changed: Mapping[Place, str]
+) -> tuple[list[Question], dict[str, Target]]:
+    """Return questions about the files of a delta version, as `gate_questions` does about equal ones.
+
+    A definition is asked for when both versions hold it in the same file, by the same sentence or name, and only there.
+    Its lines may differ, so that any chunk of the file is an answer.
+
+    Args:
+        staged: The delta version.
+        current: The published version.
+        changed: Languages of the files that differ from the base and that both hold.
+
+    Returns:
+        The questions, and their places in the staged version by id.
+    """
+    nodes, earlier = (
+        live_rows(each.paths, each.manifest, "ast_nodes", _NODE).to_pylist() for each in (staged, current)
     )
-    return {
-        place: row["lang"]
-        for place, row in held.items()
-        if place in before and before[place]["sha256"] == row["sha256"]
-    }
+    found: list[list[tuple[str, dict[str, Any]]]] = []
+    for text_of in (_sentence, _telling_name):
+        here, there = (Counter(filter(None, map(text_of, rows))) for rows in (nodes, earlier))
+        places = {(text_of(row), row["repo"], row["path"]) for row in earlier}
+        drawn = spread(
+            (
+                (CandidateKey(row["repo"], row["path"], f"{row['start_line']}:{text}"), (text, row))
+                for row in nodes
+                if (row["repo"], row["path"]) in changed and path_class(row["path"]) == SOURCE
+                for text in (text_of(row),)
+                if text and here[text] == there[text] == 1 and (text, row["repo"], row["path"]) in places
+            ),
+            0,
+        )
+        found.append(list(drawn))
+    lines: dict[str, Target] = {}
+    questions: list[Question] = []
+    by_turns = chain.from_iterable(zip_longest(*found))
+    for text, row in (each for each in by_turns if each is not None):
+        name = f"G{len(questions) + 1:04d}"
+        lines[name] = Target(row["path"], row["repo"], row["start_line"], row["end_line"])
+        target = Target(row["path"], row["repo"])
+        questions.append(Question(name, changed[row["repo"], row["path"]], text, (target,)))
+    return questions, lines
+
+
+def _sentence(node: Mapping[str, Any]) -> str:
+    return (node["doc"] and sentence_of(node["doc"], node["name"])) or ""
+
+
+def _telling_name(node: Mapping[str, Any]) -> str:
+    return node["name"] if is_telling_name(node["name"]) else ""
 
 
 def _rows(paths: BundlePaths, name: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 It need not be when it differs from CURRENT in a few files and was made by the same means. A commit to one file costs a
 few seconds, and so does asking. Asking guards against other encoders, weights, settings and programs, and against
 changes of many files; the checks of a version's contents are made in any case. Changed files are counted from the
-version that was asked last, so that many small changes lead to asking as well.
+version that was asked last, so that many small changes lead to asking as well. A complete version over deltas is always
+asked: it takes the place of what was judged in parts.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from codequarry.pipelines.gates.live_rows import indexed_files
 from codequarry.pipelines.store.workspace import Progress, write_json
 from codequarry.schemas.bundle.layout import RANKING_FILE, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
-from codequarry.serving.files.integrity import complete_manifest, read_manifest
+from codequarry.serving.files.integrity import current_manifest, read_manifest
 from codequarry.serving.version.check import Check
 
 _NOTE = "asked.json"
@@ -57,12 +58,15 @@ def _read_changed_files(note: Path) -> int:
 
 
 def _changed_files(paths: BundlePaths, manifest: Manifest, root: BundleRoot) -> int | None:
-    """Count the files that differ from CURRENT's; None when CURRENT was made by other means, or there is none."""
-    held = complete_manifest(root)
-    if held is None or _means(held) != _means(manifest):
+    """Count the files that differ from CURRENT's; None when asking is due however few do.
+
+    CURRENT was made by other means, or is a delta version in whose place a complete one comes; or there is none.
+    """
+    held = current_manifest(root)
+    if held is None or _means(held) != _means(manifest) or (held.stack is not None and manifest.stack is None):
         return None
-    differing = _files(paths) ^ _files(root.version(held.version))
-    return len({(repo, path) for repo, path, _ in differing})
+    own, before = indexed_files(paths, manifest), indexed_files(root.version(held.version), held)
+    return len({place for place, _ in own.items() ^ before.items()})
 
 
 def _means(manifest: Manifest) -> tuple[object, ...]:
@@ -71,14 +75,3 @@ def _means(manifest: Manifest) -> tuple[object, ...]:
     profile = [entry.sha256 for entry in manifest.files if entry.path == RANKING_FILE]
     sources = [source.name for source in manifest.sources]
     return manifest.settings_sha256, manifest.tools, encoders, profile, sources
-
-
-def _files(paths: BundlePaths) -> set[tuple[str, str, str]]:
-    """Return (repository, path, sha256) of the indexed files."""
-    columns = ["repo", "path", "sha256", "skip_reason"]
-    return {
-        (row["repo"], row["path"], row["sha256"])
-        for file in paths.table_files("files")
-        for row in read_table(file, columns).to_pylist()
-        if not row["skip_reason"]
-    }

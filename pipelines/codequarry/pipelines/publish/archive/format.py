@@ -1,10 +1,12 @@
 """The archive: a version as one file; the manifest determines every byte except those of the version's files.
 
 It is a tar. Member after member: a header, the file, zeros up to the next 512 bytes. First ``manifest.json``, then the
-manifest's files in its order, last 1,024 zeros. Headers are those of ``tarfile`` for mode 0644, owner 0 and time 0:
-POSIX ustar, with a pax header before them where a name is longer than 100 characters or not ASCII, or a file has 8 GiB
-or more. So a version has one archive, whoever writes it: a test holds the digest of such headers, which is the same
-from Python 3.9 on.
+manifest's files in its order, last 1,024 zeros. The archive of a delta version holds its base between the two: all that
+an archive of the base holds, with names that begin with ``base/``. It may also be without.
+
+Headers are those of ``tarfile`` for mode 0644, owner 0 and time 0: POSIX ustar, with a pax header before them where a
+name is longer than 100 characters or not ASCII, or a file has 8 GiB or more. So a version has one archive, whoever
+writes it: a test holds the digest of such headers, which is the same from Python 3.9 on.
 
 A reader parses nothing of it but the size of the manifest: it computes each header from the manifest and compares. All
 that a tar may hold besides (links, devices, folders, names that lead elsewhere, other notations of numbers, other
@@ -21,7 +23,7 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from codequarry.schemas.bundle.layout import is_version_name
 from codequarry.schemas.bundle.manifest import FILE_NAME, FileEntry, Manifest, from_json
@@ -30,7 +32,22 @@ from codequarry.schemas.errors import IntegrityError
 MAX_MANIFEST_BYTES = 16 << 20
 """Most bytes of a manifest that are parsed; a file takes about 250 bytes of it, a repository about 1,000."""
 END = bytes(1024)
+BASE = "base/"
+"""Prefix of the names of a base's files in the archive of a delta version."""
 _REMEDY = "copy or export the archive again; CURRENT is unchanged"
+
+
+class ArchivedVersion(NamedTuple):
+    """A version by its manifest, as an archive holds it."""
+
+    raw: bytes
+    """Bytes of ``manifest.json``."""
+    manifest: Manifest
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files, the manifest included."""
+        return self.manifest.size_bytes + len(self.raw)
 
 
 def header(name: str, size: int) -> bytes:
@@ -66,49 +83,61 @@ def padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
 
 
-def archive_size(manifest_bytes: int, files: Sequence[FileEntry]) -> int:
+def archive_size(manifest_bytes: int, files: Sequence[FileEntry], base: ArchivedVersion | None = None) -> int:
     """Return the size in bytes of a version's archive.
 
     Args:
         manifest_bytes: Size of its ``manifest.json``.
         files: Entries of its files.
+        base: The base that lies in the archive of a delta version.
 
     Returns:
         Bytes of the archive.
     """
+    size = _size_of_members("", manifest_bytes, files) + len(END)
+    return size if base is None else size + base_size(base)
+
+
+def base_size(base: ArchivedVersion) -> int:
+    """Return the bytes that a base takes in the archive of a delta version."""
+    return _size_of_members(BASE, len(base.raw), base.manifest.files)
+
+
+def _size_of_members(prefix: str, manifest_bytes: int, files: Sequence[FileEntry]) -> int:
     members = [(FILE_NAME, manifest_bytes), *((entry.path, entry.size_bytes) for entry in files)]
-    return sum(len(header(name, size)) + size + len(padding(size)) for name, size in members) + len(END)
+    return sum(len(header(prefix + name, size)) + size + len(padding(size)) for name, size in members)
 
 
-def read_manifest_member(stream: BinaryIO) -> tuple[bytes, Manifest]:
-    """Read the first member of an archive.
+def read_manifest_member(stream: BinaryIO, prefix: str = "") -> ArchivedVersion:
+    """Read the member of an archive that is a manifest.
 
     Args:
-        stream: The archive, at its beginning.
+        stream: The archive, at the member's beginning.
+        prefix: Prefix of its name.
 
     Returns:
-        Bytes of the manifest, and the manifest.
+        The manifest.
 
     Raises:
-        IntegrityError: The stream begins otherwise, or the manifest is damaged.
+        IntegrityError: Something else comes, or the manifest is damaged.
         FormatError: Its format is newer than this program, or too old to have a checksum.
     """
-    first = stream.read(tarfile.BLOCKSIZE)
-    size = _size_of(first)
+    name, first = prefix + FILE_NAME, stream.read(tarfile.BLOCKSIZE)
+    size = size_of_manifest(first, prefix)
     if size is None:
         raise IntegrityError(
-            f"this is no archive of a version: found {described(first)}, expected {FILE_NAME}",
+            f"this is no archive of a version: found {described(first)}, expected {name}",
             suggestion="name a file that `codequarry export` wrote; one that was compressed since, decompressed",
         )
     check_manifest_size(size)
     data = stream.read(size)
     if len(data) < size:
-        raise IntegrityError(f"the archive ends within {FILE_NAME}", suggestion=_REMEDY)
+        raise IntegrityError(f"the archive ends within {name}", suggestion=_REMEDY)
     manifest = from_json(data)
     if not is_version_name(manifest.version):
         raise IntegrityError("the manifest of the archive names no version", suggestion=_REMEDY)
-    expect(stream, padding(size), f"zeros behind {FILE_NAME}")
-    return data, manifest
+    expect(stream, padding(size), f"zeros behind {name}")
+    return ArchivedVersion(data, manifest)
 
 
 def check_manifest_size(size: int) -> None:
@@ -166,10 +195,18 @@ _KINDS = {
 }
 
 
-def _size_of(first: bytes) -> int | None:
-    """Return the size in a first header; None when the header is not that of a manifest."""
+def size_of_manifest(first: bytes, prefix: str = "") -> int | None:
+    """Return the size of a manifest by its header.
+
+    Args:
+        first: A block of an archive.
+        prefix: Prefix of the manifest's name.
+
+    Returns:
+        Bytes; None when the block is no header of a manifest.
+    """
     digits = re.fullmatch(rb"[0-7]{11}", first[124:135])
     if digits is None:
         return None
     size = int(digits[0], 8)
-    return size if header(FILE_NAME, size) == first else None
+    return size if header(prefix + FILE_NAME, size) == first else None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.pipelines.publish.archive.format import (
+    BASE,
     END,
+    ArchivedVersion,
     archive_size,
     check_manifest_size,
     header,
@@ -23,7 +25,7 @@ from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import FILE_NAME, FileEntry, Manifest
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.serving.files.disk import free_bytes
-from codequarry.serving.files.integrity import read_manifest_bytes, verify
+from codequarry.serving.files.integrity import base_of, read_manifest_bytes, verify
 from codequarry.serving.files.lease import hold_version
 
 _PIECE = 1 << 20
@@ -39,10 +41,18 @@ class Exported:
     """Of the archive."""
     raw: bytes
     """Its ``manifest.json``, which a signature is of."""
+    base: Manifest | None = None
+    """Manifest of the base that the archive of a delta version holds."""
 
 
 def export_version(
-    root: BundleRoot, target: Path, version: str = "", progress: Progress = silent, *, force: bool = False
+    root: BundleRoot,
+    target: Path,
+    version: str = "",
+    progress: Progress = silent,
+    *,
+    force: bool = False,
+    without_base: bool = False,
 ) -> Exported:
     """Write a version into one file, with nothing written under the bundle root.
 
@@ -54,6 +64,7 @@ def export_version(
         version: Name of the version; empty for the current one.
         progress: Told of the megabytes written.
         force: Replace a file that is there.
+        without_base: Leave the base of a delta version out, for a machine that has it.
 
     Returns:
         The archive and its manifest.
@@ -61,29 +72,37 @@ def export_version(
     Raises:
         NotFoundError: There is no such version.
         NoBundleError: Nothing is published.
-        IntegrityError: The version differs from its manifest.
+        IntegrityError: The version, or the base of a delta version, differs from its manifest.
         FormatError: Its format has no checksum of its own.
         InvalidArgumentError: The target is there already, or lies in a forbidden place.
         UnavailableError: The disk refuses, or has no room.
     """
     _check_target(root, target, force=force)
-    with _lease_version(root, version) as (paths, raw, manifest):
-        size = archive_size(len(raw), manifest.files)
+    with _lease_version(root, version) as (paths, own), _lease_base(root, own.manifest) as (base_paths, base):
+        manifest, written = own.manifest, None if without_base else base
+        size = archive_size(len(own.raw), manifest.files, written)
         try:
             _require_room(target, size)
             with new_file(target) as descriptor:
-                _write(descriptor, paths, raw, manifest, progress)
+                write_all(descriptor, _manifest_member("", own.raw))
+                total = manifest.size_bytes + (written.manifest.size_bytes if written is not None else 0)
+                show = _add_progress(progress, total)
+                if written is not None:
+                    write_all(descriptor, _manifest_member(BASE, written.raw))
+                    _write_files(descriptor, base_paths, written.manifest, BASE, show)
+                _write_files(descriptor, paths, manifest, "", show)
+                write_all(descriptor, END)
                 _check_target(root, target, force=force)
         except OSError as error:
             raise UnavailableError(
                 f"exporting {manifest.version} to {target} failed: {error.strerror or error}",
                 suggestion="free disk space, or name a file on another disk; nothing was written",
             ) from error
-    return Exported(target, manifest, size, raw)
+    return Exported(target, manifest, size, own.raw, None if written is None else written.manifest)
 
 
 @contextmanager
-def _lease_version(root: BundleRoot, version: str) -> Iterator[tuple[BundlePaths, bytes, Manifest]]:
+def _lease_version(root: BundleRoot, version: str) -> Iterator[tuple[BundlePaths, ArchivedVersion]]:
     """Yield a version, with its manifest, that nobody removes while the block runs; names and sizes are checked."""
     while True:
         current = None if version else root.read_current()
@@ -98,26 +117,51 @@ def _lease_version(root: BundleRoot, version: str) -> Iterator[tuple[BundlePaths
     with hold:
         raw, manifest = read_manifest_bytes(paths, expected_sha256=current.manifest_sha256 if current else None)
         check_manifest_size(len(raw))
-        if manifest.stack is not None:
-            raise InvalidArgumentError(
-                f"{manifest.version} is a delta version: it is of use with {manifest.stack.base} alone",
-                suggestion="build a complete version with `codequarry index --full`, and export that",
-            )
         verify(paths, manifest, deep=False)
-        yield paths, raw, manifest
+        yield paths, ArchivedVersion(raw, manifest)
 
 
-def _write(descriptor: int, paths: BundlePaths, raw: bytes, manifest: Manifest, progress: Progress) -> None:
-    total, done = manifest.size_bytes, 0
-    write_all(descriptor, header(FILE_NAME, len(raw)) + raw + padding(len(raw)))
+@contextmanager
+def _lease_base(root: BundleRoot, manifest: Manifest) -> Iterator[tuple[BundlePaths, ArchivedVersion | None]]:
+    """Yield the base of a delta version, which nobody removes while the block runs; None for a complete version."""
+    stack = manifest.stack
+    if stack is None:
+        yield BundlePaths(root.path), None
+        return
+    base_of(root, manifest)
+    paths = root.version(stack.base)
+    with hold_version(paths):
+        base_of(root, manifest)
+        raw, base = read_manifest_bytes(paths, expected_sha256=stack.base_sha256)
+        check_manifest_size(len(raw))
+        yield paths, ArchivedVersion(raw, base)
+
+
+def _manifest_member(prefix: str, raw: bytes) -> bytes:
+    return header(prefix + FILE_NAME, len(raw)) + raw + padding(len(raw))
+
+
+def _add_progress(progress: Progress, total: int) -> Callable[[int], None]:
+    """Return what adds up bytes written, and shows their sum."""
+    done = 0
+
+    def add(size: int) -> None:
+        nonlocal done
+        done += size
+        progress("exporting, MB", done // 1_000_000, total // 1_000_000)
+
+    return add
+
+
+def _write_files(
+    descriptor: int, paths: BundlePaths, manifest: Manifest, prefix: str, show: Callable[[int], None]
+) -> None:
     for entry in manifest.files:
-        write_all(descriptor, header(entry.path, entry.size_bytes))
+        write_all(descriptor, header(prefix + entry.path, entry.size_bytes))
         for piece in _pieces(paths, entry):
             write_all(descriptor, piece)
-            done += len(piece)
-            progress("exporting, MB", done // 1_000_000, total // 1_000_000)
+            show(len(piece))
         write_all(descriptor, padding(entry.size_bytes))
-    write_all(descriptor, END)
 
 
 def _pieces(paths: BundlePaths, entry: FileEntry) -> Iterator[bytes]:
