@@ -17,7 +17,17 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
-from tests.pipelines.cli.watch_process import COMMAND, DEADLINE_S, Watch, append, truncate_and_write, write_aside
+from codequarry.schemas.bundle.layout import BundleRoot
+from tests.pipelines.cli.watch_process import (
+    COMMAND,
+    DEADLINE_S,
+    Watch,
+    append,
+    swap,
+    truncate_and_write,
+    write_aside,
+    write_with_backup,
+)
 from tests.pipelines.conftest import run_here
 from tests.pipelines.repositories import commit, git
 
@@ -53,7 +63,7 @@ def watching(repository: Path, shared_store: Path) -> Iterator[Callable[..., Wat
 def test_each_way_to_save_is_published_and_ctrl_c_ends_well(repository: Path, watching: Callable[..., Watch]) -> None:
     watch = watching(below="deep")  # any folder below the top
     assert watch.finds("pour_tea")
-    for number, write in enumerate((write_aside, truncate_and_write, append)):
+    for number, write in enumerate((write_aside, truncate_and_write, append, write_with_backup, swap)):
         write(repository / "app.py", f"def wombat_{number}(cup):\n    return cup\n")
         line = watch.wait_for("published in")
         assert "app: 1 file changed (app.py)" in line
@@ -107,6 +117,21 @@ def test_answers_are_of_the_branch_that_is_switched_to(repository: Path, watchin
     assert "def quokka" in grep("--ref", "feature").stdout
     assert "app#feature" in (refused := grep("--ref", "main")).stderr
     assert refused.returncode != 0
+
+
+def test_a_watch_in_a_linked_work_tree_has_an_index_of_its_own(
+    repository: Path, shared_store: Path, watching: Callable[..., Watch]
+) -> None:
+    run_here(repository, {"CODEQUARRY__PATHS__STORE": str(shared_store)}, "index")
+    before = BundleRoot(repository / ".codequarry" / "bundles").read_current()
+    linked = repository.with_name("linked")
+    git(repository, "worktree", "add", "--quiet", "-b", "side", str(linked))
+    watch = watching(below="../linked")
+    watch.folder = linked
+    append(linked / "app.py", "\n\ndef quokka(cup): ...\n")
+    watch.wait_until_found("quokka")
+    assert "working folder" not in run_here(linked, watch.environment, "grep", "quokka").stderr
+    assert BundleRoot(repository / ".codequarry" / "bundles").read_current() == before
 
 
 def test_what_is_ignored_makes_no_version_and_a_burst_few(repository: Path, watching: Callable[..., Watch]) -> None:

@@ -47,17 +47,24 @@ class Watch:
         for line in self.process.stdout:
             self._queue.put(line)
 
-    def wait_for(self, text: str) -> str:
-        """Return the next line that holds a text."""
+    def next_line(self) -> str:
+        """Wait for the next line."""
         ends = time.monotonic() + DEADLINE_S
         while time.monotonic() < ends:
             try:
                 line = self._queue.get(timeout=0.1)
             except queue.Empty:
-                assert self.process.poll() is None, self.lines
+                assert self.process.poll() is None or self._reader.is_alive() or not self._queue.empty(), self.lines
                 continue
             self.lines.append(line)
-            if text in line:
+            return line
+        raise AssertionError(f"no line follows {self.lines}")
+
+    def wait_for(self, text: str) -> str:
+        """Return the next line that holds a text."""
+        ends = time.monotonic() + DEADLINE_S
+        while time.monotonic() < ends:
+            if text in (line := self.next_line()):
                 return line
         raise AssertionError(f"{text!r} is in none of {self.lines}")
 
@@ -99,3 +106,23 @@ def append(file: Path, text: str) -> None:
     """Write at the end of a file."""
     with file.open("a") as stream:
         stream.write(text)
+
+
+def write_with_backup(file: Path, text: str) -> None:
+    """Rename a file, write it anew, and remove the renamed one, as Vim does with its backup."""
+    backup = file.with_name(f"{file.name}~")
+    file.rename(backup)
+    with file.open("w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    backup.unlink()
+
+
+def swap(file: Path, text: str) -> None:
+    """Write aside, rename the file away and the new one into its place, as the IDEs of JetBrains do."""
+    new, old = (file.with_name(f"{file.name}___jb_{kind}___") for kind in ("tmp", "old"))
+    new.write_text(text)
+    file.rename(old)
+    new.rename(file)
+    old.unlink()
