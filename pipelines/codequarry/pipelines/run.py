@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from codequarry.pipelines.publish.publish import acknowledge_current, publish_ve
 from codequarry.pipelines.publish.ref_files import publish_ref
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
+from codequarry.pipelines.sources.base_work import drop_base_work, keep_base_work
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_to_index
 from codequarry.pipelines.store.links import link_to_published
@@ -46,10 +47,6 @@ class StackedFiles:
     """Files that changed or came."""
     deleted: int
     chunks: int
-    hidden: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]], compare=False)
-    """Files of the version below that changed or are gone, by repository."""
-    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], compare=False)
-    """Digests of the files that changed or came, by repository and path; "" for a skipped one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,8 @@ class IndexReport:
     """Sentences about problems that did not stop the publish."""
     stacked: StackedFiles | None = None
     """Files of a delta version; None for a complete one."""
+    files: Mapping[str, Mapping[str, str]] | None = None
+    """Digests of the indexed files by repository and path; None where the census in the work folder says them."""
 
 
 def index_repositories(
@@ -114,9 +113,11 @@ def index_repositories(
     names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
     with working(settings):
         require_space_for_run(root, settings.paths.work)
-        with clock.time("census"):
-            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
         current = current_manifest(root) if ref is None else ref_manifest(root, ref)
+        with clock.time("census"):
+            if ref is None:
+                keep_base_work(current, settings)
+            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
         rebuilt = force or (whole and current is not None and current.stack is not None)
         if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)
@@ -144,6 +145,7 @@ def index_repositories(
         with clock.time("publish"):
             if ref is None:
                 published = publish_verified(verified, settings.bundle, force=force)
+                drop_base_work(settings)
             else:
                 published = publish_ref(verified, settings.bundle, ref)
             _release(names, published.manifest, settings)

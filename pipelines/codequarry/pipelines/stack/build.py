@@ -106,7 +106,8 @@ def _index(
 
     def unchanged(manifest: Manifest, *, was: bool) -> IndexReport:
         path = root.version(manifest.version).path
-        return IndexReport(path, manifest, was, clock.seconds, clock.cpu_seconds, snapshots)
+        files = {each.work.path.name: each.digests for each in changes}
+        return IndexReport(path, manifest, was, clock.seconds, clock.cpu_seconds, snapshots, files=files)
 
     if ref is not None:
         held = ref_manifest(root, ref)
@@ -141,19 +142,12 @@ def _index(
         changed=sum(len(each.changed) for each in changes),
         deleted=sum(len(each.deleted) for each in changes),
         chunks=sum(added.values()),
-        hidden={each.work.path.name: each.hidden for each in changes},
-        digests={
-            each.work.path.name: {
-                path: "" if row.identity.skip_reason else row.identity.sha256 for path, row in each.own.items()
-            }
-            for each in changes
-        },
     )
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
         snapshots, stages.chunks, stages.modules, (), stages.embeddings,
         published.linked_bytes, published.pruned, staged.reused_shards, None,
-        (*verified.warnings, *limits), files,
+        (*verified.warnings, *limits), files, {each.work.path.name: each.digests for each in changes},
     )  # fmt: skip
 
 
