@@ -22,7 +22,7 @@ from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog.catalog import Catalog, ChunkRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
-from codequarry.serving.catalog.symbols import BEST_FIRST, SymbolTables
+from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.base import Channel, ShutChannel
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
@@ -40,6 +40,7 @@ from codequarry.serving.stack.overlay import StackArrays, VersionArrays
 from codequarry.serving.stack.stacked_catalog import StackedCatalog
 from codequarry.serving.stack.stacked_dense import StackedDense
 from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
+from codequarry.serving.stack.stacked_symbols import StackedSymbols
 from codequarry.serving.text.lexical import lexical_fingerprint
 
 
@@ -277,8 +278,9 @@ class Bundle:
     @cached_property
     def symbols(self) -> SymbolTables:
         """Symbol tables: definitions and the places that name them."""
-        order = "symbol_id" if self.base is None else BEST_FIRST
-        return SymbolTables(self.catalog, self.directory.by_row, order=order)
+        if isinstance(self.catalog, StackedCatalog):
+            return StackedSymbols(self.catalog, self.directory)
+        return SymbolTables(self.catalog, self.directory.by_row)
 
     @cached_property
     def profile(self) -> RankingProfile:
@@ -447,12 +449,9 @@ _BASES = _SharedBases()
 
 def _open_catalog(paths: BundlePaths, base: Bundle | None) -> Catalog:
     """Open the catalog of a version, or that of a delta version and its base."""
-    own = Catalog.open(paths)
     if base is None:
-        return own
-    with closing(own):
-        stack = StackArrays.open(paths.stack, VersionArrays.of(base.catalog.index, base.directory), own)
-        return StackedCatalog.open_stack(base.paths, paths, stack)
+        return Catalog.open(paths)
+    return StackedCatalog.open_stack(base.catalog, VersionArrays.of(base.catalog.index, base.directory), paths)
 
 
 def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:
