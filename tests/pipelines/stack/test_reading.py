@@ -14,7 +14,7 @@ from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
 from codequarry.pipelines.measure.version_diff import compare_files, read_chunks, read_files
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.stack.build import index_changes
-from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import to_json
 from codequarry.schemas.bundle.stack import STACK_ARRAYS
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
@@ -106,8 +106,36 @@ def test_versions_over_a_base_share_it_and_the_last_one_closes_it(opened: Bundle
     second.close()
     assert base.catalog.answers()
     third = Bundle.open_current(roots.stacked.path, channels=())
-    assert third.base is not base, "another choice of channels opens a base of its own"
+    assert third.base is base, "it has all channels that are wanted"
     third.close()
+    fourth = Bundle.open_current(roots.stacked.path, ServingSettings(max_concurrency=2))
+    assert fourth.base is not base, "other settings open a base of their own"
+    fourth.close()
+
+
+def test_a_complete_version_that_is_open_is_the_base_of_what_lies_over_it(roots: Roots) -> None:
+    paths = base_of(roots.stacked)
+    complete = Bundle.open_version(roots.stacked, Current(paths.path.name, file_sha256(paths.manifest)))
+    delta = Bundle.open_current(roots.stacked.path)
+    assert delta.base is complete
+    complete.close()
+    assert complete.catalog.answers(), "a version over it still needs it"
+    complete.close()
+    assert complete.catalog.answers()
+    delta.close()
+    assert not complete.catalog.answers()
+
+
+def test_a_complete_version_without_the_wanted_channels_is_not_shared(roots: Roots) -> None:
+    paths = base_of(roots.stacked)
+    current = Current(paths.path.name, file_sha256(paths.manifest))
+    complete = Bundle.open_version(roots.stacked, current, channels=("bm25",))
+    delta = Bundle.open_current(roots.stacked.path)
+    assert delta.base is not complete
+    delta.close()
+    assert complete.catalog.answers()
+    complete.close()
+    assert not complete.catalog.answers()
 
 
 def test_a_base_that_nobody_uses_is_closed(copied: BundleRoot) -> None:
