@@ -89,28 +89,24 @@ class SharedBases:
         """
         wanted = frozenset(name for name in channels if name in DENSE_LEGS)
         key = _key(paths, stack.base_sha256, settings)
-        with self._lock:
-            if stack.base_sha256 in self.read:
-                after_block = None
-            try:
-                for known in self._open:
-                    base = known.bundle()
-                    if base is not None and known.key == key and wanted <= known.channels:
-                        if after_block is not None:
-                            read = partial(file_sha256, after_block=after_block)
-                            verify(base.paths, base.manifest, deep=True, sha256=read)
-                            self.read.add(stack.base_sha256)
-                        known.over += 1
-                        return base
-                named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
-                base = self._open_paths(below, named, settings, channels=wanted, after_block=after_block)
-            except IntegrityError as error:
-                raise IntegrityError(
-                    f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
-                    suggestion="roll back to a complete version, or index again with `--full`",
-                ) from error
-            self._open.append(_OpenBase(ref(base), key, wanted, owned=False, over=1))
+        try:
+            with self._lock:
+                if stack.base_sha256 in self.read:
+                    after_block = None
+                base = self._use_open(key, wanted)
+                if base is None:
+                    named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
+                    base = self._open_paths(below, named, settings, channels=wanted, after_block=after_block)
+                    self._open.append(_OpenBase(ref(base), key, wanted, owned=False, over=1))
+                    return base
+            if after_block is not None:
+                self._read(base, after_block)
             return base
+        except IntegrityError as error:
+            raise IntegrityError(
+                f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
+                suggestion="roll back to a complete version, or index again with `--full`",
+            ) from error
 
     def release(self, base: Bundle) -> None:
         """Give a base back; it is closed when nobody uses it any more."""
@@ -131,6 +127,24 @@ class SharedBases:
                 return True
             known.owned = False
             return self._forget_unused(known)
+
+    def _use_open(self, key: tuple[Path, str, str], wanted: frozenset[str]) -> Bundle | None:
+        """Return an open version with these channels, which is then used once more."""
+        for known in self._open:
+            base = known.bundle()
+            if base is not None and known.key == key and wanted <= known.channels:
+                known.over += 1
+                return base
+        return None
+
+    def _read(self, base: Bundle, after_block: Callable[[], None]) -> None:
+        """Compare every byte of an open version with its manifest; give the version back when that fails."""
+        try:
+            verify(base.paths, base.manifest, deep=True, sha256=partial(file_sha256, after_block=after_block))
+        except BaseException:
+            self.release(base)
+            raise
+        self.read.add(base.current.manifest_sha256)
 
     def _entry_of(self, bundle: Bundle) -> _OpenBase | None:
         return next((each for each in self._open if each.bundle() is bundle), None)
