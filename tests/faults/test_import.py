@@ -13,6 +13,7 @@ import pytest
 
 from codequarry.pipelines.bundle.folder import remove_abandoned
 from codequarry.pipelines.publish import arrival
+from codequarry.pipelines.publish.archive import import_
 from codequarry.pipelines.publish.archive import read as archive_unpack
 from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
@@ -86,7 +87,7 @@ def test_an_older_version_becomes_current_and_retention_leaves_it(scene: Scene, 
 def test_a_version_that_is_there_is_not_unpacked_again(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     moving.publish()
     before = fingerprint(moving.root.path)
-    monkeypatch.setattr(arrival, "unpack", None)
+    monkeypatch.setattr(import_, "unpack", None)
     assert moving.publish().done == Adding(moving.base).publish().done == "unchanged"
     assert fingerprint(moving.root.path) == before
     roll_back(moving.root)
@@ -154,7 +155,7 @@ def test_a_link_in_the_place_of_the_version_is_not_taken_for_it(moving: Moving) 
 
 
 def test_while_another_publishes_nothing_is_unpacked(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrival, "unpack", None)
+    monkeypatch.setattr(import_, "unpack", None)
     with publishing(moving.root), pytest.raises(BusyError, match="another process is publishing"):
         moving.publish()
     assert moving.check(allowed=(OLD,)) == OLD
@@ -184,7 +185,7 @@ def while_unpacking(moving: Moving, monkeypatch: pytest.MonkeyPatch, work: Calla
         archive_unpack.unpack(*arguments)
         work()
 
-    monkeypatch.setattr(arrival, "unpack", unpack)
+    monkeypatch.setattr(import_, "unpack", unpack)
     return moving.publish()
 
 
