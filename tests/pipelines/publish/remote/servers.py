@@ -47,7 +47,8 @@ def seaweed(folder: Path) -> Iterator[int]:
             [
                 weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={master}",
                 f"-volume.port={volume}", "-volume.max=8", "-master.volumeSizeLimitMB=64", "-filer",
-                f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0",
+                f"-filer.port={filer}", "-s3", f"-s3.port={s3}", f"-s3.config={config}",
+                "-s3.port.iceberg=0", "-s3.port.lance=0",
             ],
             stdout=log, stderr=log, cwd=folder,
         )  # fmt: skip

@@ -424,3 +424,25 @@ def test_wrong_credentials_are_said(url: str, monkeypatch: pytest.MonkeyPatch) -
 def test_an_empty_place_is_said(place: str, tmp_path: Path) -> None:
     with pytest.raises(NoBundleError, match="nothing is current at"):
         pull_version(RemoteStore.open(place, create=True), elsewhere(tmp_path))
+
+
+def test_with_a_url_as_root_each_version_is_published_there(run: Run, place: str, tmp_path: Path) -> None:
+    home = tmp_path / "cwd"
+    commit(home / "app", FILES)
+    bundle = f'[bundle]\nroot = "{place}"\ndelta = true\ndelta_share = 1.0\n'
+    (home / "dagster_project.toml").write_text(f'[sources]\nrepositories = [{{ path = "app" }}]\n{bundle}')
+    refused = run("index")
+    assert refused.returncode != 0
+    assert "bundle.root" in refused.stderr and "codequarry trust" in refused.stderr
+    trusted = ("index", "--settings", "dagster_project.toml")
+    done = run(*trusted)
+    assert done.returncode == 0, done.stderr
+    assert f"to {place}:" in " ".join(done.stderr.split())
+    store = RemoteStore.open(place)
+    (home / "app" / "saved.py").write_text("def saved():\n    return 1\n")
+    assert run(*trusted).returncode == 0
+    root = BundleRoot(home / ".codequarry" / "bundles")
+    named = store.read_current()
+    assert named is not None and named.current == root.read_current()
+    assert from_json(store.read_manifest(named.current.version)).stack is not None
+    assert "pushed" not in run(*trusted).stderr

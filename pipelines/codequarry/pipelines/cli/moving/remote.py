@@ -69,12 +69,17 @@ def push(
     bundle_root = existing_root(settings.bundle.root)
     from codequarry.pipelines.publish.remote.push import push_version
 
-    store = _open(url, create=True)
     with Bars() as bars:
         done = push_version(
-            bundle_root, store, version, bars.show, keep_current=keep_current, force=force, keep=keep or 0
+            bundle_root,
+            _open(url, create=True),
+            version,
+            bars.show,
+            keep_current=keep_current,
+            force=force,
+            keep=keep or 0,
         )
-    console.print(describe_push(done, store.url), highlight=False)
+    console.print(describe_push(done), highlight=False)
     for name in done.removed:
         console.print(f"retention removed {name} there", highlight=False)
 
@@ -189,16 +194,8 @@ def _open(url: str, *, create: bool = False) -> RemoteStore:
     return RemoteStore.open(url, create=create)
 
 
-def describe_push(done: Pushed, url: str) -> str:
-    """Return a line about a push.
-
-    Args:
-        done: The push.
-        url: The place.
-
-    Returns:
-        The line.
-    """
+def describe_push(done: Pushed) -> str:
+    """Return a line about a push."""
     name, base = done.manifest.version, done.manifest.stack.base if done.manifest.stack is not None else ""
     over = f" over {base}" if base else ""
     travelled = f"{counted(done.objects, 'object')} of {done.sent_bytes / 1e6:.2f} MB travelled"
@@ -208,7 +205,7 @@ def describe_push(done: Pushed, url: str) -> str:
         ends = f"{done.current} stays current there"
     else:
         ends = "nothing is current there"
-    return f"[green]pushed[/green] {name}{over} to {url}: {travelled}; {ends}"
+    return f"[green]pushed[/green] {name}{over} to {done.url}: {travelled}; {ends}"
 
 
 def describe_pull(done: Pulled) -> str:

@@ -18,6 +18,7 @@ from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import FileEntry, Manifest, from_json
 from codequarry.schemas.errors import CodequarryError, IntegrityError, NotFoundError, PublishError
+from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
 
 _WORKERS = 16
@@ -32,6 +33,8 @@ _DELETED_TOGETHER = 500
 class Pushed:
     """Result of a push."""
 
+    url: str
+    """The place."""
     manifest: Manifest
     objects: int
     """Objects that travelled."""
@@ -98,7 +101,29 @@ def push_version(
             )
     current = _read_name(store) if keep_current else _make_current(store, own, force=force)
     removed = _remove_old(store, keep) if keep and current == own.manifest.version else ()
-    return Pushed(own.manifest, len(sent), sum(sent.values()), current, removed)
+    return Pushed(store.url, own.manifest, len(sent), sum(sent.values()), current, removed)
+
+
+def push_published(settings: Settings, progress: Progress = silent) -> Pushed | None:
+    """Push what CURRENT names to the place of the settings, unless it is current there.
+
+    Args:
+        settings: Settings with the place and the bundle root.
+        progress: Told of the objects looked after.
+
+    Returns:
+        What travelled; None when the settings name no place, or nothing had to be done.
+
+    Raises:
+        CodequarryError: As `push_version` does; what is published here stays published.
+    """
+    if not settings.bundle.push_to:
+        return None
+    root, store = BundleRoot(settings.bundle.root), RemoteStore.open(settings.bundle.push_to, create=True)
+    named = store.read_current()
+    if named is not None and named.current == root.read_current():
+        return None
+    return push_version(root, store, progress=progress, keep=settings.bundle.push_keep)
 
 
 def _put_objects(
