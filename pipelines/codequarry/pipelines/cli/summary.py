@@ -53,7 +53,7 @@ def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path) -> 
     for warning in report.warnings:
         console.print(Text.assemble(("warning: ", "yellow"), warning), highlight=False)
     if report.pushed is not None:
-        console.print(describe_push(report.pushed), highlight=False)
+        console.print(describe_push(report.pushed), highlight=False, soft_wrap=True)
     verb = "unchanged: CURRENT already is" if report.unchanged else "published"
     console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
     typer.echo(report.path)

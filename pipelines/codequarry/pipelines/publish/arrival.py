@@ -41,7 +41,7 @@ Done = Literal["published", "added", "made current", "unchanged"]
 CheckContents = Callable[[BundlePaths, Manifest, ChecksSettings], object]
 
 
-class Contents(Protocol):
+class ReceivedFiles(Protocol):
     """The files of a version that arrives. A base comes before the delta version over it."""
 
     def write_base(self, base: RawManifest, folder: Path, progress: Progress) -> None:
@@ -94,7 +94,7 @@ class Imported:
 def publish_arriving(
     own: RawManifest,
     base: RawManifest | None,
-    contents: Contents,
+    contents: ReceivedFiles,
     settings: Settings,
     provenance: Provenance,
     progress: Progress,
@@ -149,7 +149,7 @@ class _Wanted:
     own: RawManifest
     base: RawManifest | None
     """Base of a delta version, where it comes too."""
-    contents: Contents
+    contents: ReceivedFiles
     settings: Settings
     keep_current: bool
     provenance: Provenance

@@ -172,7 +172,7 @@ def test_of_two_publishers_at_once_the_newer_version_stays_current(
     store, other = RemoteStore.open(place, create=True), RemoteStore.open(place)
     honest, raced = RemoteStore.replace_current, threading.Event()
 
-    def late(self: RemoteStore, line: Current, known: stores.Named | None) -> bool:
+    def late(self: RemoteStore, line: Current, known: stores.NamedCurrent | None) -> bool:
         if self is store and not raced.is_set():
             raced.set()
             push_version(history.root, other, old)
@@ -419,6 +419,22 @@ def test_wrong_credentials_are_said(url: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(UnavailableError, match="reading CURRENT at s3://"):
         RemoteStore.open(url).read_current()
+
+
+def test_where_signatures_are_asked_for_nothing_is_pulled(stacked: BundleRoot, tmp_path: Path) -> None:
+    store, there = RemoteStore.open(f"file://{tmp_path}/store", create=True), elsewhere(tmp_path / "there")
+    push_version(stacked, store)
+    keys = there.archive.model_copy(update={"trusted_keys": ("RWQ",)})
+    with pytest.raises(IntegrityError, match="asks for signatures"):
+        pull_version(store, there.model_copy(update={"archive": keys}))
+
+
+def test_without_the_library_the_extra_is_named(run: Run, stacked: BundleRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    done = run("push", "s3://bucket/x", "--root", stacked.path)
+    assert done.returncode != 0
+    assert "the extra `storage`" in done.stderr
 
 
 def test_an_empty_place_is_said(place: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from codequarry.schemas.wording import counted
 if TYPE_CHECKING:
     from codequarry.pipelines.publish.remote.pull import Pulled
     from codequarry.pipelines.publish.remote.push import Pushed
-    from codequarry.pipelines.publish.remote.store import Named, RemoteStore
+    from codequarry.pipelines.publish.remote.store import NamedCurrent, RemoteStore
 
 PlaceArgument = Annotated[
     str,
@@ -79,9 +79,10 @@ def push(
             force=force,
             keep=keep or 0,
         )
-    console.print(describe_push(done), highlight=False)
+    console.print(describe_push(done), highlight=False, soft_wrap=True)
     for name in done.removed:
         console.print(f"retention removed {name} there", highlight=False)
+    typer.echo(done.manifest.version)
 
 
 def pull(
@@ -109,7 +110,7 @@ def pull(
 
     with Bars() as bars:
         done = pull_version(_open(url), settings, version, bars.show, keep_current=keep_current)
-    console.print(describe_pull(done), highlight=False)
+    console.print(describe_pull(done), highlight=False, soft_wrap=True)
     typer.echo(done.imported.path)
 
 
@@ -131,10 +132,10 @@ def follow(
       codequarry follow s3://search/team-a --every 5 --root /srv/bundles
     """
     settings = load_settings(settings_file, bundle_root=root, look="above")
-    Follower(_open(url), settings, every).run()
+    PullLoop(_open(url), settings, every).run()
 
 
-class Follower:
+class PullLoop:
     """The loop of `codequarry follow`.
 
     Args:
@@ -146,7 +147,7 @@ class Follower:
     def __init__(self, store: RemoteStore, settings: Settings, every_s: float) -> None:
         self._store, self._settings, self._every_s = store, settings, every_s
         self._ended = threading.Event()
-        self._held: Named | None = None
+        self._held: NamedCurrent | None = None
         self._error = ""
 
     def run(self) -> None:
@@ -164,7 +165,9 @@ class Follower:
                 wait_s = min(max(2 * wait_s, self._every_s), _LONGEST_S)
                 if error.message != self._error:
                     self._error = error.message
-                    console.print(f"[red]error:[/red] {error.message}; it is tried again", highlight=False)
+                    console.print(
+                        f"[red]error:[/red] {error.message}; it is tried again", highlight=False, soft_wrap=True
+                    )
             else:
                 wait_s, self._error = self._every_s, ""
         console.print(f"stopped following {self._store.url}", highlight=False)
@@ -182,7 +185,7 @@ class Follower:
         elif named != self._held:
             done = pull_version(self._store, self._settings, named=named)
             self._held = named
-            console.print(describe_pull(done), highlight=False)
+            console.print(describe_pull(done), highlight=False, soft_wrap=True)
 
     def _end(self, _signal: int, _frame: FrameType | None) -> None:
         self._ended.set()

@@ -16,7 +16,7 @@ from pathlib import Path
 from codequarry.pipelines.gates.required_content import check_imported
 from codequarry.pipelines.publish.arrival import CheckContents, Imported, publish_arriving
 from codequarry.pipelines.publish.leaving import RawManifest, check_manifest_size
-from codequarry.pipelines.publish.remote.store import Named, RemoteStore
+from codequarry.pipelines.publish.remote.store import NamedCurrent, RemoteStore
 from codequarry.pipelines.store.access import make_bundle_root
 from codequarry.pipelines.store.durable import write_all
 from codequarry.pipelines.store.workspace import Progress, exclusive, silent
@@ -51,7 +51,7 @@ def pull_version(
     progress: Progress = silent,
     *,
     keep_current: bool = False,
-    named: Named | None = None,
+    named: NamedCurrent | None = None,
     check: CheckContents = check_imported,
 ) -> Pulled:
     """Take a version from a store, and publish it under the bundle root.
@@ -74,13 +74,18 @@ def pull_version(
     Raises:
         NoBundleError: Nothing is current there.
         NotFoundError: There is no such version, or an object of it is missing.
-        IntegrityError: Bytes differ from the manifest, or the manifest from CURRENT.
+        IntegrityError: Bytes differ from the manifest, or that from CURRENT; or the settings ask for signatures.
         FormatError: The version's format is not one this program reads.
         PublishError: As `publish_arriving` does.
         BusyError: Another process publishes, or pulls.
         RemoteError: The store does not answer.
         UnavailableError: It refuses.
     """
+    if settings.archive.trusted_keys:
+        raise IntegrityError(
+            "[archive] trusted_keys asks for signatures, and versions in object storage bear none",
+            suggestion="import signed archives, or take the keys out of the settings",
+        )
     expected = ""
     if not version:
         if (named := named or store.read_current()) is None:

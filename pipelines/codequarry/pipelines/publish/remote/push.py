@@ -47,7 +47,7 @@ class Pushed:
 
     @property
     def is_current(self) -> bool:
-        """Whether the store serves the pushed version."""
+        """True when the store serves the pushed version."""
         return self.current == self.manifest.version
 
 

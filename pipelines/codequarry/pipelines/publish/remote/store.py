@@ -48,7 +48,7 @@ _MAX_RETRIES, _RETRY_S = 6, 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedCurrent:
     """The content of CURRENT in a store, and the mark by which a replacement says that it knows it."""
 
     current: Current
@@ -126,8 +126,11 @@ class RemoteStore:
             ) from error
         return cls(_without_secrets(url), store, folder)
 
-    def read_current(self) -> Named | None:
-        """Return what CURRENT names; None when nothing was published there.
+    def read_current(self) -> NamedCurrent | None:
+        """Read CURRENT.
+
+        Returns:
+            What it names; None when nothing was published there.
 
         Raises:
             IntegrityError: CURRENT is something else than one line.
@@ -137,7 +140,7 @@ class RemoteStore:
         import obstore
 
         try:
-            with self._asked("reading CURRENT"):
+            with self._translate_errors("reading CURRENT"):
                 result = obstore.get(self.store, _CURRENT)
                 raw, e_tag = bytes(result.bytes()), result.meta["e_tag"] or ""
         except NotFoundError:
@@ -148,9 +151,9 @@ class RemoteStore:
                 f"{self.url}/{_CURRENT} holds something else ({len(raw)} bytes), expected '<version> <sha256>'",
                 suggestion="`codequarry push --force` names a version again",
             )
-        return Named(current, e_tag)
+        return NamedCurrent(current, e_tag)
 
-    def replace_current(self, new: Current, known: Named | None) -> bool:
+    def replace_current(self, new: Current, known: NamedCurrent | None) -> bool:
         """Let CURRENT name another version, if it is still what is known of it.
 
         Args:
@@ -169,7 +172,7 @@ class RemoteStore:
 
         line = new.line().encode()
         try:
-            with self._asked("replacing CURRENT"):
+            with self._translate_errors("replacing CURRENT"):
                 if self.folder is not None:
                     with exclusive(self.folder / ".lock", "publishing", wait=True):
                         if self.read_current() != known:
@@ -184,7 +187,13 @@ class RemoteStore:
         return True
 
     def read_manifest(self, version: str) -> bytes:
-        """Return the bytes of a version's manifest.
+        """Read a version's manifest.
+
+        Args:
+            version: Name of the version.
+
+        Returns:
+            Its bytes.
 
         Raises:
             NotFoundError: There is no such version.
@@ -193,11 +202,15 @@ class RemoteStore:
         """
         import obstore
 
-        with self._asked(f"reading the manifest of {version}"):
+        with self._translate_errors(f"reading the manifest of {version}"):
             return bytes(obstore.get(self.store, _manifest(version)).bytes())
 
     def put_manifest(self, version: str, raw: bytes) -> None:
         """Put a manifest, unless it is there.
+
+        Args:
+            version: Name of the version.
+            raw: Its bytes.
 
         Raises:
             IntegrityError: Another one is there.
@@ -208,7 +221,7 @@ class RemoteStore:
         from obstore.exceptions import AlreadyExistsError
 
         try:
-            with self._asked(f"putting the manifest of {version}"):
+            with self._translate_errors(f"putting the manifest of {version}"):
                 obstore.put(self.store, _manifest(version), raw, mode="create", use_multipart=False)
         except AlreadyExistsError:
             if self.read_manifest(version) != raw:
@@ -218,7 +231,13 @@ class RemoteStore:
                 ) from None
 
     def object_size(self, sha256: str) -> int | None:
-        """Return the bytes of an object; None when it is not there.
+        """Look for an object.
+
+        Args:
+            sha256: Its digest.
+
+        Returns:
+            Its size in bytes; None when it is not there.
 
         Raises:
             RemoteError: The store does not answer.
@@ -227,13 +246,17 @@ class RemoteStore:
         import obstore
 
         try:
-            with self._asked(f"looking for {_object(sha256)}"):
+            with self._translate_errors(f"looking for {_object(sha256)}"):
                 return int(obstore.head(self.store, _object(sha256))["size"])
         except NotFoundError:
             return None
 
     def put_object(self, sha256: str, file: Path) -> None:
-        """Put the bytes of a file, which has that digest.
+        """Put the bytes of a file.
+
+        Args:
+            sha256: Digest that the file has.
+            file: The file.
 
         Raises:
             RemoteError: The store does not answer.
@@ -241,7 +264,7 @@ class RemoteStore:
         """
         import obstore
 
-        with self._asked(f"putting {_object(sha256)}"):
+        with self._translate_errors(f"putting {_object(sha256)}"):
             obstore.put(self.store, _object(sha256), file, use_multipart=file.stat().st_size > _MULTIPART_BYTES)
 
     def read_object(self, sha256: str, start: int, size: int) -> Iterator[bytes]:
@@ -264,13 +287,16 @@ class RemoteStore:
 
         if start >= size:
             return
-        with self._asked(f"reading {_object(sha256)}"):
+        with self._translate_errors(f"reading {_object(sha256)}"):
             result = obstore.get(self.store, _object(sha256), options={"range": (start, size)})
             for piece in result.stream(1 << 20):
                 yield bytes(piece)
 
     def versions(self) -> list[str]:
-        """Return the names of the versions whose manifest is there, in the order of their time.
+        """List the versions whose manifest is there.
+
+        Returns:
+            Their names, in the order of their time.
 
         Raises:
             RemoteError: The store does not answer.
@@ -294,20 +320,20 @@ class RemoteStore:
     def _delete(self, paths: list[str]) -> None:
         import obstore
 
-        with self._asked("removing what no version names"):
+        with self._translate_errors("removing what no version names"):
             if paths:
                 obstore.delete(self.store, paths)
 
     def _list(self, prefix: str) -> Iterator[Stored]:
         import obstore
 
-        with self._asked(f"listing {prefix}"):
+        with self._translate_errors(f"listing {prefix}"):
             for page in obstore.list(self.store, prefix):
                 for each in page:
                     yield Stored(each["path"], int(each["size"]), each["last_modified"])
 
     @contextmanager
-    def _asked(self, doing: str) -> Iterator[None]:
+    def _translate_errors(self, doing: str) -> Iterator[None]:
         """Give errors of obstore a sentence and a class; a condition that does not hold stays as it is."""
         from obstore import exceptions
 
