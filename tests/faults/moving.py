@@ -10,8 +10,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.publish.archive.import_ import Imported, import_version
+from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.arrival import Imported
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.settings.load import ChecksSettings

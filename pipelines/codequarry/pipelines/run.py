@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified
 from codequarry.pipelines.publish.ref_files import publish_ref
+from codequarry.pipelines.publish.remote.push import Pushed, push_published
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.base_work import drop_base_work, keep_base_work
@@ -82,6 +83,8 @@ class IndexReport:
     """Files of a delta version; None for a complete one."""
     files: Mapping[str, Mapping[str, str]] | None = None
     """Digests of the indexed files by repository and path; None where the census in the work folder says them."""
+    pushed: Pushed | None = None
+    """Push to the object storage of the settings; None when there was none."""
 
 
 def index_repositories(
@@ -107,8 +110,30 @@ def index_repositories(
         Results of the stages, and the version that CURRENT or the ref names now.
 
     Raises:
-        CodequarryError: See ``errors``; after any error CURRENT is as it was.
+        CodequarryError: See ``errors``; after any error CURRENT is as it was, but for one of the push, which follows.
     """
+    report = _index(settings, progress, force=force, accept=accept, whole=whole, ref=ref)
+    return with_push(report, settings, progress) if ref is None else report
+
+
+def with_push(report: IndexReport, settings: Settings, progress: Progress) -> IndexReport:
+    """Push what CURRENT names to the place of the settings; see `push_published`.
+
+    Args:
+        report: Results of the run.
+        settings: Settings of the run.
+        progress: Told of the objects looked after.
+
+    Returns:
+        The results, with those of the push.
+    """
+    pushed = push_published(settings, progress)
+    return report if pushed is None else replace(report, pushed=pushed)
+
+
+def _index(
+    settings: Settings, progress: Progress, *, force: bool, accept: str, whole: bool, ref: RefName | None
+) -> IndexReport:
     repositories = repositories_to_index(settings)
     names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
     with working(settings):

@@ -14,7 +14,7 @@ from codequarry.pipelines.gates.verify import Verified, verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, make_current, publish_verified, publishing
 from codequarry.pipelines.publish.ref_files import name_ref, publish_ref
-from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings
+from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings, with_push
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.sources import open_source, repositories_to_index
 from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
@@ -74,7 +74,7 @@ def index_changes(
         were.
 
     Raises:
-        CodequarryError: See ``errors``; after any error CURRENT is as it was.
+        CodequarryError: See ``errors``; after any error CURRENT is as it was, but for one of the push, which follows.
     """
     repositories = repositories_to_index(settings)
 
@@ -84,11 +84,12 @@ def index_changes(
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            return _index(repositories, settings, progress, ref, verify)
+            done = _index(repositories, settings, progress, ref, verify)
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
             shutil.rmtree(_delta_settings(settings).paths.work / "repositories", ignore_errors=True)
+    return with_push(done, settings, progress) if ref is None else done
 
 
 def _index(

@@ -40,7 +40,7 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
     """
     share = min(1.0, _SHARES * settings.bundle.delta_share)
     bundle = settings.bundle.model_copy(update={"delta_share": share, "delta_hours": 0.0})
-    report = index_changes(settings.model_copy(update={"bundle": bundle}), progress)
+    report = index_changes(settings.model_copy(update={"bundle": bundle}), progress, accept=accept)
     return index_repositories(settings, progress, accept=accept) if isinstance(report, NotStacked) else report
 
 
