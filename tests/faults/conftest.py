@@ -11,6 +11,7 @@ import pytest
 from tests.faults.moving import Moving, build_moving
 from tests.faults.project import Project, build_project
 from tests.faults.scene import Scene, build_scene
+from tests.faults.stacked import Naming, Stacked, build_naming, build_stacked
 
 Copies = Callable[[], Scene]
 
@@ -59,6 +60,28 @@ def project(project_template: Project, tmp_path: Path) -> Project:
 @pytest.fixture(scope="session")
 def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
     return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
+
+
+@pytest.fixture(scope="session")
+def stacked_template(tmp_path_factory: pytest.TempPathFactory) -> Stacked:
+    return build_stacked(tmp_path_factory.mktemp("stacked") / "base")
+
+
+@pytest.fixture(scope="session")
+def naming_template(stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Naming:
+    return build_naming(stacked_template, tmp_path_factory.mktemp("naming") / "base")
+
+
+@pytest.fixture(scope="session")
+def with_base_template(template: Scene, stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    """An archive of a delta version with its base, which the root lacks."""
+    return build_moving(stacked_template, tmp_path_factory.mktemp("with-base") / "base", into=template)
+
+
+@pytest.fixture(scope="session")
+def without_base_template(stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    """An archive of a delta version without its base, which the root has."""
+    return build_moving(stacked_template, tmp_path_factory.mktemp("without") / "base", without_base=True)
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""What a Dagster instance of a project is made of: the template of `dagster.yaml`, its event log, notifications."""
+"""Parts of a project's Dagster instance: the template of `dagster.yaml`, its event log, notifications."""
