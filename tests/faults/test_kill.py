@@ -9,17 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.conftest import LAYERED
 from tests.faults.moving import Moving
 from tests.faults.scene import NEW, OLD, Scene
-
-LAYERED = {
-    "delta": ("stacked_template", "publish"),
-    "ref": ("naming_template", "name"),
-    "archive with base": ("with_base_template", "import"),
-    "archive without base": ("without_base_template", "import"),
-    "added with base": ("with_base_template", "add"),
-}
-"""Publishes of delta versions: the fixture of the template, and what the sweep does with it."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -78,7 +70,7 @@ def test_an_import_killed_at_some_random_times_under_a_reader(moving_template: M
 
 @pytest.mark.parametrize("kind", LAYERED)
 def test_a_delta_killed_at_some_calls(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    template, what = LAYERED[kind]
+    template, _, what = LAYERED[kind]
     outcome = sweep(request.getfixturevalue(template), tmp_path, "kill", 61, what)
     assert outcome["calls"] > 100
     assert outcome[OLD] > 1 and outcome[NEW] > 0
@@ -87,7 +79,7 @@ def test_a_delta_killed_at_some_calls(kind: str, request: pytest.FixtureRequest,
 @pytest.mark.faults_long
 @pytest.mark.parametrize("kind", LAYERED)
 def test_a_delta_killed_at_every_call(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    template, what = LAYERED[kind]
+    template, _, what = LAYERED[kind]
     outcome = sweep(request.getfixturevalue(template), tmp_path, "kill", 1, what)
     assert outcome[OLD] + outcome[NEW] == outcome["calls"]
 
@@ -97,7 +89,7 @@ def test_a_delta_killed_at_every_call(kind: str, request: pytest.FixtureRequest,
 def test_a_delta_killed_at_random_times_under_a_reader(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    template, what = LAYERED[kind]
+    template, _, what = LAYERED[kind]
     outcome = sweep(request.getfixturevalue(template), tmp_path, "random", 60, what)
     assert outcome["reads"] >= 60
     assert outcome[OLD] > 0 and outcome[NEW] > 0

@@ -49,10 +49,11 @@ def publish_ref(verified: Verified, bundle: BundleSettings, name: RefName) -> Pu
         manifest = read_manifest(staged)
         line = Current(manifest.version, verified.manifest_sha256)
         try:
-            _mark(root, name, line)
-        except BaseException:
+            _make_folder(root.refs)
+            write_line(left_file(root, line.version), line)
+        except OSError as error:
             shutil.rmtree(staged.path, ignore_errors=True)
-            raise
+            raise _naming_error(error, name, unchanged=True) from error
         published = publish_staged(bundle, staged, manifest, becomes_current=False)
         _name(root, name, line)
         return published
@@ -88,25 +89,16 @@ def drop_ref(root: BundleRoot, name: RefName) -> None:
         _remove(root, leaving)
 
 
-def _mark(root: BundleRoot, name: RefName, line: Current) -> None:
-    """Say of a version that only this ref needs it."""
-    try:
-        _make_folder(root.refs)
-        write_line(left_file(root, line.version), line)
-    except OSError as error:
-        raise _naming_error(error, name, unchanged=True) from error
-
-
 def _name(root: BundleRoot, name: RefName, line: Current) -> None:
     """Let a ref name a version that is there, and remove the one before unless something else needs it."""
     file, before = ref_file(root, name), _named_before(root, name)
     if before == line:
         return
     leaving = _version_of_ref_alone(root, name)
-    if leaving is not None:
-        _mark(root, name, leaving)
     try:
         _make_folder(root.refs)
+        if leaving is not None:
+            write_line(left_file(root, leaving.version), leaving)
         write_line(file, line)
     except OSError as error:
         unchanged = _taken_back(root, name, line, before)
