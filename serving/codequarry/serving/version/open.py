@@ -322,6 +322,10 @@ class Bundle:
         """Remember that every byte of the version, and of its base, was compared with its manifest."""
         _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
 
+    def was_damaged(self) -> None:
+        """Forget that the version and its base were read: whoever opens one over that base next has to read it again."""
+        _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
+
     @property
     def layers(self) -> tuple[Bundle, ...]:
         """The base of a delta version and itself; of a complete version itself alone."""
@@ -386,7 +390,8 @@ class _SharedBases:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.read: set[str] = set()
-        """Manifests, by sha256, of versions whose every byte this process has compared: no base is read twice."""
+        """Manifests, by sha256, of versions whose every byte this process has compared, and which no damage was found
+        in since: no base is read twice."""
         self._open: dict[tuple[Path, str, str], tuple[Bundle, list[Bundle]]] = {}
 
     def lease(
@@ -416,18 +421,22 @@ class _SharedBases:
         key = (paths.path.parent, stack.base_sha256, f"{settings.model_dump_json()} {wanted}")
         with self._lock:
             known = self._open.get(key)
-            if known is None:
-                if stack.base_sha256 in self.read:
-                    after_block = None
-                named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
-                try:
+            if stack.base_sha256 in self.read:
+                after_block = None
+            try:
+                if known is None:
+                    named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
                     base = Bundle.open_paths(below, named, settings, channels=wanted, after_block=after_block)
-                except IntegrityError as error:
-                    raise IntegrityError(
-                        f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
-                        suggestion="roll back to a complete version, or index again with `--full`",
-                    ) from error
-                known = self._open[key] = (base, [])
+                    known = self._open[key] = (base, [])
+                elif after_block is not None:
+                    read = partial(file_sha256, after_block=after_block)
+                    verify(known[0].paths, known[0].manifest, deep=True, sha256=read)
+                    self.read.add(stack.base_sha256)
+            except IntegrityError as error:
+                raise IntegrityError(
+                    f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
+                    suggestion="roll back to a complete version, or index again with `--full`",
+                ) from error
             known[1].append(known[0])
             return known[0]
 
