@@ -32,11 +32,6 @@ class Moving(Scene):
     def archive(self) -> Path:
         return self.base / "new.tar"
 
-    def copy(self, base: Path) -> Moving:
-        """The same elsewhere; no file is shared."""
-        shutil.copytree(self.base, base)
-        return type(self)(base)
-
     def publish(self) -> Imported:
         """Import NEW."""
         return import_version(self.archive, self.settings, check=anything)
@@ -67,13 +62,17 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def build_moving(template: Scene, base: Path) -> Moving:
-    """Export NEW of a scene, and leave it out of the root."""
+def build_moving(template: Scene, base: Path, *, into: Scene | None = None, without_base: bool = False) -> Moving:
+    """Export NEW of a scene, and leave it out of the root.
+
+    into: the scene whose root it is to be imported to, where it is another.
+    without_base: the archive of a delta version leaves its base out.
+    """
     elsewhere = template.copy(base.with_name(f"{base.name}-elsewhere"))
     elsewhere.publish()
     moving = Moving(base)
-    shutil.copytree(template.root.path, moving.root.path)
+    shutil.copytree((into or template).root.path, moving.root.path)
     shutil.rmtree(moving.root.versions / STAGED)
-    export_version(elsewhere.root, moving.archive, NEW)
+    export_version(elsewhere.root, moving.archive, NEW, without_base=without_base)
     shutil.rmtree(elsewhere.base)
     return moving

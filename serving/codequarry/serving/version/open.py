@@ -328,6 +328,10 @@ class Bundle:
         """Remember that every byte of the version, and of its base, was compared with its manifest."""
         _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
 
+    def was_damaged(self) -> None:
+        """Forget that the version and its base were read: whoever opens one over that base next has to read it again."""
+        _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
+
     @property
     def layers(self) -> tuple[Bundle, ...]:
         """The base of a delta version and itself; of a complete version itself alone."""

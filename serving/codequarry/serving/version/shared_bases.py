@@ -48,7 +48,8 @@ class SharedBases:
         self._open_paths = open_paths
         self._lock = threading.Lock()
         self.read: set[str] = set()
-        """Manifests, by sha256, of versions whose every byte this process has compared: no base is read twice."""
+        """Manifests, by sha256, of versions whose every byte this process has compared, and which no damage was found
+        in since: no base is read twice."""
         self._open: list[_OpenBase] = []
 
     def offer(self, bundle: Bundle, settings: ServingSettings, channels: Iterable[str]) -> None:
