@@ -10,17 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from codequarry.pipelines.cli.root import build_app
-from codequarry.pipelines.publish.publish import publishing
-from codequarry.pipelines.publish.retention import prune
 from codequarry.pipelines.publish.rollback import roll_back
-from codequarry.schemas.bundle.layout import Current
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.files.integrity import list_files
 from codequarry.serving.version.open import Bundle
 from tests.faults.moving import flip
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
-from tests.faults.stacked import BASE, Naming, Stacked, line_of
+from tests.faults.scene import OLD, OLDEST, Scene
+from tests.faults.stacked import BASE, Stacked, line_of
 from tests.serving.versions import followed
 
 ASKED = SearchRequest(query="other1", channel="symbol")
