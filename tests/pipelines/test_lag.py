@@ -35,13 +35,20 @@ def behind(run: Run) -> tuple[dict[str, Any], str]:
     return lag, text.strip()
 
 
+def write_later(file: Path, text: str) -> None:
+    """Write a file an hour after it was written before."""
+    later = os.stat(file).st_mtime + 3_600
+    file.write_text(text)
+    os.utime(file, (later, later))
+
+
 def test_versions_counts_the_commits_that_head_has_and_the_index_lacks(run: Run, app: Path) -> None:
     indexed = git(app, "rev-parse", "HEAD")
     lag, text = behind(run)
     assert lag == {
         "name": "app", "indexed": indexed, "head": indexed, "commits_behind": 0, "commits_gone": 0, "files_written": 0,
     }  # fmt: skip
-    assert text == "app: at HEAD, and no tracked file was written since"
+    assert text == "app: at HEAD, and no tracked file changed since"
     for number in range(3):
         head = commit(app, {}, f"change {number}")
     lag, text = behind(run)
@@ -51,12 +58,26 @@ def test_versions_counts_the_commits_that_head_has_and_the_index_lacks(run: Run,
 
 def test_an_edit_and_a_rewritten_history_are_told(run: Run, app: Path) -> None:
     git(app, "commit", "--quiet", "--amend", "-m", "another message")
-    later = os.stat(app / "app.py").st_mtime + 3_600
-    os.utime(app / "app.py", (later, later))
+    write_later(app / "app.py", "def pour_coffee(cup):\n    return cup\n")
     lag, text = behind(run)
     assert (lag["commits_behind"], lag["commits_gone"], lag["files_written"]) == (1, 1, 1)
     assert "1 commit that HEAD no longer has" in text
-    assert text.endswith("1 file written since")
+    assert text.endswith("1 file changed since")
+
+
+def test_what_was_written_and_is_as_it_was_indexed_is_no_change(run: Run, app: Path) -> None:
+    """A switch of branches, and one back, leaves the files as they were; a delta version knows what is gone."""
+    commit(app, {f"m{number}.py": f"def m_{number}(): ...\n" for number in range(30)})
+    run("index", app)
+    write_later(app / "app.py", (app / "app.py").read_text())
+    assert behind(run)[1].endswith("no tracked file changed since")
+    write_later(app / "m1.py", "def another(): ...\n")
+    (app / "app.py").unlink()
+    assert behind(run)[0]["files_written"] == 2
+    run("index", app, "--delta")
+    assert behind(run)[1].endswith("no tracked file changed since")
+    write_later(app / "m1.py", "def m_1(): ...\n")
+    assert behind(run)[0]["files_written"] == 1
 
 
 def test_a_repository_at_a_ref_and_a_folder_without_git_are_not_compared(run: Run, tmp_path: Path) -> None:

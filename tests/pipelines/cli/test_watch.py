@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import queue
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,78 +18,24 @@ from fastmcp.client.transports import StdioTransport
 
 from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
 from codequarry.schemas.bundle.layout import BundleRoot
+from tests.pipelines.cli.watch_process import (
+    COMMAND,
+    DEADLINE_S,
+    Watch,
+    append,
+    swap,
+    truncate_and_write,
+    write_aside,
+    write_with_backup,
+)
 from tests.pipelines.conftest import run_here
 from tests.pipelines.repositories import commit, git
 
-COMMAND = [sys.executable, "-P", "-m", "codequarry.pipelines.cli"]
-DEADLINE_S = 90.0
 FILES: dict[str, str | bytes] = {
     "app.py": "def pour_tea(cup):\n    return cup + 1\n",
     "deep/leaf.py": "from app import pour_tea\n\nprint(pour_tea(2))\n",
     ".gitignore": "*.log\n*.gen.py\nbuild/\n",
 }
-
-
-class Watch:
-    """A running watch, the lines it printed, and the repository it is about."""
-
-    def __init__(self, folder: Path, store: Path, *arguments: str) -> None:
-        self.folder = folder
-        self.environment = {"CODEQUARRY__PATHS__STORE": str(store), "COLUMNS": "200"}
-        self.process = subprocess.Popen(
-            [*COMMAND, "watch", *arguments],
-            cwd=folder, env={**os.environ, **self.environment}, text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.lines: list[str] = []
-        self._queue: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self.wait_for("watching")
-
-    def close(self) -> None:
-        """End the process, if it runs, and close its streams."""
-        self.process.kill()
-        self._reader.join()
-        with self.process:
-            pass
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._queue.put(line)
-
-    def wait_for(self, text: str) -> str:
-        """Return the next line that holds a text."""
-        ends = time.monotonic() + DEADLINE_S
-        while time.monotonic() < ends:
-            try:
-                line = self._queue.get(timeout=0.1)
-            except queue.Empty:
-                assert self.process.poll() is None, self.lines
-                continue
-            self.lines.append(line)
-            if text in line:
-                return line
-        raise AssertionError(f"{text!r} is in none of {self.lines}")
-
-    def finds(self, word: str) -> bool:
-        """Return whether the published version holds a word."""
-        return word in run_here(self.folder, self.environment, "grep", word).stdout
-
-    def wait_until_found(self, word: str) -> None:
-        """Wait for the version that holds a word, which may be the second one."""
-        while not self.finds(word):
-            self.wait_for("published in")
-
-    @property
-    def current(self) -> str:
-        return BundleRoot(self.folder / ".codequarry" / "bundles").read_current().version
-
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal, and return the exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(DEADLINE_S)
 
 
 @pytest.fixture
@@ -117,28 +60,10 @@ def watching(repository: Path, shared_store: Path) -> Iterator[Callable[..., Wat
         watch.close()
 
 
-def write_aside(file: Path, text: str) -> None:
-    aside = file.with_name(f".{file.name}.swp")
-    aside.write_text(text)
-    os.replace(aside, file)
-
-
-def truncate_and_write(file: Path, text: str) -> None:
-    with file.open("w") as stream:
-        stream.flush()
-        time.sleep(0.05)
-        stream.write(text)
-
-
-def append(file: Path, text: str) -> None:
-    with file.open("a") as stream:
-        stream.write(text)
-
-
 def test_each_way_to_save_is_published_and_ctrl_c_ends_well(repository: Path, watching: Callable[..., Watch]) -> None:
     watch = watching(below="deep")  # any folder below the top
     assert watch.finds("pour_tea")
-    for number, write in enumerate((write_aside, truncate_and_write, append)):
+    for number, write in enumerate((write_aside, truncate_and_write, append, write_with_backup, swap)):
         write(repository / "app.py", f"def wombat_{number}(cup):\n    return cup\n")
         line = watch.wait_for("published in")
         assert "app: 1 file changed (app.py)" in line
@@ -169,6 +94,44 @@ def test_a_switch_of_branches_is_followed_and_sigterm_ends_well(
     head = git(repository, "rev-parse", "HEAD")
     assert f"app: commit {head[:12]};" in watch.wait_for("published in")
     assert watch.end(signal.SIGTERM) == 0
+
+
+def test_answers_are_of_the_branch_that_is_switched_to(repository: Path, watching: Callable[..., Watch]) -> None:
+    """A ref that was indexed before does not answer in its place, nor does CURRENT answer for the branch before."""
+    git(repository, "branch", "feature")
+    watch = watching()
+    run_here(repository, watch.environment, "index", ".", ".#feature")
+
+    def grep(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_here(repository, watch.environment, "grep", "pour_tea|quokka", "-E", *arguments)
+
+    git(repository, "switch", "--quiet", "-c", "other")
+    deadline = time.monotonic() + DEADLINE_S
+    while "the working folder is at other" in (done := grep()).stderr:  # the same commit: no version, and no line
+        assert time.monotonic() < deadline
+    assert "#" not in done.stderr and "pour_tea" in done.stdout
+    git(repository, "switch", "--quiet", "feature")
+    append(repository / "app.py", "\n\ndef quokka(cup): ...\n")
+    watch.wait_until_found("quokka")
+    assert "working folder" not in grep().stderr
+    assert "def quokka" in grep("--ref", "feature").stdout
+    assert "app#feature" in (refused := grep("--ref", "main")).stderr
+    assert refused.returncode != 0
+
+
+def test_a_watch_in_a_linked_work_tree_has_an_index_of_its_own(
+    repository: Path, shared_store: Path, watching: Callable[..., Watch]
+) -> None:
+    run_here(repository, {"CODEQUARRY__PATHS__STORE": str(shared_store)}, "index")
+    before = BundleRoot(repository / ".codequarry" / "bundles").read_current()
+    linked = repository.with_name("linked")
+    git(repository, "worktree", "add", "--quiet", "-b", "side", str(linked))
+    watch = watching(below="../linked")
+    watch.folder = linked
+    append(linked / "app.py", "\n\ndef quokka(cup): ...\n")
+    watch.wait_until_found("quokka")
+    assert "working folder" not in run_here(linked, watch.environment, "grep", "quokka").stderr
+    assert BundleRoot(repository / ".codequarry" / "bundles").read_current() == before
 
 
 def test_what_is_ignored_makes_no_version_and_a_burst_few(repository: Path, watching: Callable[..., Watch]) -> None:

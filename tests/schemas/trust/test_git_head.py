@@ -59,15 +59,15 @@ def test_nothing_else_is_a_commit(tmp_path: Path) -> None:
     assert head_commit_of(tmp_path) == ""
 
 
-def test_files_that_were_written_or_removed_are_counted(tmp_path: Path) -> None:
+def test_files_that_were_written_or_removed_are_told(tmp_path: Path) -> None:
     commit(tmp_path, {"a.py": "x\n", "b/c.py": "x\n", "b/d.py": "x\n"})
     now = time.time_ns() + 60 * 10**9
-    assert written_since(tmp_path, now) == 0
+    assert written_since(tmp_path, now) == []
     os.utime(tmp_path / "a.py", ns=(now + 1, now + 1))
     (tmp_path / "b" / "d.py").unlink()
     (tmp_path / "untracked.py").write_text("x\n")
-    assert written_since(tmp_path, now) == 2
-    assert written_since(tmp_path / "b", now) == 1
+    assert sorted(written_since(tmp_path, now)) == ["a.py", "b/d.py"]
+    assert written_since(tmp_path / "b", now) == ["d.py"]
     (tmp_path / ".git" / "index").write_bytes(b"DIRC")
-    assert written_since(tmp_path, now) == 0
-    assert written_since(tmp_path.parent, now) == 0
+    assert written_since(tmp_path, now) == []
+    assert written_since(tmp_path.parent, now) == []

@@ -85,29 +85,29 @@ def main_work_tree(top: Path) -> Path | None:
     return folder.parent if folder.name == ".git" else None
 
 
-def written_since(folder: Path, at_ns: int) -> int:
-    """Count the tracked files at or below a folder that were written, or removed, after a time.
+def written_since(folder: Path, at_ns: int) -> list[str]:
+    """Return the tracked files at or below a folder that were written, or removed, after a time.
 
     Args:
         folder: A folder of a work tree, or any other.
         at_ns: Nanoseconds since 1970.
 
     Returns:
-        Number of files; 0 without git, and where its index cannot be read.
+        Paths below the folder; none without git, and where its index cannot be read.
     """
     real = Path(os.path.realpath(folder))
     top = git_top(real)
     if top is None:
-        return 0
+        return []
     within = "" if top == real else f"{real.relative_to(top)}/"
-    count = 0
+    found: list[str] = []
     try:
         for path in map(os.fsdecode, tracked_paths(top)):
-            if path.startswith(within) and ".." not in path.split("/"):
-                count += _is_later(os.path.join(top, path), at_ns)
+            if path.startswith(within) and ".." not in path.split("/") and _is_later(os.path.join(top, path), at_ns):
+                found.append(path.removeprefix(within))
     except SourceError:
-        return 0
-    return count
+        return []
+    return found
 
 
 def _is_later(file: str, at_ns: int) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.times import parse_time
 from codequarry.schemas.trust.git_head import head_commit_of, written_since
 from codequarry.schemas.trust.source_places import local_folders
@@ -15,6 +17,9 @@ from codequarry.serving.files.integrity import read_manifest
 
 CommitsBetween = Callable[[Path, str, str], tuple[int, int] | None]
 _SHOWN = 12
+_MOST_COMPARED = 10_000
+"""Of more files the time alone is compared."""
+_DIGESTS = "SELECT path, sha256 FROM files_mat WHERE repo = ? AND list_contains(?, path)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Lag:
     commits_gone: int | None
     """Commits that the index has and HEAD lacks."""
     files_written: int
-    """Tracked files that were written or removed since."""
+    """Tracked files that were written or removed since, and are not as they were indexed."""
 
     @property
     def sentence(self) -> str:
@@ -39,8 +44,8 @@ class Lag:
         head = f"HEAD is {self.head[:_SHOWN]}"
         parts = [] if self.head == self.indexed else [f"{self._commits()}, {head}" if self._commits() else head]
         if self.files_written:
-            parts.append(f"{counted(self.files_written, 'file')} written since")
-        return f"{self.name}: {'; '.join(parts) or 'at HEAD, and no tracked file was written since'}"
+            parts.append(f"{counted(self.files_written, 'file')} changed since")
+        return f"{self.name}: {'; '.join(parts) or 'at HEAD, and no tracked file changed since'}"
 
     def _commits(self) -> str:
         behind = f"{counted(self.commits_behind, 'commit')} behind" if self.commits_behind else ""
@@ -72,5 +77,34 @@ def measure_lag(root: BundleRoot, version: str, commits_between: CommitsBetween 
         if commits_between is not None and source.commit and source.commit != head:
             counts = commits_between(folder, source.commit, head)
         behind, gone = counts or ((0, 0) if source.commit == head else (None, None))
-        lags.append(Lag(source.name, source.commit, head, behind, gone, written_since(folder, at_ns)))
+        changed = _count_changed(root, version, source.name, folder, written_since(folder, at_ns))
+        lags.append(Lag(source.name, source.commit, head, behind, gone, changed))
     return lags
+
+
+def _count_changed(root: BundleRoot, version: str, name: str, folder: Path, written: list[str]) -> int:
+    """Count the files that are not as they were indexed: a switch of branches, and one back, writes what was there."""
+    if not written or len(written) > _MOST_COMPARED:
+        return len(written)
+    # Slow to load, and seldom needed here.
+    from codequarry.serving.engine.local_files import read_digest
+    from codequarry.serving.version.open import Bundle
+
+    try:
+        with closing(Bundle.open_current(root.path, channels=())) as bundle:
+            if bundle.manifest.version != version:
+                return len(written)
+            with bundle.catalog.reading() as cursor:
+                indexed = dict(cursor.execute(_DIGESTS, [name, written]).fetchall())
+    except CodequarryError:
+        return len(written)
+
+    def has_changed(path: str) -> bool:
+        try:
+            return read_digest(str(folder / path)) != indexed.get(path)
+        except FileNotFoundError:
+            return bool(indexed.get(path))  # a missing file has no digest
+        except OSError:
+            return True
+
+    return sum(map(has_changed, written))

@@ -32,6 +32,7 @@ from codequarry.schemas.errors import (
     UnavailableError,
 )
 from codequarry.schemas.resources import raise_if_exhausted
+from codequarry.schemas.trust.git_head import head_branch_of
 from codequarry.serving.files.integrity import current_manifest
 
 QUIET_S, LONGEST_S = 0.2, 2.0
@@ -94,6 +95,8 @@ class Rounds:
         self._retry_at, self._retry_s = float("inf"), FIRST_RETRY_S
         self._stale_locks: set[tuple[str, int]] = set()
         self._roots = self._identities()
+        self._branches: dict[str, str] = {}
+        """Branch of each repository that is remembered: requests are answered by it."""
         self.version = ""
         """Version that CURRENT names, as far as is known here."""
 
@@ -199,6 +202,7 @@ class Rounds:
         self._error = kind
 
     def _succeed(self, report: IndexReport, seconds: float) -> None:
+        self._follow_branches()
         heads = {each.name: Head(each.commit, each.dirty) for each in report.snapshots}
         if report.manifest.version != self.version:  # another process may have published it
             files = read_files(self._settings, report)
@@ -212,6 +216,13 @@ class Rounds:
             self._note(f"warning: {warning}")
         self._heads, self._error, self._retry_s = heads, "", FIRST_RETRY_S
         self.version = report.manifest.version
+
+    def _follow_branches(self) -> None:
+        """Remember the branches that CURRENT holds now, or requests would take it for the branch before a switch."""
+        branches = {tree.name: head_branch_of(tree.root) for tree in self._trees}
+        if branches != self._branches:
+            self._branches = branches
+            self.remember()
 
     def _take(self, paths: set[Path]) -> None:
         """Keep of the changed paths those that matter."""
@@ -242,7 +253,8 @@ class Rounds:
         if self._waits_for_git(trees, age) or (age < LONGEST_S and self._has_emptied(trees)):
             return False
         if not self._burst.paths and not any(map(self._has_moved, trees)):
-            self._burst = Burst()  # a branch that is not checked out
+            self._burst = Burst()  # a branch that is not checked out, or one of the same commit
+            self._follow_branches()
             return False
         return True
 
