@@ -14,8 +14,8 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.settings.bundle import BundleSettings
 from codequarry.serving.files.integrity import current_manifest
-from tests.pipelines.cli.test_watch import Watch, append
 from tests.pipelines.cli.test_watch import watching as watching
+from tests.pipelines.cli.watch_process import Watch, append
 from tests.pipelines.conftest import run_here
 from tests.pipelines.repositories import commit
 

@@ -329,7 +329,7 @@ class Bundle:
         _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
 
     def was_damaged(self) -> None:
-        """Forget that the version and its base were read: whoever opens one over that base next has to read it again."""
+        """Forget that the version and its base were read: who opens one over that base next has to read it again."""
         _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
 
     @property
