@@ -135,7 +135,7 @@ COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --ove
 
 lock:  ## Resolve the locks anew (needs uv)
 	@$(COMPILE) --upgrade -o requirements.lock
-	@$(COMPILE) --extra models --extra notebook --extra train --extra warp --group dev --upgrade -c requirements.lock -o requirements-dev.lock
+	@$(COMPILE) --extra models --extra notebook --extra storage --extra train --extra warp --group dev --upgrade -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove everything made here
 	@rm -rf $(VENV) $(HOME_DIR) .pytest_cache .ruff_cache .hypothesis dist

@@ -48,14 +48,15 @@ def test_every_file_of_a_version_and_every_hidden_name_is_documented(tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_commands_of_operators_run(tmp_path: Path) -> None:
+def test_the_commands_of_operators_run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", OPERATIONS + GATES, re.DOTALL)
     lines = [line.removeprefix("codequarry ") for block in blocks for line in block.splitlines()]
     verbs = {line.split()[0] for line in lines}
     assert verbs == {
         "index", "versions", "verify", "doctor", "gates", "rollback", "prune", "store", "export", "import", "usage",
+        "push", "pull",
     }  # fmt: skip
-    app = tmp_path / "app"
+    app, shared = tmp_path / "app", tmp_path_factory.mktemp("shared")
     app.mkdir()
     (app / "main.py").write_text("def main():\n    '''Start.'''\n    return 0\n")
     pair = minisign.KeyPair.generate()
@@ -64,7 +65,10 @@ def test_the_commands_of_operators_run(tmp_path: Path) -> None:
     root = BundleRoot(tmp_path / ".codequarry" / "bundles")
     for line in lines:
         newest = root.version_names()[-1] if root.version_names() else ""
-        arguments = [part.replace("~/src/app", str(app)).replace("$NEWEST", newest) for part in line.split()]
+        given = {"~/src/app": str(app), "$NEWEST": newest, "/mnt/shared": str(shared)}
+        for name, value in given.items():
+            line = line.replace(name, value)
+        arguments = line.split()
         done = subprocess.run(
             [sys.executable, "-m", "codequarry.pipelines.cli", *arguments],
             cwd=tmp_path, capture_output=True, text=True,

@@ -8,11 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.moving import Moving, build_moving
+from tests.faults.moving import Adding, Moving, build_moving
 from tests.faults.project import Project, build_project
 from tests.faults.scene import Scene, build_scene
+from tests.faults.stacked import Naming, Stacked, build_naming, build_stacked
 
 Copies = Callable[[], Scene]
+
+LAYERED: dict[str, tuple[str, type[Scene], str]] = {
+    "delta": ("stacked_template", Stacked, "publish"),
+    "ref": ("naming_template", Naming, "name"),
+    "archive with base": ("with_base_template", Moving, "import"),
+    "archive without base": ("without_base_template", Moving, "import"),
+    "added with base": ("with_base_template", Adding, "add"),
+}
+"""Publishes of delta versions: the fixture of the template, the scene, and the name that the sweep has for it."""
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +47,14 @@ def copies(template: Scene, tmp_path: Path) -> Copies:
     return lambda: template.copy(tmp_path / f"copy-{next(numbers)}")
 
 
+@pytest.fixture(params=LAYERED)
+def layered(request: pytest.FixtureRequest, tmp_path: Path) -> Copies:
+    """A fresh copy at every call of a scene in which a delta version is published."""
+    fixture, kind, _ = LAYERED[request.param]
+    template, numbers = request.getfixturevalue(fixture), count()
+    return lambda: kind(template.copy(tmp_path / f"copy-{next(numbers)}").base)
+
+
 @pytest.fixture(scope="session")
 def project_template(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return build_project(tmp_path_factory.mktemp("project"))
@@ -59,6 +77,33 @@ def project(project_template: Project, tmp_path: Path) -> Project:
 @pytest.fixture(scope="session")
 def moving_template(template: Scene, tmp_path_factory: pytest.TempPathFactory) -> Moving:
     return build_moving(template, tmp_path_factory.mktemp("moving") / "base")
+
+
+@pytest.fixture(scope="session")
+def stacked_template(tmp_path_factory: pytest.TempPathFactory) -> Stacked:
+    return build_stacked(tmp_path_factory.mktemp("stacked") / "base")
+
+
+@pytest.fixture(scope="session")
+def naming_template(stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Naming:
+    return build_naming(stacked_template, tmp_path_factory.mktemp("naming") / "base")
+
+
+@pytest.fixture
+def naming(naming_template: Naming, tmp_path: Path) -> Naming:
+    return naming_template.copy(tmp_path / "base")
+
+
+@pytest.fixture(scope="session")
+def with_base_template(template: Scene, stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    """An archive of a delta version with its base, which the root lacks."""
+    return build_moving(stacked_template, tmp_path_factory.mktemp("with-base") / "base", into=template)
+
+
+@pytest.fixture(scope="session")
+def without_base_template(stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Moving:
+    """An archive of a delta version without its base, which the root has."""
+    return build_moving(stacked_template, tmp_path_factory.mktemp("without") / "base", without_base=True)
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.publish.archive.import_ import Imported, import_version
+from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.arrival import Imported
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.settings.load import ChecksSettings
@@ -30,11 +31,6 @@ class Moving(Scene):
     @property
     def archive(self) -> Path:
         return self.base / "new.tar"
-
-    def copy(self, base: Path) -> Moving:
-        """The same elsewhere; no file is shared."""
-        shutil.copytree(self.base, base)
-        return type(self)(base)
 
     def publish(self) -> Imported:
         """Import NEW."""
@@ -66,13 +62,17 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def build_moving(template: Scene, base: Path) -> Moving:
-    """Export NEW of a scene, and leave it out of the root."""
+def build_moving(template: Scene, base: Path, *, into: Scene | None = None, without_base: bool = False) -> Moving:
+    """Export NEW of a scene, and leave it out of the root.
+
+    into: the scene whose root it is to be imported to, where it is another.
+    without_base: the archive of a delta version leaves its base out.
+    """
     elsewhere = template.copy(base.with_name(f"{base.name}-elsewhere"))
     elsewhere.publish()
     moving = Moving(base)
-    shutil.copytree(template.root.path, moving.root.path)
+    shutil.copytree((into or template).root.path, moving.root.path)
     shutil.rmtree(moving.root.versions / STAGED)
-    export_version(elsewhere.root, moving.archive, NEW)
+    export_version(elsewhere.root, moving.archive, NEW, without_base=without_base)
     shutil.rmtree(elsewhere.base)
     return moving

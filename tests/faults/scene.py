@@ -10,13 +10,14 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from codequarry.pipelines.gates.verify import Verified
 from codequarry.pipelines.publish.publish import Published, publish_verified
-from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.layout import BundleRoot, Current
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.settings.load import BundleSettings, PathsSettings, Settings
-from codequarry.serving.files.integrity import file_sha256, is_whole, read_manifest, verify
+from codequarry.serving.files.integrity import base_of, file_sha256, is_whole, read_manifest, verify
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
@@ -42,10 +43,10 @@ class Scene:
             bundle=BundleSettings(root=self.root.path, keep_versions=2),
         )
 
-    def copy(self, base: Path) -> Scene:
+    def copy(self, base: Path) -> Self:
         """The same scene elsewhere; no file is shared."""
         shutil.copytree(self.base, base)
-        return Scene(base)
+        return type(self)(base)
 
     @property
     def verified(self) -> Verified:
@@ -62,9 +63,16 @@ class Scene:
         """What a reader gets, after it opened and read every byte of it."""
         bundle = Bundle.open_current(self.root.path, channels=())
         bundle.close()
-        paths = self.root.version(bundle.manifest.version)
-        verify(paths, read_manifest(paths, expected_sha256=self.root.read_current().manifest_sha256), deep=True)
+        self.read_every_byte(Current(bundle.manifest.version, self.root.read_current().manifest_sha256))
         return bundle.manifest.version
+
+    def read_every_byte(self, named: Current) -> None:
+        """Compare a version, and its base where it has one, with what was promised of it."""
+        paths = self.root.version(named.version)
+        manifest = read_manifest(paths, expected_sha256=named.manifest_sha256)
+        verify(paths, manifest, deep=True)
+        if manifest.stack is not None:
+            verify(self.root.version(manifest.stack.base), base_of(self.root, manifest), deep=True)
 
     def check_current(self, *, allowed: tuple[str, ...]) -> str:
         """What a reader gets, which must be one of these; as readers do, CURRENT is read again when it moved on."""

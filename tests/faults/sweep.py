@@ -5,7 +5,8 @@ Each victim is a fork of this process, which imported everything once and holds 
     python -m tests.faults.sweep WHAT TEMPLATE SCRATCH kill STEP       before every STEP-th call, and the last
     python -m tests.faults.sweep WHAT TEMPLATE SCRATCH random LOOPS    at random times, a reader running
 
-WHAT is publish, import, or add: an import that keeps the current version.
+WHAT is publish, import, add (an import that keeps the current version), or name (a publish for a further ref). Whether
+versions are complete or lie over a base is the template's matter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from codequarry.pipelines.publish.retention import prune
 from codequarry.schemas.errors import CodequarryError
 from tests.faults.calls import Killer, Recorder, intercepted
 from tests.faults.moving import Adding, Moving
-from tests.faults.scene import NEW, OLD, STAGED, Scene
+from tests.faults.scene import NEW, OLD, OLDEST, STAGED, Scene
+from tests.faults.stacked import Naming
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -49,7 +51,9 @@ def judge(scene: Scene, acknowledged: bool) -> str:
         prune(scene.root, scene.settings.bundle)
     assert scene.check(allowed=(found,)) == found
     listed = scene.root.version_names()
-    assert OLD in listed, "the version to roll back to is gone"
+    naming = isinstance(scene, Naming)
+    assert (OLDEST if naming else OLD) in listed, "the version to roll back to is gone"
+    assert not naming or (OLD in listed) == (found == OLD), "a version that the ref left stayed"
     assert adding or (NEW in listed) == (found == NEW), "a version nobody was told of stayed"
     assert NEW in listed or not acknowledged, "an acknowledged version is gone"
     left = [name for name in scene.litter() if not name.startswith(STAGED)]
@@ -121,5 +125,5 @@ def kill_at_random(template: Scene, scratch: Path, loops: int) -> dict[str, int]
 if __name__ == "__main__":
     what, template, scratch, kind, number = sys.argv[1:]
     sweeps = {"kill": kill_at_every_call, "random": kill_at_random}
-    scenes = {"publish": Scene, "import": Moving, "add": Adding}
+    scenes = {"publish": Scene, "import": Moving, "add": Adding, "name": Naming}
     sys.stdout.write(json.dumps(sweeps[kind](scenes[what](Path(template)), Path(scratch), int(number))))

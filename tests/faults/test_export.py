@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.publish.archive import write as archive_export
+from codequarry.pipelines.publish import leaving
 from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
 from codequarry.schemas.bundle.layout import BundleRoot
@@ -147,7 +147,7 @@ def test_files_that_the_manifest_does_not_know_are_not_exported(scene: Scene, tm
 def test_a_manifest_that_no_import_would_read_is_not_exported(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("codequarry.pipelines.publish.archive.format.MAX_MANIFEST_BYTES", 1000)
+    monkeypatch.setattr("codequarry.pipelines.publish.leaving.MAX_MANIFEST_BYTES", 1000)
     with pytest.raises(IntegrityError, match="expected 1,000 at most"):
         export_version(scene.root, tmp_path / "app.tar")
 
@@ -168,7 +168,7 @@ def test_a_version_is_held_while_it_is_exported(scene: Scene, tmp_path: Path) ->
 def test_a_version_that_is_replaced_and_pruned_at_the_wrong_moment_is_not_missed(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = archive_export.hold_version
+    honest = leaving.hold_version
 
     def too_late(paths):
         if paths.path.name == OLD:
@@ -176,7 +176,7 @@ def test_a_version_that_is_replaced_and_pruned_at_the_wrong_moment_is_not_missed
             raise IntegrityError("it was removed meanwhile")
         return honest(paths)
 
-    monkeypatch.setattr(archive_export, "hold_version", too_late)
+    monkeypatch.setattr(leaving, "hold_version", too_late)
     assert export_version(scene.root, tmp_path / "app.tar").manifest.version == NEW
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from codequarry.pipelines.bundle.folder import remove_abandoned
-from codequarry.pipelines.publish.archive import import_ as archive_import
+from codequarry.pipelines.publish import arrival
+from codequarry.pipelines.publish.archive import import_
 from codequarry.pipelines.publish.archive import read as archive_unpack
-from codequarry.pipelines.publish.archive.import_ import Imported, import_version
+from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
+from codequarry.pipelines.publish.arrival import Imported
 from codequarry.pipelines.publish.publish import publishing
 from codequarry.pipelines.publish.retention import prune, remove_version
 from codequarry.pipelines.publish.rollback import roll_back
@@ -85,7 +87,7 @@ def test_an_older_version_becomes_current_and_retention_leaves_it(scene: Scene, 
 def test_a_version_that_is_there_is_not_unpacked_again(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     moving.publish()
     before = fingerprint(moving.root.path)
-    monkeypatch.setattr(archive_import, "unpack", None)
+    monkeypatch.setattr(import_, "unpack", None)
     assert moving.publish().done == Adding(moving.base).publish().done == "unchanged"
     assert fingerprint(moving.root.path) == before
     roll_back(moving.root)
@@ -153,7 +155,7 @@ def test_a_link_in_the_place_of_the_version_is_not_taken_for_it(moving: Moving) 
 
 
 def test_while_another_publishes_nothing_is_unpacked(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_import, "unpack", None)
+    monkeypatch.setattr(import_, "unpack", None)
     with publishing(moving.root), pytest.raises(BusyError, match="another process is publishing"):
         moving.publish()
     assert moving.check(allowed=(OLD,)) == OLD
@@ -183,7 +185,7 @@ def while_unpacking(moving: Moving, monkeypatch: pytest.MonkeyPatch, work: Calla
         archive_unpack.unpack(*arguments)
         work()
 
-    monkeypatch.setattr(archive_import, "unpack", unpack)
+    monkeypatch.setattr(import_, "unpack", unpack)
     return moving.publish()
 
 
@@ -223,7 +225,7 @@ def test_where_a_version_came_from_goes_with_it_and_with_a_failed_import(
     def refuse(*_arguments: object, **_more: object) -> None:
         raise PublishError("not now", suggestion="later")
 
-    monkeypatch.setattr(archive_import, "publish_staged", refuse)
+    monkeypatch.setattr(arrival, "publish_staged", refuse)
     with pytest.raises(PublishError, match="not now"):
         moving.publish()
     assert not list(moving.root.imports.iterdir())

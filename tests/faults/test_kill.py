@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.conftest import LAYERED
 from tests.faults.moving import Moving
 from tests.faults.scene import NEW, OLD, Scene
 
@@ -65,3 +66,30 @@ def test_an_import_killed_at_every_call(moving_template: Moving, tmp_path: Path,
 def test_an_import_killed_at_some_random_times_under_a_reader(moving_template: Moving, tmp_path: Path) -> None:
     outcome = sweep(moving_template, tmp_path, "random", 10, "import")
     assert outcome["reads"] >= 10
+
+
+@pytest.mark.parametrize("kind", LAYERED)
+def test_a_delta_killed_at_some_calls(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    template, _, what = LAYERED[kind]
+    outcome = sweep(request.getfixturevalue(template), tmp_path, "kill", 61, what)
+    assert outcome["calls"] > 100
+    assert outcome[OLD] > 1 and outcome[NEW] > 0
+
+
+@pytest.mark.faults_long
+@pytest.mark.parametrize("kind", LAYERED)
+def test_a_delta_killed_at_every_call(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    template, _, what = LAYERED[kind]
+    outcome = sweep(request.getfixturevalue(template), tmp_path, "kill", 1, what)
+    assert outcome[OLD] + outcome[NEW] == outcome["calls"]
+
+
+@pytest.mark.faults_long
+@pytest.mark.parametrize("kind", ["delta", "ref", "archive with base"])
+def test_a_delta_killed_at_random_times_under_a_reader(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    template, _, what = LAYERED[kind]
+    outcome = sweep(request.getfixturevalue(template), tmp_path, "random", 60, what)
+    assert outcome["reads"] >= 60
+    assert outcome[OLD] > 0 and outcome[NEW] > 0

@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.pipelines.bundle import disk_space
-from codequarry.pipelines.publish.archive.format import END, MAX_MANIFEST_BYTES, header, padding, read_manifest_member
+from codequarry.pipelines.publish.archive.format import END, header, padding, read_manifest_member
 from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.read import unpack
+from codequarry.pipelines.publish.leaving import MAX_MANIFEST_BYTES
 from codequarry.schemas.bundle.manifest import FORMAT_VERSION, FileEntry, to_json
 from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError, PublishError, UnavailableError
 from codequarry.schemas.settings.load import BundleSettings, PathsSettings, Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.publish.archive import import_
+from codequarry.pipelines.publish import arrival
 from codequarry.pipelines.publish.archive.format import BASE
 from codequarry.pipelines.publish.archive.import_ import import_version
 from codequarry.pipelines.publish.archive.write import export_version
@@ -154,7 +154,7 @@ def test_without_its_base_anywhere_a_delta_is_refused(run: Run, stacked: BundleR
     done = run("import", "app.tar", "--root", "other/bundles")
     said = " ".join(done.stderr.split())
     assert done.returncode != 0
-    assert f"a delta version over {names_in(stacked)[1]} without that base" in said
+    assert f"a delta version over {names_in(stacked)[1]}, which did not come with it" in said
     assert "export again without --without-base" in said
     assert not BundleRoot(tmp_path / "cwd/other/bundles").current.exists()
     assert list(BundleRoot(tmp_path / "cwd/other/bundles").path.glob("versions/*")) == []
@@ -281,14 +281,14 @@ def test_a_publish_that_fails_takes_the_base_back(
 ) -> None:
     done = export_version(stacked, tmp_path / "app.tar")
     settings = elsewhere(tmp_path / "other")
-    publish = import_.publish_staged
+    publish = arrival.publish_staged
 
     def refuse(*arguments: object, becomes_current: bool) -> object:
         if becomes_current:
             raise PublishError("the disk refuses", suggestion="")
         return publish(*arguments, becomes_current=becomes_current)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(import_, "publish_staged", refuse)
+    monkeypatch.setattr(arrival, "publish_staged", refuse)
     with pytest.raises(PublishError, match="the disk refuses"):
         import_version(done.path, settings)
     root = BundleRoot(settings.bundle.root)

@@ -257,6 +257,7 @@ def _build(
     from codequarry.pipelines.gates.accept import checked_reason
     from codequarry.pipelines.gates.verify import verify_staged
     from codequarry.pipelines.publish.publish import publish_verified
+    from codequarry.pipelines.publish.remote.push import push_published
 
     reason = checked_reason(context.run.tags.get(ACCEPT_TAG))
     staged = yield from _pieces(context, stage_pieces(names, settings, progress), gpu)
@@ -282,7 +283,9 @@ def _build(
         data_version=dg.DataVersion(manifest.digest),
     )
     published = publish_verified(verified, settings.bundle)
+    pushed = push_published(settings, progress)
     metadata = {
+        **({"pushed_to": settings.bundle.push_to, "pushed_bytes": pushed.sent_bytes} if pushed is not None else {}),
         "unchanged": published.unchanged,
         "linked_bytes": published.linked_bytes,
         "removed_versions": list(published.pruned.removed) if published.pruned else [],

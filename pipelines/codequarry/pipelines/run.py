@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,10 @@ from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified
 from codequarry.pipelines.publish.ref_files import publish_ref
+from codequarry.pipelines.publish.remote.push import Pushed, push_published
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
+from codequarry.pipelines.sources.base_work import drop_base_work, keep_base_work
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_to_index
 from codequarry.pipelines.store.links import link_to_published
@@ -46,10 +48,6 @@ class StackedFiles:
     """Files that changed or came."""
     deleted: int
     chunks: int
-    hidden: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]], compare=False)
-    """Files of the version below that changed or are gone, by repository."""
-    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], compare=False)
-    """Digests of the files that changed or came, by repository and path; "" for a skipped one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +81,10 @@ class IndexReport:
     """Sentences about problems that did not stop the publish."""
     stacked: StackedFiles | None = None
     """Files of a delta version; None for a complete one."""
+    files: Mapping[str, Mapping[str, str]] | None = None
+    """Digests of the indexed files by repository and path; None where the census in the work folder says them."""
+    pushed: Pushed | None = None
+    """Push to the object storage of the settings; None when there was none."""
 
 
 def index_repositories(
@@ -108,15 +110,39 @@ def index_repositories(
         Results of the stages, and the version that CURRENT or the ref names now.
 
     Raises:
-        CodequarryError: See ``errors``; after any error CURRENT is as it was.
+        CodequarryError: See ``errors``; after any error CURRENT is as it was, but for one of the push, which follows.
     """
+    report = _index(settings, progress, force=force, accept=accept, whole=whole, ref=ref)
+    return with_push(report, settings, progress) if ref is None else report
+
+
+def with_push(report: IndexReport, settings: Settings, progress: Progress) -> IndexReport:
+    """Push what CURRENT names to the place of the settings; see `push_published`.
+
+    Args:
+        report: Results of the run.
+        settings: Settings of the run.
+        progress: Told of the objects looked after.
+
+    Returns:
+        The results, with those of the push.
+    """
+    pushed = push_published(settings, progress)
+    return report if pushed is None else replace(report, pushed=pushed)
+
+
+def _index(
+    settings: Settings, progress: Progress, *, force: bool, accept: str, whole: bool, ref: RefName | None
+) -> IndexReport:
     repositories = repositories_to_index(settings)
     names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
     with working(settings):
         require_space_for_run(root, settings.paths.work)
-        with clock.time("census"):
-            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
         current = current_manifest(root) if ref is None else ref_manifest(root, ref)
+        with clock.time("census"):
+            if ref is None:
+                keep_base_work(current, settings)
+            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
         rebuilt = force or (whole and current is not None and current.stack is not None)
         if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)
@@ -144,6 +170,7 @@ def index_repositories(
         with clock.time("publish"):
             if ref is None:
                 published = publish_verified(verified, settings.bundle, force=force)
+                drop_base_work(settings)
             else:
                 published = publish_ref(verified, settings.bundle, ref)
             _release(names, published.manifest, settings)

@@ -14,7 +14,7 @@ from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
 from codequarry.pipelines.measure.version_diff import compare_files, read_chunks, read_files
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.stack.build import index_changes
-from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import to_json
 from codequarry.schemas.bundle.stack import STACK_ARRAYS
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError
@@ -26,11 +26,13 @@ from codequarry.schemas.settings.load import (
     Settings,
 )
 from codequarry.schemas.wire.search import SearchRequest
+from codequarry.serving.catalog import symbols
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.integrity import file_sha256, read_manifest
 from codequarry.serving.sql.session import open_catalog
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.repositories import commit
+from tests.pipelines.stack.alike import differing
 from tests.pipelines.stack.test_answers import tree
 from tests.serving.versions import until
 
@@ -106,8 +108,36 @@ def test_versions_over_a_base_share_it_and_the_last_one_closes_it(opened: Bundle
     second.close()
     assert base.catalog.answers()
     third = Bundle.open_current(roots.stacked.path, channels=())
-    assert third.base is not base, "another choice of channels opens a base of its own"
+    assert third.base is base, "it has all channels that are wanted"
     third.close()
+    fourth = Bundle.open_current(roots.stacked.path, ServingSettings(max_concurrency=2))
+    assert fourth.base is not base, "other settings open a base of their own"
+    fourth.close()
+
+
+def test_a_complete_version_that_is_open_is_the_base_of_what_lies_over_it(roots: Roots) -> None:
+    paths = base_of(roots.stacked)
+    complete = Bundle.open_version(roots.stacked, Current(paths.path.name, file_sha256(paths.manifest)))
+    delta = Bundle.open_current(roots.stacked.path)
+    assert delta.base is complete
+    complete.close()
+    assert complete.catalog.answers(), "a version over it still needs it"
+    complete.close()
+    assert complete.catalog.answers()
+    delta.close()
+    assert not complete.catalog.answers()
+
+
+def test_a_complete_version_without_the_wanted_channels_is_not_shared(roots: Roots) -> None:
+    paths = base_of(roots.stacked)
+    current = Current(paths.path.name, file_sha256(paths.manifest))
+    complete = Bundle.open_version(roots.stacked, current, channels=("bm25",))
+    delta = Bundle.open_current(roots.stacked.path)
+    assert delta.base is not complete
+    delta.close()
+    assert complete.catalog.answers()
+    complete.close()
+    assert not complete.catalog.answers()
 
 
 def test_a_base_that_nobody_uses_is_closed(copied: BundleRoot) -> None:
@@ -139,6 +169,64 @@ def test_a_base_with_another_manifest_is_refused(copied: BundleRoot) -> None:
     base.manifest.write_bytes(to_json(manifest.model_copy(update={"sequence": manifest.sequence + 1})))
     with pytest.raises(IntegrityError, match="lies over"):
         Bundle.open_current(copied.path)
+
+
+def test_versions_over_a_base_have_no_database_and_no_texts_of_it(opened: Bundle, roots: Roots) -> None:
+    second = Bundle.open_current(roots.stacked.path)
+    base = opened.base
+    assert base is not None
+    texts = [bundle.catalog.texts(bundle.directory.chunk_ids) for bundle in (opened, second)]
+    assert texts[0] == texts[1]
+    pages = base.catalog.stored_texts
+    before = pages._page.cache_info().misses
+    second.catalog.texts(second.directory.chunk_ids)
+    assert pages._page.cache_info().misses == before, "the other version has read them"
+    assert opened.catalog._connection is second.catalog._connection is base.catalog._connection
+    second.close()
+    assert opened.catalog.answers()
+    assert opened.catalog.texts(opened.directory.chunk_ids) == texts[0]
+
+
+def test_the_catalog_finds_what_that_of_a_complete_version_finds(
+    opened: Bundle, roots: Roots, request: pytest.FixtureRequest
+) -> None:
+    complete = Bundle.open_current(roots.complete.path)
+    request.addfinalizer(complete.close)
+    both = [opened, complete]
+    names = {name for bundle in both for name in bundle.symbols.near_names("special_1")} | {"brand_new", "mod1"}
+    for name in sorted(names):
+        ids = [bundle.catalog.defining([name, "Nothing.at_all"]).tolist() for bundle in both]
+        assert ids[0] == ids[1], name
+    every = [{facts.uri: facts for facts in bundle.catalog.facts_of_files(None).values()} for bundle in both]
+    assert every[0] == every[1]
+    other = next(uri for uri in every[0] if uri != "app/pkg1/mod1.py")
+    some = ["app/pkg1/mod1.py", "app/pkg2/mod2.py", other]
+    for bundle in both:
+        found = bundle.catalog.facts_of_files(some)
+        assert {facts.uri for facts in found.values()} == {some[0], some[2]}
+        for file, facts in found.items():
+            assert f"{bundle.directory.repos[file]}/{bundle.directory.paths[file]}" == facts.uri
+            assert bundle.catalog.skip_reason(file) == ""
+    ids = opened.directory.chunk_ids.tolist()
+    spans = [bundle.catalog.definitions_in(ids) for bundle in both]
+    assert spans[0] == spans[1] and spans[0]
+
+
+@pytest.mark.parametrize("few", [0, 256])
+def test_hidden_files_are_left_out_by_number_and_by_a_parameter(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(symbols, "_FEW_HIDDEN", few)
+    folder = roots.settings.sources.repositories[0].path
+    assert folder is not None
+    files = sorted(path for path in folder.rglob("*.py"))
+    engines = [Engine.open(root.path, ServingSettings()) for root in (roots.stacked, roots.complete)]
+    try:
+        names = [f"{folder.name}/{file.relative_to(folder)}" for file in files]
+        assert differing(*engines, [file.read_text() for file in files[:4]], names[:4]) == []
+    finally:
+        for engine in engines:
+            engine.close()
 
 
 @pytest.mark.parametrize("name", STACK_ARRAYS)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codequarry.pipelines.cli.archive import export, import_archive
 from codequarry.pipelines.cli.bundle import prune, rollback
 from codequarry.pipelines.cli.census import census
 from codequarry.pipelines.cli.evaluation.tune import tune_app
@@ -22,6 +21,8 @@ from codequarry.pipelines.cli.index_refs import (
     without_further,
     work_tree_ref,
 )
+from codequarry.pipelines.cli.moving.archive import export, import_archive
+from codequarry.pipelines.cli.moving.remote import follow, pull, push
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import (
     RepositoriesArgument,
@@ -58,6 +59,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(tune_app, name="tune")
     app.command("export")(export)
     app.command("import")(import_archive)
+    app.command("push")(push)
+    app.command("pull")(pull)
+    app.command("follow")(follow)
 
 
 def index(

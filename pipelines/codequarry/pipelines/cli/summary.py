@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codequarry.pipelines.cli.census import plain
+from codequarry.pipelines.cli.moving.remote import describe_push
 from codequarry.pipelines.cli.progress import console
 from codequarry.pipelines.cli.repositories import source_state
 from codequarry.pipelines.secrets.scanner import ALLOWED
@@ -51,6 +52,8 @@ def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path) -> 
         console.print(f"retention removed {name}", highlight=False)
     for warning in report.warnings:
         console.print(Text.assemble(("warning: ", "yellow"), warning), highlight=False)
+    if report.pushed is not None:
+        console.print(describe_push(report.pushed), highlight=False, soft_wrap=True)
     verb = "unchanged: CURRENT already is" if report.unchanged else "published"
     console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
     typer.echo(report.path)

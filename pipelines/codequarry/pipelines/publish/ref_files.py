@@ -1,8 +1,14 @@
-"""Publishing the versions of further refs: as durable as CURRENT, which stays as it is."""
+"""Publishing the versions of further refs: as durable as CURRENT, which stays as it is.
+
+``refs/.left-<version>`` marks the version of a ref before the ref names it, and again before the ref names another one.
+A version with this mark that no ref names belongs to nobody: the next prune removes it, and no rollback goes to it. So
+a run that is killed leaves no version of a branch among those of CURRENT.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +19,7 @@ from codequarry.pipelines.publish.retention import bases_of, remove_version
 from codequarry.pipelines.store.durable import sync, write_line
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.refs import RefName, left_file, read_ref, read_refs, ref_file
-from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError
+from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError, ResourcesError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.bundle import BundleSettings
 from codequarry.serving.files.integrity import file_sha256, read_manifest
@@ -41,13 +47,15 @@ def publish_ref(verified: Verified, bundle: BundleSettings, name: RefName) -> Pu
                 "the verified version is gone or was changed since", suggestion="index again; the ref is unchanged"
             )
         manifest = read_manifest(staged)
-        published = publish_staged(bundle, staged, manifest, becomes_current=False)
+        line = Current(manifest.version, verified.manifest_sha256)
         try:
-            _name(root, name, Current(manifest.version, verified.manifest_sha256))
-        except BaseException:
-            with suppress(OSError):
-                remove_version(root, manifest.version)
-            raise
+            _make_folder(root.refs)
+            write_line(left_file(root, line.version), line)
+        except OSError as error:
+            shutil.rmtree(staged.path, ignore_errors=True)
+            raise _naming_error(error, name, unchanged=True) from error
+        published = publish_staged(bundle, staged, manifest, becomes_current=False)
+        _name(root, name, line)
         return published
 
 
@@ -69,29 +77,63 @@ def drop_ref(root: BundleRoot, name: RefName) -> None:
         BusyError: Another process is publishing.
     """
     with publishing(root):
-        before = _named_before(root, name)
+        leaving = _version_of_ref_alone(root, name)
         try:
+            if leaving is not None:
+                write_line(left_file(root, leaving.version), leaving)
             ref_file(root, name).unlink(missing_ok=True)
             if root.refs.is_dir():
                 sync(root.refs)
         except OSError as error:
             raise PublishError(f"the ref {name} cannot be removed: {error}", suggestion="fix the disk") from error
-        _remove_unnamed(root, before)
+        _remove(root, leaving)
 
 
 def _name(root: BundleRoot, name: RefName, line: Current) -> None:
+    """Let a ref name a version that is there, and remove the one before unless something else needs it."""
     file, before = ref_file(root, name), _named_before(root, name)
     if before == line:
         return
+    leaving = _version_of_ref_alone(root, name)
     try:
         _make_folder(root.refs)
+        if leaving is not None:
+            write_line(left_file(root, leaving.version), leaving)
         write_line(file, line)
     except OSError as error:
+        unchanged = _taken_back(root, name, line, before)
+        if unchanged and left_file(root, line.version).exists():
+            _remove(root, line)
+        raise _naming_error(error, name, unchanged=unchanged) from error
+    with suppress(OSError):
+        left_file(root, line.version).unlink(missing_ok=True)
+    _remove(root, leaving)
+
+
+def _naming_error(error: OSError, name: RefName, *, unchanged: bool) -> PublishError:
+    """Return the error for a disk that refuses; raises ResourcesError when the machine has nothing left."""
+    if unchanged:
         raise_if_exhausted(error, f"naming the version of {name} failed")
-        raise PublishError(
-            f"naming the version of {name} failed: {error}", suggestion="fix the disk, then index again"
-        ) from error
-    _remove_unnamed(root, before)
+    state = "the ref is unchanged" if unchanged else "the ref names the new version, and may not survive a crash"
+    return PublishError(
+        f"naming the version of {name} failed: {error}",
+        suggestion=f"free disk space or fix the disk, then index again; {state}",
+    )
+
+
+def _taken_back(root: BundleRoot, name: RefName, line: Current, before: Current | None) -> bool:
+    """Restore the file of a ref after a failure that may have come after its rename; return whether it is as it was."""
+    try:
+        if _named_before(root, name) != line:
+            return True
+        if before is None:
+            ref_file(root, name).unlink()
+            sync(root.refs)
+        else:
+            write_line(ref_file(root, name), before)
+    except (OSError, ResourcesError):
+        return False
+    return True
 
 
 def _make_folder(folder: Path) -> None:
@@ -110,12 +152,21 @@ def _named_before(root: BundleRoot, name: RefName) -> Current | None:
         return None
 
 
-def _remove_unnamed(root: BundleRoot, before: Current | None) -> None:
-    """Remove the version that a ref named before; one that a reader has open is left to retention."""
+def _version_of_ref_alone(root: BundleRoot, name: RefName) -> Current | None:
+    """Return the version that a ref names, where nothing else needs it."""
+    before = _named_before(root, name)
     if before is None:
-        return
-    with suppress(OSError, CodequarryError):
-        named = {root.read_current().version, *(each.version for each in read_refs(root).values())}
-        needed = named | set(bases_of(root, root.version_names()).values())
-        if before.version not in needed and not remove_version(root, before.version):
-            write_line(left_file(root, before.version), before)
+        return None
+    try:
+        others = [each.version for other, each in read_refs(root).items() if other != name]
+        needed = {root.read_current().version, *others, *bases_of(root, root.version_names()).values()}
+    except CodequarryError:  # nobody can say what is needed
+        return None
+    return None if before.version in needed else before
+
+
+def _remove(root: BundleRoot, left: Current | None) -> None:
+    """Remove a version that has its mark; one that a reader has open is left to retention."""
+    if left is not None:
+        with suppress(OSError, CodequarryError):
+            remove_version(root, left.version)

@@ -55,6 +55,8 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
     """
     leftovers = () if dry_run else tuple(settle(root))
     current = root.read_current().version
+    if not dry_run:
+        _remove_marks(root, current)
     removed: list[str] = []
     held: list[str] = []
     freed = 0
@@ -71,6 +73,13 @@ def prune(root: BundleRoot, settings: BundleSettings, *, dry_run: bool = False) 
         else:
             held.append(name)
     return Pruned(tuple(removed), tuple(held), leftovers, freed)
+
+
+def _remove_marks(root: BundleRoot, current: str) -> None:
+    """Remove the marks of versions that are gone, and of those that a ref or CURRENT names after all."""
+    named = {current, *(each.version for each in read_refs(root).values())}
+    for version in left_versions(root) - (set(root.version_names()) - named):
+        left_file(root, version).unlink(missing_ok=True)
 
 
 def superfluous(root: BundleRoot, current: str, settings: BundleSettings, now: datetime | None = None) -> list[str]:

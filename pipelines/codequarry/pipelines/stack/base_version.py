@@ -10,13 +10,12 @@ from functools import cached_property
 from codequarry.pipelines.bundle.manifest import is_made_alike
 from codequarry.pipelines.publish.retention import created
 from codequarry.pipelines.scip.given import given_files
-from codequarry.pipelines.sources.snapshot import FileIdentity, Snapshot, read_snapshot
-from codequarry.pipelines.store.parts import MENTIONS, MODULE_FACTS, plan_parts
-from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
+from codequarry.pipelines.sources.base_work import find_base_work
+from codequarry.pipelines.sources.snapshot import FileIdentity, Snapshot
+from codequarry.pipelines.store.workspace import RepositoryWork
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
 from codequarry.schemas.bundle.tables import read_table
-from codequarry.schemas.errors import SourceError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import complete_manifest, current_manifest, file_sha256
 
@@ -110,16 +109,8 @@ def find_base(names: Sequence[str], settings: Settings) -> Base:
 
 
 def _source(entry: SourceEntry, settings: Settings) -> BaseSource:
-    """Return a repository of the base, whose stages must have been the last in its work folder."""
-    work = repository_work(settings.paths.work, entry.name)
-    try:
-        snapshot = read_snapshot(work)
-        parts = plan_parts(work, settings)
-        for part in parts:
-            part.chunked()
-    except SourceError:
-        raise FullBuildNeededError(f"the work folder of {entry.name} is incomplete") from None
-    same = (snapshot.tree_sha256, snapshot.commit, snapshot.skipped) == (entry.tree_sha256, entry.commit, entry.skipped)
-    if not same or not all(part.table(name).is_file() for part in parts for name in (MENTIONS, MODULE_FACTS)):
+    """Return a repository of the base, whose stages' outputs must be there."""
+    found = find_base_work(entry, settings)
+    if found is None:
         raise FullBuildNeededError(f"the work folder of {entry.name} is not that of the last complete version")
-    return BaseSource(entry, work, snapshot)
+    return BaseSource(entry, *found)

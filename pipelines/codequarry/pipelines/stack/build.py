@@ -14,7 +14,7 @@ from codequarry.pipelines.gates.verify import Verified, verify_staged
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.publish.publish import acknowledge_current, make_current, publish_verified, publishing
 from codequarry.pipelines.publish.ref_files import name_ref, publish_ref
-from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings
+from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings, with_push
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.sources import open_source, repositories_to_index
 from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
@@ -74,7 +74,7 @@ def index_changes(
         were.
 
     Raises:
-        CodequarryError: See ``errors``; after any error CURRENT is as it was.
+        CodequarryError: See ``errors``; after any error CURRENT is as it was, but for one of the push, which follows.
     """
     repositories = repositories_to_index(settings)
 
@@ -84,11 +84,12 @@ def index_changes(
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            return _index(repositories, settings, progress, ref, verify)
+            done = _index(repositories, settings, progress, ref, verify)
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
             shutil.rmtree(_delta_settings(settings).paths.work / "repositories", ignore_errors=True)
+    return with_push(done, settings, progress) if ref is None else done
 
 
 def _index(
@@ -106,7 +107,8 @@ def _index(
 
     def unchanged(manifest: Manifest, *, was: bool) -> IndexReport:
         path = root.version(manifest.version).path
-        return IndexReport(path, manifest, was, clock.seconds, clock.cpu_seconds, snapshots)
+        files = {each.work.path.name: each.digests for each in changes}
+        return IndexReport(path, manifest, was, clock.seconds, clock.cpu_seconds, snapshots, files=files)
 
     if ref is not None:
         held = ref_manifest(root, ref)
@@ -141,19 +143,12 @@ def _index(
         changed=sum(len(each.changed) for each in changes),
         deleted=sum(len(each.deleted) for each in changes),
         chunks=sum(added.values()),
-        hidden={each.work.path.name: each.hidden for each in changes},
-        digests={
-            each.work.path.name: {
-                path: "" if row.identity.skip_reason else row.identity.sha256 for path, row in each.own.items()
-            }
-            for each in changes
-        },
     )
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
         snapshots, stages.chunks, stages.modules, (), stages.embeddings,
         published.linked_bytes, published.pruned, staged.reused_shards, None,
-        (*verified.warnings, *limits), files,
+        (*verified.warnings, *limits), files, {each.work.path.name: each.digests for each in changes},
     )  # fmt: skip
 
 

@@ -42,6 +42,13 @@ class Changes:
         return sum(not row.identity.skip_reason for row in self.own.values())
 
     @property
+    def digests(self) -> dict[str, str]:
+        """Digests of all indexed files of the repository, by path."""
+        stayed = {path: row for path, row in self.base.census.items() if path not in self.hidden}
+        rows = (stayed | {**self.own}).items()
+        return {path: row.identity.sha256 for path, row in rows if not row.identity.skip_reason}
+
+    @property
     def deleted(self) -> frozenset[str]:
         """Files of the base that are gone."""
         return frozenset(path for path in self.hidden if path not in self.own or _is_gone(self.own[path]))

@@ -58,12 +58,12 @@ class RefName(NamedTuple):
 
 
 def left_file(root: BundleRoot, version: str) -> Path:
-    """Return the file that says of a version that a ref named it, and that a reader still had it open then."""
+    """Return the file that says of a version that it was made for a ref; it belongs to nobody unless a ref names it."""
     return root.refs / f"{_LEFT}{version}"
 
 
 def left_versions(root: BundleRoot) -> set[str]:
-    """Return the versions that refs left while a reader had them open."""
+    """Return the versions that were made for refs, and that refs left or did not name yet."""
     try:
         return {name.removeprefix(_LEFT) for name in os.listdir(root.refs) if name.startswith(_LEFT)}
     except OSError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Harmless, Reach
@@ -17,7 +17,16 @@ class BundleSettings(StrictModel):
     """Place where versions are published."""
 
     root: Annotated[Path, Reach.PLACE] = Field(
-        default=Path(".codequarry/bundles"), description="Bundle root: CURRENT and versions/."
+        default=Path(".codequarry/bundles"),
+        description="Bundle root: CURRENT and versions/. A URL of object storage is taken for push_to.",
+    )
+    push_to: Annotated[str, Reach.ADDRESS] = Field(
+        default="",
+        description="Object storage that each published version is pushed to: s3://BUCKET/PREFIX, gs://BUCKET, "
+        "az://CONTAINER or file:///FOLDER. Credentials come from the environment. Empty = none.",
+    )
+    push_keep: int = Field(
+        default=0, ge=0, description="Versions kept there after a push, the current one included; 0 = all."
     )
     readable_by: Annotated[Readers, Reach.ACCESS, Harmless(("owner",))] = Field(
         default="owner",
@@ -45,6 +54,17 @@ class BundleSettings(StrictModel):
     delta_hours: float = Field(
         default=24.0, ge=0, description="Age of a base beyond which a complete version is built; 0 = any age."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_url(cls, data: Any) -> Any:
+        """Take a root that is a URL for the place that versions are pushed to; they are built in the default one."""
+        if not isinstance(data, dict):
+            return data
+        given = cast("dict[str, Any]", data)
+        if "://" not in (root := str(given.get("root", ""))):
+            return given
+        return {"push_to": root, **{name: value for name, value in given.items() if name != "root"}}
 
 
 class StoreSettings(StrictModel):

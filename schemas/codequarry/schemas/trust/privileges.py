@@ -129,6 +129,8 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 def _reaches_out(reach: Reach, value: Any, base: Path) -> bool:
     if reach is not Reach.PLACE:
         return reach is not Reach.WORDS
+    if "://" in str(value):  # a bundle root in object storage
+        return True
     # Links are followed here, as whoever uses the path will: one that is committed leads where its author wants.
     resolved = os.path.realpath(base / os.path.expanduser(str(value)))
     return not is_inside(Path(resolved), Path(os.path.realpath(base)))

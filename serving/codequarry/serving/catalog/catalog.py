@@ -23,14 +23,14 @@ from codequarry.serving.catalog.texts import MappedTexts
 if TYPE_CHECKING:
     import duckdb
 
-LOCKS = {
+_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
     "lock_configuration": "true",
+    "threads": "1",
+    "temp_directory": "",
 }
-"""Settings by which a connection reaches no other file and cannot be configured otherwise, in order."""
-_READ_ONLY: dict[str, str | bool | int | float | list[str]] = {**LOCKS, "threads": "1", "temp_directory": ""}
 
 # Both are ordered by row, which means by file and by place in the file.
 _FILES = f"SELECT repo, path, lang, {CLASS_RANK} AS class_rank FROM files_mat"
@@ -54,6 +54,8 @@ _SYMBOL = "ends_with(own, ?) OR contains(starting, ?)"
 
 
 _ID_MAP = "SELECT chunk_id FROM faiss_idmap_mat ORDER BY faiss_row"
+_FILE_FACTS = "SELECT file, repo || '/' || path, size_bytes, sha256, encoding FROM files_mat WHERE skip_reason = ''"
+_FILE_FACTS_OF = f"{_FILE_FACTS} AND list_contains(?, repo || '/' || path)"
 
 
 class ChunkRow(NamedTuple):
@@ -90,6 +92,16 @@ class DefinitionSpan(NamedTuple):
     qualified_name: str
     start_line: int
     end_line: int
+
+
+class FileFacts(NamedTuple):
+    """Facts of a file as it was indexed."""
+
+    uri: str
+    """``repository/path``."""
+    size_bytes: int
+    sha256: str
+    encoding: str
 
 
 class ChunkText(NamedTuple):
@@ -249,6 +261,25 @@ class Catalog:
         for chunk_id, *span in found:
             spans.setdefault(chunk_id, []).append(DefinitionSpan(*span))
         return spans
+
+    def skip_reason(self, file: int) -> str:
+        """Return why a file of the census was left out of the index; "" when it was not."""
+        with self.reading() as cursor:
+            found = cursor.execute("SELECT skip_reason FROM files_mat WHERE file = ?", [file]).fetchone()
+        return str(found[0] or "") if found else ""
+
+    def facts_of_files(self, uris: Sequence[str] | None) -> dict[int, FileFacts]:
+        """Return the facts of indexed files by row of ``files_mat``.
+
+        Args:
+            uris: Only these files; unknown ones are left out. None for all.
+
+        Returns:
+            The facts.
+        """
+        with self.reading() as cursor:
+            found = cursor.execute(_FILE_FACTS) if uris is None else cursor.execute(_FILE_FACTS_OF, [list(uris)])
+            return {file: FileFacts._make(facts) for file, *facts in found.fetchall()}
 
     def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
         """Return texts by row of ``chunks_mat``.

@@ -93,8 +93,8 @@ class Strings(Sequence[str]):
 class ChunkRows(ABC):
     """Chunks and definitions by number, from the arrays of a version or of several."""
 
-    chunks: np.ndarray
-    """(n,) of the fields of `CHUNK`."""
+    chunks: Any
+    """(n,) of the fields of `CHUNK`, by field, row or slice."""
     ids_rows: np.ndarray
     """Rows of the chunks by ascending id; a row that does not count is left out."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from codequarry.schemas.catalog.symbol_views import CLASS_RANK, DATA, DEFINITION
+from codequarry.schemas.catalog.symbol_views import DEFINITION
 from codequarry.serving.catalog.catalog import Catalog, marks
 
 MAX_RELATED = 500
@@ -18,7 +18,7 @@ MAX_FOUND = 100
 """Definitions of one question that are read; further ones are counted."""
 
 _FULL_NAME = "concat('.', module, '.', qualified_name)"
-# The rows of a name are stored together, best first.
+# The rows of a name are stored together, best first, so that the order of their numbers is the one wanted.
 _PLAIN = "name_key = lower($name) AND name = $name"
 _PLAIN_ANY_CASE = "name_key = lower($name)"
 # Names hold dots in Markdown and JSON, hence two keys: the whole requested name, and the part after its last dot.
@@ -30,9 +30,11 @@ _DOTTED_ANY_CASE = (
     f"name_key IN (lower($name), lower($last)) AND ends_with(lower({_FULL_NAME}), lower(concat('.', $name)))"
 )
 _NEAR = """
-SELECT DISTINCT name FROM symbols_mat WHERE name_key >= $first AND name_key < $beyond
-ORDER BY jaro_winkler_similarity(lower(name), $name) DESC, name LIMIT 5
+SELECT DISTINCT name FROM ({names}) ORDER BY jaro_winkler_similarity(lower(name), $name) DESC, name LIMIT 5
 """
+_STARTING = "SELECT name FROM symbols_mat WHERE name_key >= $first AND name_key < $beyond AND {live}"
+_FEW_HIDDEN = 256
+"""Most hidden files whose numbers stand in the SQL: they are a parameter otherwise."""
 # Only of members, not of types: code that uses a base class does not use all classes derived from it.
 _RELATIONS = """
 SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (role = 'implementation' AND NOT of_type)
@@ -44,12 +46,10 @@ _PLACES = """
 SELECT target_id, file, precise, roles, start_line, start_column, lines, width, enclosing, chunk
 FROM occurrences_mat WHERE target_id IN ({marks})
 """
-BEST_FIRST = (
-    f"name_key, symbol = '', {DATA}, {CLASS_RANK}, length(qualified_name), length(path), repo, path, start_byte, "
-    "symbol, body_start_byte, body_end_byte"
-)
-"""The order of definitions in ``symbols_mat``, where their numbers do not say it."""
-_NAMED = "SELECT start_column, start_line, lines, width, precise, roles, target_id FROM places_mat WHERE file = ? AND "
+_NAMED = """
+SELECT start_column, start_line, lines, width, precise, roles, target_id
+FROM places_mat WHERE file = ? AND start_line BETWEEN ? AND ?
+"""
 
 
 class SymbolRow(NamedTuple):
@@ -85,9 +85,9 @@ class SymbolRow(NamedTuple):
         return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
 
 
-_IN_ARRAYS = ("name", "qualified_name", "module", "kind")
+IN_ARRAYS = ("name", "qualified_name", "module", "kind")
 """Strings of a definition that are read from ``rows/``, where they cost less than from DuckDB."""
-_STORED_FIELDS = tuple(name for name in SymbolRow._fields if name not in (*_IN_ARRAYS, "chunk_id"))
+_STORED_FIELDS = tuple(name for name in SymbolRow._fields if name not in (*IN_ARRAYS, "chunk_id"))
 _STORED = ", ".join(_STORED_FIELDS)
 
 
@@ -149,17 +149,21 @@ class Named(NamedTuple):
 class SymbolTables:
     """Symbol tables of one version. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray, *, order: str = "symbol_id") -> None:
+    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray, *, hidden: Sequence[int] = ()) -> None:
         """Read the symbol tables of a catalog.
 
         Args:
             catalog: Catalog of the version.
             chunk_ids: (n,) int64 by row of ``chunks_mat``.
-            order: SQL expressions by which definitions are sorted, the best of a name first.
+            hidden: Files whose definitions are not found by name.
         """
         self._catalog = catalog
         self._chunk_ids = chunk_ids
-        self._order = order
+        self._live, self._hidden = "true", dict[str, Any]()
+        if len(hidden) > _FEW_HIDDEN:
+            self._live, self._hidden = "file NOT IN (SELECT unnest($hidden::INTEGER[]))", {"hidden": list(hidden)}
+        elif hidden:
+            self._live = f"file NOT IN ({', '.join(map(str, hidden))})"
 
     def called(self, name: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
@@ -173,11 +177,9 @@ class SymbolTables:
             Definitions, precise ones first, then those whose whole name matches.
         """
         last = name.rpartition(".")[2]
-        parameters: dict[str, Any] = {"name": name} if last == name else {"name": name, "last": last}
-        for condition in (_PLAIN, _PLAIN_ANY_CASE) if last == name else (_DOTTED, _DOTTED_ANY_CASE):
-            found = self._select_rows(condition, parameters, kinds, files)
-            if found.rows:
-                break
+        found = self._find_named(name, last, kinds, files, any_case=False)
+        if not found.rows:
+            found = self._find_named(name, last, kinds, files, any_case=True)
         whole = name.lower()
         found.rows.sort(
             key=lambda row: (not row.precise, whole not in (row.qualified_name.lower(), row.full_name.lower()))
@@ -206,35 +208,59 @@ class SymbolTables:
             Definitions, in no order.
         """
         numbers = [number for row in rows for number in self._catalog.index.definitions_of_row(row).tolist()]
-        if not numbers:
-            return []
-        sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
-        return [self._row(row) for row in self._fetch(sql, {"numbers": numbers})]
+        return self._by_number(numbers) if numbers else []
 
     def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
         """Find definitions with these ``name_id``, at most that many of each, best first."""
         sql = (
-            f"SELECT {_STORED} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) "
-            f"QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY {self._order}) <= $most ORDER BY {self._order}"
+            f"SELECT {_STORED} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) AND {self._live} "
+            "QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY symbol_id) <= $most ORDER BY symbol_id"
         )
-        return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most})]
+        return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most, **self._hidden})]
+
+    def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
+        """Return definitions by number, in no order."""
+        sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
+        return [self._row(row) for row in self._fetch(sql, {"numbers": list(numbers)})]
+
+    def _find_named(
+        self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool
+    ) -> DefinitionMatches:
+        """Find definitions by name.
+
+        Args:
+            name: Plain or dotted name.
+            last: The part behind its last dot.
+            kinds: Only these stored kinds; empty for all.
+            files: (files,) bool, files to look in; None for all.
+            any_case: Ignore case.
+
+        Returns:
+            Definitions.
+        """
+        if last == name:
+            return self._select_rows(_PLAIN_ANY_CASE if any_case else _PLAIN, {"name": name}, kinds, files)
+        condition = _DOTTED_ANY_CASE if any_case else _DOTTED
+        return self._select_rows(condition, {"name": name, "last": last}, kinds, files)
 
     def _found_in(
         self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
     ) -> DefinitionMatches:
+        """Find definitions by a column of numbers."""
         named = {f"value{number}": value for number, value in enumerate(values)}
         return self._select_rows(f"{column} IN ({', '.join(f'${name}' for name in named)})", named, kinds, files)
 
     def _select_rows(
         self, condition: str, parameters: dict[str, Any], kinds: Sequence[str], files: np.ndarray | None
     ) -> DefinitionMatches:
+        condition, parameters = f"{condition} AND {self._live}", {**parameters, **self._hidden}
         if kinds:
             condition += " AND kind IN (SELECT unnest($kinds))"
             parameters = {**parameters, "kinds": list(kinds)}
         if files is not None:
             condition += " AND file IN (SELECT unnest($files))"
             parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
-        sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} ORDER BY {self._order} LIMIT {MAX_FOUND + 1}"
+        sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} ORDER BY symbol_id LIMIT {MAX_FOUND + 1}"
         rows = [self._row(row) for row in self._fetch(sql, parameters)]
         total = len(rows)
         if total > MAX_FOUND:
@@ -245,7 +271,7 @@ class SymbolTables:
         """Return a definition by its row of the columns `_STORED`."""
         found: dict[str, Any] = dict(zip(_STORED_FIELDS, stored, strict=True))
         index, number = self._catalog.index, found["symbol_id"]
-        found |= {name: index.texts[index.column(name, number)] for name in _IN_ARRAYS}
+        found |= {name: index.texts[index.column(name, number)] for name in IN_ARRAYS}
         return SymbolRow(**found, chunk_id=int(self._chunk_ids[index.column("chunk", number)]))
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
@@ -262,12 +288,29 @@ class SymbolTables:
         wanted = name.rsplit(".", 1)[-1][:64].lower()
         if not wanted or ord(wanted[0]) >= 0xD7FF:
             return []
-        parameters = {"name": wanted, "first": wanted[0], "beyond": chr(ord(wanted[0]) + 1)}
-        return [row[0] for row in self._fetch(_NEAR, parameters)]
+        first, beyond = wanted[0], chr(ord(wanted[0]) + 1)
+        source = _STARTING.format(live=self._live)
+        parameters = {"name": wanted, "first": first, "beyond": beyond, **self._hidden}
+        if own := self._own_names(first, beyond):
+            source, parameters = f"{source} UNION ALL SELECT unnest($own)", {**parameters, "own": own}
+        return [row[0] for row in self._fetch(_NEAR.format(names=source), parameters)]
+
+    def _own_names(self, first: str, beyond: str) -> list[str]:
+        """Return names of definitions that the catalog's tables do not have.
+
+        Args:
+            first: The least name, in lower case.
+            beyond: The least name that is too large.
+
+        Returns:
+            The names.
+        """
+        del first, beyond
+        return []
 
     def named_on(self, file: int, line: int) -> list[Named]:
         """Return the names on a line, by column."""
-        return sorted(self._names_where("start_line = ?", [file, line]))
+        return sorted(self._names_where(file, line, line))
 
     def named_within(self, file: int, first: int, last: int) -> list[Named]:
         """Return the names on some lines of a file, in source order.
@@ -280,13 +323,15 @@ class SymbolTables:
         Returns:
             Names; each ends on the line on which it starts.
         """
-        named = self._names_where("start_line BETWEEN ? AND ? AND lines = 0", [file, first, last])
+        named = self._names_where(file, first, last, on_one_line=True)
         return sorted(named, key=lambda one: (one.end_line, one))
 
-    def _names_where(self, condition: str, parameters: list[int]) -> list[Named]:
+    def _names_where(self, file: int, first: int, last: int, *, on_one_line: bool = False) -> list[Named]:
+        """Return the names that start on some lines of a file, in no order."""
+        sql = f"{_NAMED} AND lines = 0" if on_one_line else _NAMED
         return [
             Named(column, line + lines, column + width, *others)
-            for column, line, lines, width, *others in self._fetch(_NAMED + condition, parameters)
+            for column, line, lines, width, *others in self._fetch(sql, [file, first, last])
         ]
 
     def places(self, targets: Sequence[int]) -> Places:

@@ -80,20 +80,10 @@ class MappedTexts:
             raise
         return texts
 
-    def over(self, base: MappedTexts) -> tuple[MappedTexts, int]:
-        """Return the texts of two versions as one, which takes over the maps of both.
-
-        Args:
-            base: Texts of the other version, whose shards keep their numbers.
-
-        Returns:
-            The texts, and the number to add to a shard of this version.
-        """
-        first = 1 + max((*base._files, *base._pages["shard"].tolist()), default=-1)
-        pages = self._pages.copy()
-        pages["shard"] += first
-        files = base._files | {first + number: file for number, file in self._files.items()}
-        return MappedTexts(files, np.concatenate([base._pages, pages])), first
+    @property
+    def shards(self) -> int:
+        """Number above that of every shard."""
+        return 1 + max((*self._files, *self._first), default=-1)
 
     def of(self, shard: int, start: int, size: int) -> str:
         """Return a text.
@@ -106,7 +96,7 @@ class MappedTexts:
         Returns:
             The text.
         """
-        return self._read(shard, start, start + size).decode("utf-8", "replace")
+        return self.read(shard, start, start + size).decode("utf-8", "replace")
 
     def holding(self, chunks: np.ndarray, needle: str, *, folded: bool) -> np.ndarray:
         """Return ids of the chunks in which the needle starts.
@@ -128,7 +118,7 @@ class MappedTexts:
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(starts)], strict=True):
             if low < high:
                 own = starts[low:high] - starts[low]
-                data = self._read(int(shards[low]), int(starts[low]), int(ends[high - 1]))
+                data = self.read(int(shards[low]), int(starts[low]), int(ends[high - 1]))
                 rows += (low + row for row in _rows_holding(data, own, wanted, folded=folded))
         return chunks["chunk_id"][rows]
 
@@ -143,7 +133,20 @@ class MappedTexts:
         for file in self._files.values():
             file.close()
 
-    def _read(self, shard: int, start: int, end: int) -> bytes:
+    def read(self, shard: int, start: int, end: int) -> bytes:
+        """Return bytes of the texts of a shard.
+
+        Args:
+            shard: The shard.
+            start: First byte.
+            end: Byte behind the last one.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            IntegrityError: They are not all there.
+        """
         first, last = self._first.get(shard, (0, 0))
         if start >= end:
             return b""

@@ -223,6 +223,7 @@ class Follower:
         if not damage:
             return
         self.damage = self.damage | damage
+        bundle.was_damaged()
         for channel in bundle.channels:
             if files := [name for name in self.damage if _part(name) == channel]:
                 bundle.shut(channel, f"damaged: {', '.join(files)}")
@@ -238,6 +239,7 @@ class Follower:
     def _stop_serving(self, bundle: Bundle, error: UnavailableError) -> None:
         """Serve the newest sound version before a damaged one; nothing when there is none."""
         self._served.refuse(error)
+        bundle.was_damaged()
         current = bundle.current if self.following or self.refusal is None else self.refusal.current or bundle.current
         self._refuse(current, error.message)
         root = self._root

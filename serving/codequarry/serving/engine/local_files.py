@@ -37,8 +37,6 @@ _MOST_NAMED = 3
 _REMEMBERED = 4_096
 _FEW_FILES = 20_000
 """Up to so many files of a version are read at once, which takes no longer than reading ten of them."""
-_FACTS = "SELECT repo || '/' || path, size_bytes, sha256, encoding FROM files_mat WHERE skip_reason = ''"
-_FACTS_OF = f"{_FACTS} AND list_contains(?, repo || '/' || path)"
 
 
 class _Indexed(NamedTuple):
@@ -132,9 +130,8 @@ class LocalFiles:
             # The manifest has whole seconds: what was written within that one was there before.
             at_ns = int(parse_time(bundle.manifest.created).timestamp() + 1) * 1_000_000_000
             few = len(bundle.directory.paths) <= _FEW_FILES
-            with bundle.catalog.reading() as cursor:
-                rows = (cursor.execute(_FACTS) if few else cursor.execute(_FACTS_OF, [missing])).fetchall()
-            read = {uri: _Indexed(size, sha256, encoding, at_ns) for uri, size, sha256, encoding in rows}
+            facts = bundle.catalog.facts_of_files(None if few else missing).values()
+            read = {uri: _Indexed(size, sha256, encoding, at_ns) for uri, size, sha256, encoding in facts}
             known.update(dict.fromkeys(missing) | read)
         return {uri: indexed for uri in uris if (indexed := known.get(uri)) is not None}
 

@@ -27,7 +27,7 @@ from codequarry.serving.files.lease import Hold, hold_version
 from codequarry.serving.sql.confinement import PREFIX, confined_connection
 from codequarry.serving.sql.registry import read_registry
 from codequarry.serving.stack.overlay import StackArrays, base_paths
-from codequarry.serving.stack.stacked_catalog import attach_catalog, put_stack_tables
+from codequarry.serving.stack.stack_tables import attach_catalog, put_stack_tables
 
 if TYPE_CHECKING:
     import duckdb

@@ -1,104 +1,118 @@
-"""Catalog of a delta version and its base: the tables that requests read, as views over the tables of both."""
+"""Catalog of a delta version and its base."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import closing
+
+import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.catalog.stack_views import STACK_TABLES, StackNames, own_tables, stack_views
-from codequarry.schemas.errors import IntegrityError
-from codequarry.serving.catalog.catalog import LOCKS, Catalog
+from codequarry.serving.catalog.catalog import Catalog, DefinitionSpan, FileFacts
 from codequarry.serving.catalog.texts import MappedTexts
-from codequarry.serving.stack.overlay import StackArrays
+from codequarry.serving.stack.overlay import StackArrays, VersionArrays
+from codequarry.serving.stack.own_tables import OwnTables
 from codequarry.serving.stack.stacked_directory import StackedDirectory, stacked_directory
 from codequarry.serving.stack.stacked_rows import StackedRows
-
-if TYPE_CHECKING:
-    import duckdb
+from codequarry.serving.stack.stacked_texts import StackedTexts
 
 
 class StackedCatalog(Catalog):
-    """Catalog of a stack. Safe to share between threads."""
+    """Catalog of a stack. Safe to share between threads.
 
-    stack: StackArrays
+    It has no database of its own. SQL reads the tables of the base, on the base's connection, and sees nothing of the
+    delta; `own` has the delta's tables.
+    """
 
-    @classmethod
-    def open_stack(cls, base: BundlePaths, own: BundlePaths, stack: StackArrays) -> StackedCatalog:
-        """Open the catalogs and texts of both versions as one.
+    def __init__(self, base: Catalog, texts: StackedTexts, stack: StackArrays, own: OwnTables) -> None:
+        """Put a delta over the catalog of its base.
 
         Args:
-            base: Paths of the base.
-            own: Paths of the delta version.
+            base: Catalog of the base; it stays the base's.
+            texts: Texts of both.
             stack: How the delta lies over the base.
+            own: Tables of the delta.
+        """
+        super().__init__(base._connection, texts, StackedRows(stack, base.stored_texts.shards))
+        self.stack, self.own = stack, own
+
+    @classmethod
+    def open_stack(cls, base: Catalog, arrays: VersionArrays, paths: BundlePaths) -> StackedCatalog:
+        """Open the catalog and texts of a delta version over those of its base.
+
+        Args:
+            base: Catalog of the base, which has to stay open.
+            arrays: Arrays of the base.
+            paths: Paths of the delta version.
 
         Returns:
             The open catalog.
 
         Raises:
-            IntegrityError: DuckDB cannot open a catalog, or tables are missing.
+            IntegrityError: The delta's catalog or an array of its stack is damaged, or belongs to other versions.
         """
-        import duckdb
-
-        with ExitStack() as undo:
-            upper = undo.enter_context(closing(MappedTexts.open(own)))
-            texts, first_shard = upper.over(MappedTexts.open(base))
-            undo.pop_all()  # the texts of both have the maps now
-        connection = duckdb.connect(config={"threads": "1", "temp_directory": ""})
-        try:
-            for name, paths in (("base", base), ("own", own)):
-                connection.execute(attach_catalog(str(paths.catalog), name))
-            views = put_stack_tables(connection, stack, stack.numbers("base", "own", "main", first_shard))
-            for name, sql in views.items():
-                connection.execute(f"CREATE VIEW {name} AS {sql}")
-            for setting, value in LOCKS.items():
-                connection.execute(f"SET {setting} = {value}")
-        except duckdb.Error as error:
-            connection.close()
-            texts.close()
-            raise IntegrityError(
-                f"the catalogs of {own.path.name} and its base cannot be opened ({type(error).__name__})",
-                suggestion="do not serve this version; roll back, or index again",
-            ) from error
-        catalog = cls(connection, texts, StackedRows(stack, first_shard))
-        catalog.stack = stack
-        return catalog
+        with closing(Catalog.open(paths)) as own:
+            stack = StackArrays.open(paths.stack, arrays, own)
+            tables = OwnTables.read(own, stack)
+        return cls(base, StackedTexts(base.stored_texts, MappedTexts.open(paths)), stack, tables)
 
     def directory(self) -> StackedDirectory:
         """Return the directory of both versions."""
         assert isinstance(self.index, StackedRows)
         return stacked_directory(self.stack, self.index)
 
+    def definitions_in(self, chunk_ids: Sequence[int]) -> dict[int, list[DefinitionSpan]]:
+        """Return definitions by chunk, see `Catalog`."""
+        stack, index, columns = self.stack, self.index, self.own.definitions
+        rows = dict(zip(chunk_ids, index.rows_of(chunk_ids).tolist(), strict=True))
+        spans = super().definitions_in([one for one, row in rows.items() if 0 <= row < stack.base.chunks])
+        for chunk_id, row in rows.items():
+            if row >= stack.base.chunks:
+                numbers = sorted(index.definitions_of_row(row).tolist())
+                found = [
+                    DefinitionSpan(index.texts[index.column("qualified_name", number)], *lines)
+                    for number in numbers
+                    if index.texts[index.column("kind", number)] != "module"
+                    for at in [number - stack.base.definitions]
+                    for lines in [(int(columns["body_start_line"][at]), int(columns["body_end_line"][at]))]
+                ]
+                if found:
+                    spans[chunk_id] = sorted(found, key=lambda span: span.start_line)
+        return spans
 
-def attach_catalog(path: str, name: str) -> str:
-    """Return the statement that attaches a catalog under a name."""
-    quoted = path.replace("'", "''")
-    return f"ATTACH '{quoted}' AS {name} (READ_ONLY)"
+    def skip_reason(self, file: int) -> str:
+        """Return why a file was left out, see `Catalog`."""
+        first = self.stack.base.files
+        return super().skip_reason(file) if file < first else self.own.files[file - first][1]
 
+    def facts_of_files(self, uris: Sequence[str] | None) -> dict[int, FileFacts]:
+        """Return facts of files, see `Catalog`."""
+        hidden, first = self.stack.hidden_files, self.stack.base.files
+        wanted = None if uris is None else set(uris)
+        found = {file: facts for file, facts in super().facts_of_files(uris).items() if not hidden[file]}
+        return found | {
+            first + at: facts
+            for at, (facts, reason) in enumerate(self.own.files)
+            if not reason and (wanted is None or facts.uri in wanted)
+        }
 
-def put_stack_tables(connection: duckdb.DuckDBPyConnection, stack: StackArrays, names: StackNames) -> dict[str, str]:
-    """Make the tables of what a delta adds and hides, and return the views over them and the base.
+    def defining(self, names: Sequence[str]) -> np.ndarray:
+        """Return ids of chunks by symbol, see `Catalog`."""
+        stack, rows = self.stack, self.stack.own.rows
+        gone = stack.base.directory.by_row[stack.hidden_rows]
+        held = np.setdiff1d(super().defining(names), gone)
+        ends, lines = tuple(f".{name}" for name in names), [f".{name}\n" for name in names]
+        own: list[int] = []
+        for row in range(len(rows.chunks)):
+            chunk = rows.numbers(row)
+            module = rows.texts[chunk["module"]]
+            prefix = f".{module}." if module else "."
+            starting = "".join(f"{prefix}{name}\n" for name in rows.symbols_of(row))
+            full = prefix + rows.texts[chunk["qualified_name"]]
+            if full.endswith(ends) or any(line in starting for line in lines):
+                own.append(chunk["chunk_id"])
+        return np.union1d(held, np.array(own, np.int64))
 
-    Args:
-        connection: Connection that gets them, with both catalogs attached.
-        stack: The stack.
-        names: Names and numbers of both versions.
-
-    Returns:
-        SQL of the views by name.
-    """
-    schema = names.schema
-    columns = (
-        [stack.hidden],
-        list(stack.names.T),
-        list(stack.dead.T),
-        [stack.places[name] for name in stack.places.dtype.names or ()],
-    )
-    for (table, definition), values in zip(STACK_TABLES.items(), columns, strict=True):
-        connection.execute(f"CREATE OR REPLACE TABLE {schema}.{table} ({definition})")
-        if len(values[0]):
-            rows = ", ".join(["unnest(?::INTEGER[])"] * len(values))
-            connection.execute(f"INSERT INTO {schema}.{table} SELECT {rows}", [column.tolist() for column in values])
-    for name, sql in own_tables(names).items():
-        connection.execute(f"CREATE OR REPLACE TABLE {schema}.own_{name} AS {sql}")
-    return stack_views(names, stack.hidden.tolist(), dead=bool(len(stack.dead)))
+    def close(self) -> None:
+        """Close the text files of the delta."""
+        self.stored_texts.close()

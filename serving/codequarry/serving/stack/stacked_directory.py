@@ -63,7 +63,7 @@ def stacked_directory(stack: StackArrays, rows: StackedRows) -> StackedDirectory
         (*paths, *own.paths),
         (*langs, *own.langs),
         np.concatenate([base.class_rank, own.class_rank]),
-        by_row=np.ascontiguousarray(rows.chunks["chunk_id"]),
+        by_row=rows.chunks.ids,
         first_rows=first_rows,
         chunk_counts=counts,
         torn=np.concatenate([base.torn & ~hidden, own.torn]),

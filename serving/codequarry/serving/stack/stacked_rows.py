@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,39 @@ class StackedStrings(Strings):
         return int(self.renumbered[at]) if at >= 0 else self._base.find(text)
 
 
+class StackedChunks:
+    """Chunks of the base where they are mapped, and behind them those of the delta in numbers of the stack.
+
+    Indexed like an array of records: by field, by row, or by a slice of rows.
+    """
+
+    def __init__(self, base: np.ndarray, own: np.ndarray) -> None:
+        """Put chunks behind those of the base.
+
+        Args:
+            base: (N,) of the fields of `CHUNK`.
+            own: (n,) of these.
+        """
+        self._base, self._own = base, own
+        self.ids = np.concatenate([base["chunk_id"], own["chunk_id"]])
+        """(N + n,) int64: ids by row."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, wanted: str | int | slice) -> Any:
+        first = len(self._base)
+        if isinstance(wanted, str):
+            return self.ids if wanted == "chunk_id" else np.concatenate([self._base[wanted], self._own[wanted]])
+        if isinstance(wanted, int):
+            return self._base[wanted] if wanted < first else self._own[wanted - first]
+        start, stop, _ = wanted.indices(len(self))
+        if stop <= first:
+            return self._base[start:stop]
+        own = self._own[max(start - first, 0) : stop - first]
+        return own if start >= first else _join([self._base[start:], own])
+
+
 class StackedRows(ChunkRows):
     """Rows, definitions and strings of a stack, in the numbers that `schemas.bundle.stack` describes."""
 
@@ -54,10 +87,10 @@ class StackedRows(ChunkRows):
         base, own = stack.base.rows, stack.own.rows
         self._stack = stack
         self._strings = StackedStrings(base.texts, own.texts, stack.strings)
-        self.chunks = _join_chunks(base.chunks, own.chunks, self._strings.renumbered, first_shard)
+        self.chunks = StackedChunks(base.chunks, _renumbered(own.chunks, self._strings.renumbered, first_shard))
         live = base.ids_rows[~stack.hidden_rows[base.ids_rows]]
-        ids_rows = np.concatenate([live.astype(np.int64), stack.base.chunks + own.ids_rows.astype(np.int64)])
-        self.ids_rows = ids_rows[np.argsort(self.chunks["chunk_id"][ids_rows], kind="stable")]
+        ids_rows = np.concatenate([live.astype(np.int32), stack.base.chunks + own.ids_rows.astype(np.int32)])
+        self.ids_rows = ids_rows[np.argsort(self.chunks.ids[ids_rows], kind="stable")]
 
     @property
     def texts(self) -> Strings:
@@ -81,6 +114,8 @@ class StackedRows(ChunkRows):
     def column(self, name: str, definitions: Any) -> Any:
         """Return a field of definitions, see `ChunkRows`."""
         base, own = self._stack.base, self._stack.own
+        if isinstance(definitions, int) and definitions < base.definitions:
+            return base.rows.column(name, definitions)  # one at a time, most of the time went into arrays of one
         numbers = np.asarray(definitions)
         in_base = numbers < base.definitions
         found = np.empty(numbers.shape, np.int32)
@@ -125,19 +160,20 @@ class StackedRows(ChunkRows):
         return self._stack.hidden_rows[self._stack.base.rows.definitions[DEFINITION.index("chunk")]]
 
 
-def _join_chunks(base: np.ndarray, own: np.ndarray, renumbered: np.ndarray, first_shard: int) -> np.ndarray:
-    """Return the chunks of both versions, (N + n,) of the fields of `CHUNK`."""
-    fields = [
-        (name, np.dtype(np.int32) if name in (*TEXTS, "shard") else np.promote_types(base.dtype[name], own.dtype[name]))
-        for name in CHUNK
-    ]
-    found = np.empty(len(base) + len(own), fields)
+def _renumbered(own: np.ndarray, strings: np.ndarray, first_shard: int) -> np.ndarray:
+    """Return the chunks of a delta, (n,) of the fields of `CHUNK`, with strings and shards numbered as in the stack."""
+    wide = [(name, np.dtype(np.int32) if name in (*TEXTS, "shard") else own.dtype[name]) for name in CHUNK]
+    found = np.empty(len(own), wide)
     for name in CHUNK:
-        found[name][: len(base)] = base[name]
-        values = own[name]
-        if name in TEXTS:
-            values = renumbered[values]
-        elif name == "shard":
-            values = values.astype(np.int32) + first_shard
-        found[name][len(base) :] = values
+        found[name] = strings[own[name]] if name in TEXTS else own[name]
+    found["shard"] += first_shard
+    return found
+
+
+def _join(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return chunks of several arrays as one, with numbers as wide as the widest."""
+    kinds = [(name, np.result_type(*(part.dtype[name] for part in parts))) for name in CHUNK]
+    found = np.empty(sum(map(len, parts)), kinds)
+    for name in CHUNK:
+        found[name] = np.concatenate([part[name] for part in parts])
     return found

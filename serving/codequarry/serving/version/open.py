@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths, BundleRoot, Current
-from codequarry.schemas.bundle.manifest import LegEntry, Manifest, StackEntry
+from codequarry.schemas.bundle.manifest import LegEntry, Manifest
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile, read_profile
 from codequarry.schemas.resources import raise_if_exhausted
@@ -22,7 +21,7 @@ from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog.catalog import Catalog, ChunkRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
-from codequarry.serving.catalog.symbols import BEST_FIRST, SymbolTables
+from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.base import Channel, ShutChannel
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
@@ -40,7 +39,9 @@ from codequarry.serving.stack.overlay import StackArrays, VersionArrays
 from codequarry.serving.stack.stacked_catalog import StackedCatalog
 from codequarry.serving.stack.stacked_dense import StackedDense
 from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
+from codequarry.serving.stack.stacked_symbols import StackedSymbols
 from codequarry.serving.text.lexical import lexical_fingerprint
+from codequarry.serving.version.shared_bases import SharedBases
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,11 @@ class Bundle:
             raise IntegrityError(
                 f"version {current.version} is a symbolic link, expected a folder", suggestion="publish again"
             )
-        return cls.open_paths(paths, current, settings, channels=channels, after_block=after_block)
+        settings, channels = settings or ServingSettings(), tuple(channels)
+        bundle = cls.open_paths(paths, current, settings, channels=channels, after_block=after_block)
+        if bundle.base is None:
+            _BASES.offer(bundle, settings, channels)
+        return bundle
 
     @classmethod
     def open_paths(
@@ -277,8 +282,9 @@ class Bundle:
     @cached_property
     def symbols(self) -> SymbolTables:
         """Symbol tables: definitions and the places that name them."""
-        order = "symbol_id" if self.base is None else BEST_FIRST
-        return SymbolTables(self.catalog, self.directory.by_row, order=order)
+        if isinstance(self.catalog, StackedCatalog):
+            return StackedSymbols(self.catalog, self.directory)
+        return SymbolTables(self.catalog, self.directory.by_row)
 
     @cached_property
     def profile(self) -> RankingProfile:
@@ -321,6 +327,10 @@ class Bundle:
     def was_read(self) -> None:
         """Remember that every byte of the version, and of its base, was compared with its manifest."""
         _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
+
+    def was_damaged(self) -> None:
+        """Forget that the version and its base were read: who opens one over that base next has to read it again."""
+        _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
 
     @property
     def layers(self) -> tuple[Bundle, ...]:
@@ -370,7 +380,15 @@ class Bundle:
             self.channels["symbol"] = SymbolChannel(self.catalog, None)  # it reads that index, too
 
     def close(self) -> None:
-        """Release every map, file, thread and the hold. Requests still running on the bundle fail."""
+        """Release every map, file, thread and the hold, once no version lies over this one any more.
+
+        Requests still running on the bundle fail.
+        """
+        if _BASES.is_free(self):
+            self.close_now()
+
+    def close_now(self) -> None:
+        """Close like `close`, whoever uses the bundle."""
         for channel in self.channels.values():
             channel.close()
         self.catalog.close()
@@ -380,79 +398,14 @@ class Bundle:
             _BASES.release(self.base)
 
 
-class _SharedBases:
-    """Open bases by their folders: all delta versions over a base read one and the same."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.read: set[str] = set()
-        """Manifests, by sha256, of versions whose every byte this process has compared: no base is read twice."""
-        self._open: dict[tuple[Path, str, str], tuple[Bundle, list[Bundle]]] = {}
-
-    def lease(
-        self,
-        paths: BundlePaths,
-        stack: StackEntry,
-        settings: ServingSettings,
-        channels: Iterable[str],
-        after_block: Callable[[], None] | None,
-    ) -> Bundle:
-        """Return the open base of a delta version, opened when it is the first one over it.
-
-        Args:
-            paths: Paths of the delta version; its base lies beside it.
-            stack: Entry of the base in its manifest.
-            settings: See `Bundle.open_current`.
-            channels: See `Bundle.open_current`.
-            after_block: See `Bundle.open_version`.
-
-        Returns:
-            The base; `release` gives it back.
-
-        Raises:
-            IntegrityError: The base is missing, damaged, or not the one that the delta was made for.
-        """
-        wanted = tuple(name for name in channels if name in DENSE_LEGS)
-        key = (paths.path.parent, stack.base_sha256, f"{settings.model_dump_json()} {wanted}")
-        with self._lock:
-            known = self._open.get(key)
-            if known is None:
-                if stack.base_sha256 in self.read:
-                    after_block = None
-                named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
-                try:
-                    base = Bundle.open_paths(below, named, settings, channels=wanted, after_block=after_block)
-                except IntegrityError as error:
-                    raise IntegrityError(
-                        f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
-                        suggestion="roll back to a complete version, or index again with `--full`",
-                    ) from error
-                known = self._open[key] = (base, [])
-            known[1].append(known[0])
-            return known[0]
-
-    def release(self, base: Bundle) -> None:
-        """Give a base back; it is closed when no delta version uses it any more."""
-        with self._lock:
-            for key, (known, users) in list(self._open.items()):
-                if known is base:
-                    users.pop()
-                    if not users:
-                        del self._open[key]
-                        base.close()
-
-
-_BASES = _SharedBases()
+_BASES = SharedBases(Bundle.open_paths)
 
 
 def _open_catalog(paths: BundlePaths, base: Bundle | None) -> Catalog:
     """Open the catalog of a version, or that of a delta version and its base."""
-    own = Catalog.open(paths)
     if base is None:
-        return own
-    with closing(own):
-        stack = StackArrays.open(paths.stack, VersionArrays.of(base.catalog.index, base.directory), own)
-        return StackedCatalog.open_stack(base.paths, paths, stack)
+        return Catalog.open(paths)
+    return StackedCatalog.open_stack(base.catalog, VersionArrays.of(base.catalog.index, base.directory), paths)
 
 
 def _directory(catalog: Catalog, manifest: Manifest) -> ChunkDirectory:

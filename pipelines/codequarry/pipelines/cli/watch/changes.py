@@ -13,6 +13,8 @@ from codequarry.pipelines.store.workspace import Progress, repository_work, sile
 from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.wording import counted
 
+_SHARES = 3
+"""A delta version of a watch may hold so many times the share beyond which a complete version follows."""
 _NAMED_FILES = 3
 
 Files = dict[str, dict[str, str]]
@@ -22,8 +24,8 @@ Files = dict[str, dict[str, str]]
 def publish_changes(settings: Settings, progress: Progress = silent, *, accept: str = "") -> IndexReport:
     """Publish a version of what the repositories hold now, unless CURRENT holds it already.
 
-    It is a delta version where few files changed since the last complete one. The watch says only that something
-    changed; what changed is decided here.
+    It is a delta version unless most files changed since the last complete one: nobody who saves waits for a complete
+    one, which is built when it is quiet. The watch says only that something changed; what changed is decided here.
 
     Args:
         settings: Settings of the watch.
@@ -36,7 +38,9 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was.
     """
-    report = index_changes(settings, progress)
+    share = min(1.0, _SHARES * settings.bundle.delta_share)
+    bundle = settings.bundle.model_copy(update={"delta_share": share, "delta_hours": 0.0})
+    report = index_changes(settings.model_copy(update={"bundle": bundle}), progress, accept=accept)
     return index_repositories(settings, progress, accept=accept) if isinstance(report, NotStacked) else report
 
 
@@ -50,15 +54,13 @@ def read_files(settings: Settings, report: IndexReport) -> Files:
     Returns:
         Their digests.
     """
+    if report.files is not None:
+        return {name: {**files} for name, files in report.files.items()}
     found: Files = {}
     for name in repositories_by_name(settings.sources.repositories):
         census = pq.read_table(repository_work(settings.paths.work, name).census, columns=["path", "sha256"])
         pairs = zip(census["path"].to_pylist(), census["sha256"].to_pylist(), strict=True)
-        files = dict(pairs)
-        if (stacked := report.stacked) is not None:  # the census is that of the version below
-            gone, own = stacked.hidden.get(name, ()), stacked.digests.get(name, {})
-            files = {path: digest for path, digest in files.items() if path not in gone} | {**own}
-        found[name] = {path: digest for path, digest in files.items() if digest}
+        found[name] = {path: digest for path, digest in pairs if digest}
     return found
 
 

@@ -1,6 +1,7 @@
 """The loop of a watch: changes are collected until it is quiet, then a version is published.
 
-While a version is built, the system's notifications are kept for the next round.
+While a version is built, the system's notifications are kept for the next round. A complete version over a large delta
+is built while nothing changes, see `compaction`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from watchfiles import watch
 
 from codequarry.pipelines.cli.watch.changes import Files, Head, describe_round, differences, publish_changes, read_files
+from codequarry.pipelines.cli.watch.compaction import Compactor
 from codequarry.pipelines.cli.watch.plan import Plan
 from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
 from codequarry.pipelines.gates.accept import MAX_REASON_CHARS
@@ -83,6 +85,7 @@ class Rounds:
         self._settings, self._trees = plan.settings, plan.trees
         self._say, self._note = say, note
         self._burst = Burst()
+        self._compactor = Compactor(plan.settings)
         self._files: Files = {}
         published = current_manifest(BundleRoot(plan.settings.bundle.root))
         sources = published.sources if published is not None else ()
@@ -116,6 +119,8 @@ class Rounds:
                             break  # to open the notifications anew
                         if self._is_due():
                             self.publish()
+                        elif not self._burst:
+                            self._compact()
             except FileNotFoundError:  # a root went again, just now
                 time.sleep(_ROOTS_S)
 
@@ -129,10 +134,12 @@ class Rounds:
             InvalidArgumentError: The first round cannot be made with these settings.
             MissingExtraError: The first round needs a library that is not installed.
         """
+        self._compactor.stop()
         began = self._burst.first if self._burst else time.monotonic()
         self._burst, self._retry_at = Burst(), float("inf")
         try:
-            report = self._index(progress)
+            accept = self._reason_to_accept()
+            report = self._index(progress, accept)
         except GateError as error:
             self._fail(error, "the watch waits for the next change")
         except CodequarryError as error:
@@ -143,6 +150,7 @@ class Rounds:
             self._fail(error, "the watch tries again")
         else:
             self._succeed(report, time.monotonic() - began)
+            self._compactor.note_version(report.manifest, accept)
 
     def remember(self) -> None:
         """Remember the places of the repositories for later runs; a note says where that fails."""
@@ -151,14 +159,29 @@ class Rounds:
         except UnavailableError as error:
             self._note(f"note: {error.message}; the next run cannot keep these repositories by itself")
 
-    def _index(self, progress: Progress) -> IndexReport:
+    def _compact(self) -> None:
+        """Go on with a complete version, and say how it ended."""
+        if (ended := self._compactor.look()) is None:
+            return
+        if ended.version:
+            self.version = ended.version
+            self._say(ended.sentence)
+        else:
+            self._note(f"note: {ended.sentence}")
+
+    def _reason_to_accept(self) -> str:
+        """Return why checks may fail that compare with CURRENT: git is on another commit; "" when it is not.
+
+        Whoever goes to another commit means what that changes; a tree that loses files without one may be broken.
+        """
+        moved = ", ".join(f"{tree.name} {tree.commit()[:12]}" for tree in self._trees if self._has_moved(tree))
+        return f"the watch follows {moved}"[:MAX_REASON_CHARS] if moved else ""
+
+    def _index(self, progress: Progress, accept: str) -> IndexReport:
         for tree in self._trees:
             if tree.identity() is None:  # the state may lie in it, and would be made anew
                 self._roots = self._identities()
                 raise SourceError(f"{tree.root} is gone", suggestion="put it back, or start a watch of what is there")
-        # Whoever goes to another commit means what that changes; a tree that loses files without one may be broken.
-        moved = ", ".join(f"{tree.name} {tree.commit()[:12]}" for tree in self._trees if self._has_moved(tree))
-        accept = f"the watch follows {moved}"[:MAX_REASON_CHARS] if moved else ""
         try:
             return publish_changes(self._settings, progress, accept=accept)
         except OSError as error:
@@ -213,6 +236,7 @@ class Rounds:
             inside, moved = tree.sift(paths)
             if inside or moved:
                 self._burst.add(tree.name, inside, moved=moved, now=now)
+                self._compactor.stop()
 
     def _is_due(self) -> bool:
         """Return whether a round begins now."""

@@ -23,31 +23,17 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from codequarry.pipelines.publish.leaving import RawManifest, check_manifest_size
 from codequarry.schemas.bundle.layout import is_version_name
-from codequarry.schemas.bundle.manifest import FILE_NAME, FileEntry, Manifest, from_json
+from codequarry.schemas.bundle.manifest import FILE_NAME, FileEntry, from_json
 from codequarry.schemas.errors import IntegrityError
 
-MAX_MANIFEST_BYTES = 16 << 20
-"""Most bytes of a manifest that are parsed; a file takes about 250 bytes of it, a repository about 1,000."""
 END = bytes(1024)
 BASE = "base/"
 """Prefix of the names of a base's files in the archive of a delta version."""
 _REMEDY = "copy or export the archive again; CURRENT is unchanged"
-
-
-class ArchivedVersion(NamedTuple):
-    """A version by its manifest, as an archive holds it."""
-
-    raw: bytes
-    """Bytes of ``manifest.json``."""
-    manifest: Manifest
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its files, the manifest included."""
-        return self.manifest.size_bytes + len(self.raw)
 
 
 def header(name: str, size: int) -> bytes:
@@ -83,7 +69,7 @@ def padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
 
 
-def archive_size(manifest_bytes: int, files: Sequence[FileEntry], base: ArchivedVersion | None = None) -> int:
+def archive_size(manifest_bytes: int, files: Sequence[FileEntry], base: RawManifest | None = None) -> int:
     """Return the size in bytes of a version's archive.
 
     Args:
@@ -98,7 +84,7 @@ def archive_size(manifest_bytes: int, files: Sequence[FileEntry], base: Archived
     return size if base is None else size + base_size(base)
 
 
-def base_size(base: ArchivedVersion) -> int:
+def base_size(base: RawManifest) -> int:
     """Return the bytes that a base takes in the archive of a delta version."""
     return _size_of_members(BASE, len(base.raw), base.manifest.files)
 
@@ -108,7 +94,7 @@ def _size_of_members(prefix: str, manifest_bytes: int, files: Sequence[FileEntry
     return sum(len(header(prefix + name, size)) + size + len(padding(size)) for name, size in members)
 
 
-def read_manifest_member(stream: BinaryIO, prefix: str = "") -> ArchivedVersion:
+def read_manifest_member(stream: BinaryIO, prefix: str = "") -> RawManifest:
     """Read the member of an archive that is a manifest.
 
     Args:
@@ -137,16 +123,7 @@ def read_manifest_member(stream: BinaryIO, prefix: str = "") -> ArchivedVersion:
     if not is_version_name(manifest.version):
         raise IntegrityError("the manifest of the archive names no version", suggestion=_REMEDY)
     expect(stream, padding(size), f"zeros behind {name}")
-    return ArchivedVersion(data, manifest)
-
-
-def check_manifest_size(size: int) -> None:
-    """Raise IntegrityError when a manifest has too many bytes to be read."""
-    if size > MAX_MANIFEST_BYTES:
-        raise IntegrityError(
-            f"{FILE_NAME} has {size:,} bytes, expected {MAX_MANIFEST_BYTES:,} at most",
-            suggestion="index fewer repositories into one version",
-        )
+    return RawManifest(data, manifest)
 
 
 def expect(stream: BinaryIO, expected: bytes, what: str) -> None:

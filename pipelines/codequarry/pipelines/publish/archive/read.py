@@ -15,7 +15,7 @@ from typing import BinaryIO
 from codequarry.pipelines.publish.archive.format import (
     BASE,
     END,
-    ArchivedVersion,
+    RawManifest,
     archive_size,
     base_size,
     described,
@@ -41,8 +41,8 @@ class OpenedArchive:
     """An archive whose manifests were read, at its first file."""
 
     stream: BinaryIO
-    version: ArchivedVersion
-    base: ArchivedVersion | None
+    version: RawManifest
+    base: RawManifest | None
     """Base of a delta version; None when the archive holds none."""
 
 
@@ -99,7 +99,7 @@ def _start(file: Path, stream: BinaryIO) -> OpenedArchive:
     return OpenedArchive(stream, version, base)
 
 
-def _read_base(stream: BinaryIO, stack: StackEntry) -> ArchivedVersion | None:
+def _read_base(stream: BinaryIO, stack: StackEntry) -> RawManifest | None:
     """Read the manifest of the base that a delta version lies over, where the archive holds it."""
     place = stream.tell()
     here = size_of_manifest(stream.read(BLOCKSIZE), BASE) is not None
@@ -137,7 +137,7 @@ def unpack(stream: BinaryIO, raw: bytes, manifest: Manifest, folder: Path, progr
         IntegrityError: The archive differs from the manifest's files, byte for byte in its order, and the end.
         OSError: The disk refuses.
     """
-    _unpack_members(stream, ArchivedVersion(raw, manifest), "", folder, progress)
+    _unpack_members(stream, RawManifest(raw, manifest), "", folder, progress)
     expect(stream, END, "the end")
     if more := stream.read(1):
         raise IntegrityError(
@@ -146,7 +146,7 @@ def unpack(stream: BinaryIO, raw: bytes, manifest: Manifest, folder: Path, progr
     _write_manifest(folder, raw)
 
 
-def unpack_base(stream: BinaryIO, base: ArchivedVersion, folder: Path, progress: Progress = silent) -> None:
+def unpack_base(stream: BinaryIO, base: RawManifest, folder: Path, progress: Progress = silent) -> None:
     """Write the files of a base into an empty folder, and its manifest last, as `unpack` does.
 
     Args:
@@ -163,7 +163,7 @@ def unpack_base(stream: BinaryIO, base: ArchivedVersion, folder: Path, progress:
     _write_manifest(folder, base.raw)
 
 
-def skip_base(stream: BinaryIO, base: ArchivedVersion) -> None:
+def skip_base(stream: BinaryIO, base: RawManifest) -> None:
     """Pass over the files of a base that is there already.
 
     Args:
@@ -174,7 +174,7 @@ def skip_base(stream: BinaryIO, base: ArchivedVersion) -> None:
     stream.seek(base_size(base) - manifest, os.SEEK_CUR)
 
 
-def _unpack_members(stream: BinaryIO, version: ArchivedVersion, prefix: str, folder: Path, progress: Progress) -> None:
+def _unpack_members(stream: BinaryIO, version: RawManifest, prefix: str, folder: Path, progress: Progress) -> None:
     done, total = 0, version.manifest.size_bytes
 
     def add_progress(size: int) -> None:

@@ -6,27 +6,17 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from codequarry.pipelines.publish.archive.format import (
-    BASE,
-    END,
-    ArchivedVersion,
-    archive_size,
-    check_manifest_size,
-    header,
-    padding,
-)
+from codequarry.pipelines.publish.archive.format import BASE, END, archive_size, header, padding
+from codequarry.pipelines.publish.leaving import lease_base, lease_version
 from codequarry.pipelines.store.durable import new_file, write_all
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import FILE_NAME, FileEntry, Manifest
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, UnavailableError
 from codequarry.serving.files.disk import free_bytes
-from codequarry.serving.files.integrity import base_of, read_manifest_bytes, verify
-from codequarry.serving.files.lease import hold_version
 
 _PIECE = 1 << 20
 
@@ -78,7 +68,7 @@ def export_version(
         UnavailableError: The disk refuses, or has no room.
     """
     _check_target(root, target, force=force)
-    with _lease_version(root, version) as (paths, own), _lease_base(root, own.manifest) as (base_paths, base):
+    with lease_version(root, version) as (paths, own), lease_base(root, own.manifest) as (base_paths, base):
         manifest, written = own.manifest, None if without_base else base
         size = archive_size(len(own.raw), manifest.files, written)
         try:
@@ -99,42 +89,6 @@ def export_version(
                 suggestion="free disk space, or name a file on another disk; nothing was written",
             ) from error
     return Exported(target, manifest, size, own.raw, None if written is None else written.manifest)
-
-
-@contextmanager
-def _lease_version(root: BundleRoot, version: str) -> Iterator[tuple[BundlePaths, ArchivedVersion]]:
-    """Yield a version, with its manifest, that nobody removes while the block runs; names and sizes are checked."""
-    while True:
-        current = None if version else root.read_current()
-        paths = root.version(current.version) if current else root.published(version)
-        try:
-            hold = hold_version(paths)
-            break
-        except IntegrityError:
-            # Replaced and pruned meanwhile, perhaps; a version that is still current is a broken one.
-            if current is None or root.read_current() == current:
-                raise
-    with hold:
-        raw, manifest = read_manifest_bytes(paths, expected_sha256=current.manifest_sha256 if current else None)
-        check_manifest_size(len(raw))
-        verify(paths, manifest, deep=False)
-        yield paths, ArchivedVersion(raw, manifest)
-
-
-@contextmanager
-def _lease_base(root: BundleRoot, manifest: Manifest) -> Iterator[tuple[BundlePaths, ArchivedVersion | None]]:
-    """Yield the base of a delta version, which nobody removes while the block runs; None for a complete version."""
-    stack = manifest.stack
-    if stack is None:
-        yield BundlePaths(root.path), None
-        return
-    base_of(root, manifest)
-    paths = root.version(stack.base)
-    with hold_version(paths):
-        base_of(root, manifest)
-        raw, base = read_manifest_bytes(paths, expected_sha256=stack.base_sha256)
-        check_manifest_size(len(raw))
-        yield paths, ArchivedVersion(raw, base)
 
 
 def _manifest_member(prefix: str, raw: bytes) -> bytes:

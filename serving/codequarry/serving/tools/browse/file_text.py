@@ -88,9 +88,7 @@ def require_indexed(bundle: Bundle, file: int) -> None:
     """Raise NotFoundError, with the reason, when a file of the census was left out of the index."""
     if _rows(bundle, file):
         return
-    with bundle.catalog.reading() as cursor:
-        found = cursor.execute("SELECT skip_reason FROM files_mat WHERE file = ?", [file]).fetchone()
-    reason = str(found[0]) if found and found[0] else "it holds no text"
+    reason = bundle.catalog.skip_reason(file) or "it holds no text"
     raise NotFoundError(f"the file is not indexed: {reason}", suggestion="describe_index counts what is left out")
 
 

@@ -95,7 +95,7 @@ def _files(bundle: Bundle, path: str) -> tuple[list[int], bool]:
 def _file(bundle: Bundle, file: int, kept: list[NestedDefinition], total: int) -> FileOutline:
     directory = bundle.directory
     rows = directory.rows_in(file)
-    ends = bundle.catalog.index.chunks["end_line"][rows.start : rows.stop]
+    ends = bundle.catalog.index.chunks[rows.start : rows.stop]["end_line"]
     return FileOutline(
         uri=f"{directory.repos[file]}/{directory.paths[file]}",
         lang=directory.langs[file],

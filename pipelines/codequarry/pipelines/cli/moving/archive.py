@@ -16,8 +16,8 @@ from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted
 
 if TYPE_CHECKING:
-    from codequarry.pipelines.publish.archive.import_ import Imported
     from codequarry.pipelines.publish.archive.write import Exported
+    from codequarry.pipelines.publish.arrival import Imported
 
 
 def export(

@@ -1,0 +1,1 @@
+"""Commands that carry versions between machines: archives, and object storage."""

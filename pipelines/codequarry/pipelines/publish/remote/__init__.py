@@ -1,0 +1,1 @@
+"""Versions in object storage: put there, taken from there, followed and removed."""

@@ -1,0 +1,177 @@
+"""Symbol tables of a delta version and its base: the base's are asked in SQL, the delta's are arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from codequarry.schemas.languages import DATA_LANGUAGES
+from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.catalog.symbols import (
+    IN_ARRAYS,
+    MAX_FOUND,
+    DefinitionMatches,
+    Named,
+    Places,
+    SymbolRow,
+    SymbolTables,
+)
+from codequarry.serving.stack.stacked_catalog import StackedCatalog
+
+
+class StackedSymbols(SymbolTables):
+    """Symbol tables of a stack. Safe to share between threads."""
+
+    _catalog: StackedCatalog
+
+    def __init__(self, catalog: StackedCatalog, directory: ChunkDirectory) -> None:
+        """Read the symbol tables of a stack.
+
+        Args:
+            catalog: Catalog of the stack.
+            directory: Its files.
+        """
+        super().__init__(catalog, directory.by_row, hidden=catalog.stack.hidden.tolist())
+        self._directory, self._stack, self._own = directory, catalog.stack, catalog.own
+        self._first = catalog.stack.base.definitions
+        self._dead: dict[int, list[tuple[int, int]]] = {}
+        for target, first, last in catalog.stack.dead.tolist():
+            self._dead.setdefault(target, []).append((first, last))
+
+    def of_symbol(self, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
+        """Find definitions of a SCIP symbol: none, as a stack has no tables of SCIP."""
+        del symbol, kinds, files
+        return DefinitionMatches([], 0)
+
+    def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
+        """Find definitions with these ``name_id``, see `SymbolTables`."""
+        own = self._own_rows((self._first + self._own.definitions_with("name_id", names)).tolist())
+        found: list[SymbolRow] = []
+        counts = Counter[int]()
+        for row in self._in_order([*super().few_of_names(names, most), *own]):
+            counts[row.name_id] += 1
+            if counts[row.name_id] <= most:
+                found.append(row)
+        return found
+
+    def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
+        """Return qualified names of definitions by ``target_id``; other targets are left out."""
+        index, hidden, count = self._catalog.index, self._stack.hidden_rows, self._first + self._stack.own.definitions
+        return {
+            target: index.texts[index.column("qualified_name", target)]
+            for target in targets
+            if 0 <= target < count and (target >= self._first or not hidden[index.column("chunk", target)])
+        }
+
+    def places(self, targets: Sequence[int]) -> Places:
+        """Return the places that name or define one of these targets."""
+        held = super().places([target for target in targets if target < self._first])
+        live = ~self._stack.hidden_files[held.file]
+        for target in targets:
+            for first, last in self._dead.get(target, ()):
+                live &= (held.target_id != target) | (held.file < first) | (held.file > last)
+        named, files, precise, roles, lines, columns, more_lines, widths, enclosing, chunks = self._own.places_naming(
+            targets
+        )
+        own = (
+            named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
+            self._chunk_ids[chunks],
+        )  # fmt: skip
+        return Places(*map(np.concatenate, zip(held.where(live), own, strict=True)))
+
+    def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
+        held = [number for number in numbers if number < self._first]
+        return [*(super()._by_number(held) if held else []), *self._own_rows(set(numbers) - set(held))]
+
+    def _find_named(
+        self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool
+    ) -> DefinitionMatches:
+        index = self._stack.own.rows
+        numbers = index.definitions_named({name.lower(), last.lower()}).tolist()
+        wanted = name.lower() if any_case else name
+        names, end = {wanted, last.lower() if any_case else last}, f".{wanted}"
+        own: list[int] = []
+        for number in numbers:
+            plain, module, qualified = (
+                index.texts[index.column(part, number)] for part in ("name", "module", "qualified_name")
+            )
+            full = f".{module}.{qualified}"
+            if any_case:
+                plain, full = plain.lower(), full.lower()
+            if plain in names and (last == name or full.endswith(end)):
+                own.append(self._first + number)
+        return self._merge(super()._find_named(name, last, kinds, files, any_case=any_case), own, kinds, files)
+
+    def _found_in(
+        self, column: str, values: Sequence[int], kinds: Sequence[str], files: np.ndarray | None
+    ) -> DefinitionMatches:
+        own = (self._first + self._own.definitions_with(column, values)).tolist()
+        return self._merge(super()._found_in(column, values, kinds, files), own, kinds, files)
+
+    def _merge(
+        self, held: DefinitionMatches, own: Iterable[int], kinds: Sequence[str], files: np.ndarray | None
+    ) -> DefinitionMatches:
+        """Add definitions of the delta to those of the base."""
+        rows = [
+            row
+            for row in self._own_rows(own)
+            if (not kinds or row.kind in kinds) and (files is None or bool(files[row.file]))
+        ]
+        if not rows:
+            return held
+        return DefinitionMatches(self._in_order([*held.rows, *rows])[:MAX_FOUND], held.total + len(rows))
+
+    def _own_rows(self, numbers: Iterable[int]) -> list[SymbolRow]:
+        """Return definitions of the delta by their numbers in the stack."""
+        index, columns = self._catalog.index, self._own.definitions
+        found: list[SymbolRow] = []
+        for number in numbers:
+            values: dict[str, Any] = {name: column[number - self._first] for name, column in columns.items()}
+            values = {name: value if isinstance(value, str) else value.item() for name, value in values.items()}
+            values |= {name: index.texts[index.column(name, number)] for name in IN_ARRAYS}
+            chunk = int(self._chunk_ids[index.column("chunk", number)])
+            found.append(SymbolRow(**values, symbol_id=number, chunk_id=chunk))
+        return found
+
+    def _in_order(self, rows: list[SymbolRow]) -> list[SymbolRow]:
+        """Sort definitions as ``symbols_mat`` is: by name, and the best of a name first.
+
+        Those of the base are sorted already, and so are those of the delta, and no file is in both.
+        """
+        index, directory = self._catalog.index, self._directory
+
+        def place(row: SymbolRow) -> tuple[Any, ...]:
+            path = directory.paths[row.file]
+            return (
+                index.texts[index.column("key", row.symbol_id)], not row.precise,
+                directory.langs[row.file] in DATA_LANGUAGES, index.column("class_rank", row.symbol_id),
+                len(row.qualified_name), len(path), directory.repos[row.file], path,
+            )  # fmt: skip
+
+        return sorted(rows, key=place)
+
+    def _names_where(self, file: int, first: int, last: int, *, on_one_line: bool = False) -> list[Named]:
+        places = self._own.places
+        columns = ("start_column", "start_line", "lines", "width", "precise", "roles", "target_id")
+        rows = self._own.places_in(file, first, last)
+        found = zip(*(places[name][rows].tolist() for name in columns), strict=True)
+        own = [
+            Named(column, line + lines, column + width, *others)
+            for column, line, lines, width, *others in found
+            if not (on_one_line and lines)
+        ]
+        if file >= self._stack.base.files or self._stack.hidden_files[file]:
+            return own
+        held = super()._names_where(file, first, last, on_one_line=on_one_line)
+        return own + [one for one in held if not self._is_dead(one.target_id, file)]
+
+    def _own_names(self, first: str, beyond: str) -> list[str]:
+        index = self._stack.own.rows
+        names = np.unique(index.column("name", np.arange(self._stack.own.definitions))).tolist()
+        return [name for name in map(index.texts.__getitem__, names) if first <= name.lower() < beyond]
+
+    def _is_dead(self, target: int, file: int) -> bool:
+        return any(first <= file <= last for first, last in self._dead.get(target, ()))
