@@ -266,7 +266,7 @@ def test_a_pull_that_ends_early_changes_nothing_and_goes_on_later(
 
 
 @pytest.mark.parametrize("size", ["same", "short", "long"])
-def test_damaged_bytes_are_refused_with_a_sentence(
+def test_row_33_damaged_bytes_are_refused_with_a_sentence(
     stacked: BundleRoot, tmp_path: Path, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "store"
