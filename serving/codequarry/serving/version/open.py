@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from codequarry.serving.stack.stacked_catalog import StackedCatalog
 from codequarry.serving.stack.stacked_dense import StackedDense
 from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
 from codequarry.serving.text.lexical import lexical_fingerprint
+from codequarry.serving.version.shared_bases import Place, SharedBases
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +234,7 @@ class Bundle:
     ) -> Self:
         """Open a version in any folder, like `open_version`; a staged one is opened in the way it will be served."""
         settings, channels = settings or ServingSettings(), tuple(channels)
+        after_block = _BASES.reading((paths.path, current.manifest_sha256), after_block)
         try:
             with ExitStack() as undo:
                 hold = undo.enter_context(hold_version(paths))
@@ -242,10 +243,10 @@ class Bundle:
                 watch = undo.enter_context(closing(FileWatch.open(paths, manifest)))
                 verify(paths, manifest, deep=after_block is not None, sha256=read)
                 if after_block is not None:
-                    _BASES.read.add(current.manifest_sha256)
+                    _BASES.trust((paths.path, current.manifest_sha256))
                 base = None
                 if manifest.stack is not None:
-                    base = _BASES.lease(paths, manifest.stack, settings, channels, after_block)
+                    base = _lease_base(paths, manifest.stack, settings, channels, after_block)
                     undo.callback(_BASES.release, base)
                 catalog = undo.enter_context(closing(_open_catalog(paths, base)))
                 directory = _directory(catalog, manifest)
@@ -320,11 +321,17 @@ class Bundle:
 
     def was_read(self) -> None:
         """Remember that every byte of the version, and of its base, was compared with its manifest."""
-        _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
+        for layer in self.layers:
+            _BASES.trust(layer.place)
 
     def was_damaged(self) -> None:
-        """Forget that the version and its base were read: whoever opens one over that base next has to read it again."""
-        _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
+        """Distrust the version and its base: they are read before anything is opened from them again."""
+        _BASES.distrust(layer.place for layer in self.layers)
+
+    @property
+    def place(self) -> Place:
+        """Folder of the version, and sha256 of its manifest."""
+        return self.paths.path, self.current.manifest_sha256
 
     @property
     def layers(self) -> tuple[Bundle, ...]:
@@ -384,74 +391,31 @@ class Bundle:
             _BASES.release(self.base)
 
 
-class _SharedBases:
-    """Open bases by their folders: all delta versions over a base read one and the same."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.read: set[str] = set()
-        """Manifests, by sha256, of versions whose every byte this process has compared, and which no damage was found
-        in since: no base is read twice."""
-        self._open: dict[tuple[Path, str, str], tuple[Bundle, list[Bundle]]] = {}
-
-    def lease(
-        self,
-        paths: BundlePaths,
-        stack: StackEntry,
-        settings: ServingSettings,
-        channels: Iterable[str],
-        after_block: Callable[[], None] | None,
-    ) -> Bundle:
-        """Return the open base of a delta version, opened when it is the first one over it.
-
-        Args:
-            paths: Paths of the delta version; its base lies beside it.
-            stack: Entry of the base in its manifest.
-            settings: See `Bundle.open_current`.
-            channels: See `Bundle.open_current`.
-            after_block: See `Bundle.open_version`.
-
-        Returns:
-            The base; `release` gives it back.
-
-        Raises:
-            IntegrityError: The base is missing, damaged, or not the one that the delta was made for.
-        """
-        wanted = tuple(name for name in channels if name in DENSE_LEGS)
-        key = (paths.path.parent, stack.base_sha256, f"{settings.model_dump_json()} {wanted}")
-        with self._lock:
-            known = self._open.get(key)
-            if stack.base_sha256 in self.read:
-                after_block = None
-            try:
-                if known is None:
-                    named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
-                    base = Bundle.open_paths(below, named, settings, channels=wanted, after_block=after_block)
-                    known = self._open[key] = (base, [])
-                elif after_block is not None:
-                    read = partial(file_sha256, after_block=after_block)
-                    verify(known[0].paths, known[0].manifest, deep=True, sha256=read)
-                    self.read.add(stack.base_sha256)
-            except IntegrityError as error:
-                raise IntegrityError(
-                    f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
-                    suggestion="roll back to a complete version, or index again with `--full`",
-                ) from error
-            known[1].append(known[0])
-            return known[0]
-
-    def release(self, base: Bundle) -> None:
-        """Give a base back; it is closed when no delta version uses it any more."""
-        with self._lock:
-            for key, (known, users) in list(self._open.items()):
-                if known is base:
-                    users.pop()
-                    if not users:
-                        del self._open[key]
-                        base.close()
+_BASES: SharedBases[Bundle] = SharedBases()
 
 
-_BASES = _SharedBases()
+def _lease_base(
+    paths: BundlePaths,
+    stack: StackEntry,
+    settings: ServingSettings,
+    channels: Iterable[str],
+    after_block: Callable[[], None] | None,
+) -> Bundle:
+    """Return the open base of a delta version; `_BASES.release` gives it back."""
+    wanted = tuple(name for name in channels if name in DENSE_LEGS)
+    named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
+    how = f"{settings.model_dump_json()} {wanted}"
+
+    def open_base(reading: Callable[[], None] | None) -> Bundle:
+        return Bundle.open_paths(below, named, settings, channels=wanted, after_block=reading)
+
+    try:
+        return _BASES.lease((below.path, stack.base_sha256), how, after_block, open_base)
+    except IntegrityError as error:
+        raise IntegrityError(
+            f"version {paths.path.name} lies over {stack.base}, which cannot be opened: {error.message}",
+            suggestion="roll back to a complete version, or index again with `--full`",
+        ) from error
 
 
 def _open_catalog(paths: BundlePaths, base: Bundle | None) -> Catalog:
