@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from codequarry.pipelines.cli.root import build_app
 from codequarry.pipelines.publish.rollback import roll_back
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
-from codequarry.schemas.wire.search import SearchRequest
+from codequarry.schemas.wire.search import SearchFilters, SearchRequest
+from codequarry.serving.engine.served_refs import ServedRefs
 from codequarry.serving.files.integrity import list_files
 from codequarry.serving.version.open import Bundle
 from tests.faults.moving import flip
 from tests.faults.scene import OLD, OLDEST, Scene
-from tests.faults.stacked import BASE, Stacked, line_of
+from tests.faults.stacked import BASE, REF, Naming, Stacked, line_of
 from tests.serving.versions import followed
 
 ASKED = SearchRequest(query="other1", channel="symbol")
@@ -136,3 +137,21 @@ def test_a_base_that_was_open_before_it_was_read_is_read_with_the_next_delta(sta
         assert follower.refusal is not None and "rows/chunks.npy" in follower.refusal.reason
     finally:
         engine.served.close()
+
+
+@pytest.mark.parametrize("damaged", ["bm25/meta.json", "catalog.duckdb"])
+def test_a_ref_is_refused_once_the_base_that_it_shares_is_damaged(naming: Naming, damaged: str) -> None:
+    engine, follower = followed(naming.root.path)
+    engine.refs = follower.refs = ServedRefs(naming.root.path, engine.settings)
+    asked = ASKED.model_copy(update={"filters": SearchFilters(ref=REF.ref)})
+    try:
+        assert len(engine.search(asked).results) == 1
+        flip(naming.root.version(BASE).path / damaged)
+        follower.check()
+        with pytest.raises(IntegrityError, match=f"lies over {BASE}, which cannot be opened.*{damaged}"):
+            engine.search(asked)
+        flip(naming.root.version(BASE).path / damaged)
+        assert len(engine.search(asked).results) == 1, "the base is whole again"
+    finally:
+        engine.served.close()
+        engine.refs.close()

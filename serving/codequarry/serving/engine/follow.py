@@ -223,7 +223,7 @@ class Follower:
         if not damage:
             return
         self.damage = self.damage | damage
-        bundle.was_damaged()
+        self._distrust(bundle)
         for channel in bundle.channels:
             if files := [name for name in self.damage if _part(name) == channel]:
                 bundle.shut(channel, f"damaged: {', '.join(files)}")
@@ -236,10 +236,16 @@ class Follower:
             )
             self._stop_serving(bundle, error)
 
+    def _distrust(self, bundle: Bundle) -> None:
+        """Let a damaged version and its base be read again before anything is opened from them."""
+        bundle.was_damaged()
+        if self.refs is not None:
+            self.refs.close()
+
     def _stop_serving(self, bundle: Bundle, error: UnavailableError) -> None:
         """Serve the newest sound version before a damaged one; nothing when there is none."""
         self._served.refuse(error)
-        bundle.was_damaged()
+        self._distrust(bundle)
         current = bundle.current if self.following or self.refusal is None else self.refusal.current or bundle.current
         self._refuse(current, error.message)
         root = self._root

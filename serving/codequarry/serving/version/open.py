@@ -41,7 +41,7 @@ from codequarry.serving.stack.stacked_dense import StackedDense
 from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
 from codequarry.serving.stack.stacked_symbols import StackedSymbols
 from codequarry.serving.text.lexical import lexical_fingerprint
-from codequarry.serving.version.shared_bases import SharedBases
+from codequarry.serving.version.shared_bases import Place, SharedBases
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +239,7 @@ class Bundle:
     ) -> Self:
         """Open a version in any folder, like `open_version`; a staged one is opened in the way it will be served."""
         settings, channels = settings or ServingSettings(), tuple(channels)
+        after_block = _BASES.reading((paths.path, current.manifest_sha256), after_block)
         try:
             with ExitStack() as undo:
                 hold = undo.enter_context(hold_version(paths))
@@ -247,7 +248,7 @@ class Bundle:
                 watch = undo.enter_context(closing(FileWatch.open(paths, manifest)))
                 verify(paths, manifest, deep=after_block is not None, sha256=read)
                 if after_block is not None:
-                    _BASES.read.add(current.manifest_sha256)
+                    _BASES.trust((paths.path, current.manifest_sha256))
                 base = None
                 if manifest.stack is not None:
                     base = _BASES.lease(paths, manifest.stack, settings, channels, after_block)
@@ -326,11 +327,17 @@ class Bundle:
 
     def was_read(self) -> None:
         """Remember that every byte of the version, and of its base, was compared with its manifest."""
-        _BASES.read.update(layer.current.manifest_sha256 for layer in self.layers)
+        for layer in self.layers:
+            _BASES.trust(layer.place)
 
     def was_damaged(self) -> None:
-        """Forget that the version and its base were read: who opens one over that base next has to read it again."""
-        _BASES.read.difference_update(layer.current.manifest_sha256 for layer in self.layers)
+        """Distrust the version and its base: they are read before anything is opened from them again."""
+        _BASES.distrust(layer.place for layer in self.layers)
+
+    @property
+    def place(self) -> Place:
+        """Folder of the version, and sha256 of its manifest."""
+        return self.paths.path, self.current.manifest_sha256
 
     @property
     def layers(self) -> tuple[Bundle, ...]:

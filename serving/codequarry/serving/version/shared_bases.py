@@ -19,6 +19,9 @@ from codequarry.serving.files.integrity import file_sha256, verify
 if TYPE_CHECKING:
     from codequarry.serving.version.open import Bundle
 
+Place = tuple[Path, str]
+"""Folder of a version, and sha256 of its manifest."""
+
 
 @dataclass(eq=False)
 class _OpenBase:
@@ -47,9 +50,10 @@ class SharedBases:
         """
         self._open_paths = open_paths
         self._lock = threading.Lock()
-        self.read: set[str] = set()
-        """Manifests, by sha256, of versions whose every byte this process has compared, and which no damage was found
-        in since: no base is read twice."""
+        self._whole: set[Place] = set()
+        """Versions whose every byte this process has compared: no base is read twice."""
+        self._damaged: set[Place] = set()
+        """Versions in which, or in a version over which, damage was found since."""
         self._open: list[_OpenBase] = []
 
     def offer(self, bundle: Bundle, settings: ServingSettings, channels: Iterable[str]) -> None:
@@ -89,14 +93,15 @@ class SharedBases:
             IntegrityError: The base is missing, damaged, or not the one that the delta was made for.
         """
         wanted = frozenset(name for name in channels if name in DENSE_LEGS)
+        below = BundlePaths(paths.path.parent / stack.base)
+        place = below.path, stack.base_sha256
         key = _key(paths, stack.base_sha256, settings)
         try:
             with self._lock:
-                if stack.base_sha256 in self.read:
-                    after_block = None
+                after_block = None if place in self._whole else self.reading(place, after_block)
                 base = self._use_open(key, wanted)
                 if base is None:
-                    named, below = Current(stack.base, stack.base_sha256), BundlePaths(paths.path.parent / stack.base)
+                    named = Current(stack.base, stack.base_sha256)
                     base = self._open_paths(below, named, settings, channels=wanted, after_block=after_block)
                     self._open.append(_OpenBase(ref(base), key, wanted, owned=False, over=1))
                     return base
@@ -129,6 +134,21 @@ class SharedBases:
             known.owned = False
             return self._forget_unused(known)
 
+    def trust(self, place: Place) -> None:
+        """Remember that every byte of a version was compared."""
+        self._damaged.discard(place)
+        self._whole.add(place)
+
+    def distrust(self, places: Iterable[Place]) -> None:
+        """Let every byte of versions be compared again before anything is opened from them."""
+        for place in places:
+            self._damaged.add(place)
+            self._whole.discard(place)
+
+    def reading(self, place: Place, after_block: Callable[[], None] | None) -> Callable[[], None] | None:
+        """Return what to call after each block of a version that is opened; None when it need not be read."""
+        return _go_on if after_block is None and place in self._damaged else after_block
+
     def _use_open(self, key: tuple[Path, str, str], wanted: frozenset[str]) -> Bundle | None:
         """Return an open version with these channels, which is then used once more."""
         for known in self._open:
@@ -145,7 +165,7 @@ class SharedBases:
         except BaseException:
             self.release(base)
             raise
-        self.read.add(base.current.manifest_sha256)
+        self.trust(base.place)
 
     def _entry_of(self, bundle: Bundle) -> _OpenBase | None:
         return next((each for each in self._open if each.bundle() is bundle), None)
@@ -155,6 +175,10 @@ class SharedBases:
             return False
         self._open.remove(known)
         return True
+
+
+def _go_on() -> None:
+    """Read on without a pause."""
 
 
 def _key(paths: BundlePaths, manifest_sha256: str, settings: ServingSettings) -> tuple[Path, str, str]:
