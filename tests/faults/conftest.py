@@ -11,7 +11,7 @@ import pytest
 from tests.faults.moving import Adding, Moving, build_moving
 from tests.faults.project import Project, build_project
 from tests.faults.scene import Scene, build_scene
-from tests.faults.stacked import Naming, Stacked, build_naming, build_stacked
+from tests.faults.stacked import Naming, Stacked, build_leaving, build_naming, build_stacked
 
 Copies = Callable[[], Scene]
 
@@ -21,8 +21,10 @@ LAYERED: dict[str, tuple[str, type[Scene], str]] = {
     "archive with base": ("with_base_template", Moving, "import"),
     "archive without base": ("without_base_template", Moving, "import"),
     "added with base": ("with_base_template", Adding, "add"),
+    "base leaves": ("leaving_template", Scene, "publish"),
 }
-"""Publishes of delta versions: the fixture of the template, the scene, and the name that the sweep has for it."""
+"""Publishes of delta versions, and one whose retention removes a base: the fixture of the template, the scene, and the
+name that the sweep has for it."""
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +89,11 @@ def stacked_template(tmp_path_factory: pytest.TempPathFactory) -> Stacked:
 @pytest.fixture(scope="session")
 def naming_template(stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Naming:
     return build_naming(stacked_template, tmp_path_factory.mktemp("naming") / "base")
+
+
+@pytest.fixture(scope="session")
+def leaving_template(template: Scene, stacked_template: Stacked, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    return build_leaving(template, stacked_template, tmp_path_factory.mktemp("leaving") / "base")
 
 
 @pytest.fixture

@@ -75,6 +75,8 @@ class Disk:
             assert isinstance(node.content, bytes)
             node.content += call.data
             return
+        if call.name == "mkdir" and not self._is_there(os.path.dirname(call.path)):
+            return  # it failed: the folders above are made next
         folder, name = self._place(call.path)
         if call.name in ("open", "mkdir"):
             if name in folder.now:
@@ -140,6 +142,12 @@ class Disk:
         for part in os.path.relpath(path, self.base).split("/"):
             node = node if part == "." else node.now[part]
         return node
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return self._node(path).folder
+        except KeyError:
+            return False
 
     def _place(self, path: str) -> tuple[Node, str]:
         folder, name = os.path.split(path)

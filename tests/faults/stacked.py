@@ -112,3 +112,12 @@ def build_naming(stacked: Stacked, base: Path) -> Naming:
     scene.root.refs.mkdir()
     ref_file(scene.root, REF).write_text(line_of(scene.root.version(OLD)).line())
     return scene
+
+
+def build_leaving(complete: Scene, stacked: Stacked, base: Path) -> Scene:
+    """Make the scene in which a complete version follows another: BASE and OLDEST, which lies over it, are removed."""
+    scene = complete.copy(base)
+    for name in (BASE, OLDEST):
+        shutil.rmtree(scene.root.version(name).path, ignore_errors=True)
+        shutil.copytree(stacked.root.version(name).path, scene.root.version(name).path)
+    return scene

@@ -12,9 +12,11 @@ import pytest
 from tests.faults.calls import Call, Recorder, intercepted
 from tests.faults.moving import Adding, Moving
 from tests.faults.power_loss import Disk, Tree
-from tests.faults.scene import NEW, OLD, OLDEST
-from tests.faults.test_power_loss import ACKNOWLEDGED, judged, moved
+from tests.faults.scene import NEW, OLD
+from tests.faults.stacked import BASE
+from tests.faults.test_power_loss import ACKNOWLEDGED, CURRENT, judged, moved
 
+LONG = pytest.mark.faults_long
 MARK = "bundles/.publishing"
 
 
@@ -34,7 +36,7 @@ class Trace:
 
     def wrong(self, calls: Sequence[Call], *, start: int = 0) -> str:
         """What is wrong with the first state in which something is; '' when every state is right."""
-        disk, published = Disk(self.template.base, unsynced=()), {OLDEST, OLD}
+        disk, published = Disk(self.template.base, unsynced=()), set(self.template.root.version_names())
         adding = isinstance(self.template, Adding)
         unmarked = acknowledged = False
         for place, call in enumerate(calls):
@@ -48,6 +50,8 @@ class Trace:
             for tree in disk.states() if place >= start else ():
                 # Without its mark an added version counts, before anybody was told of it and from then on.
                 counts = published | ({NEW} if adding and unmarked and MARK not in tree else set())
+                # A base without its mark stays, as a version that is not current, whatever becomes of the delta.
+                counts |= set() if _is_begun(tree, BASE) and not _is_named(tree, NEW) else {BASE}
                 problem = judged(tree, self.expected, allowed, counts) or (acknowledged and _lost(tree))
                 if problem:
                     return f"{call.name} {Path(call.path).name}: {problem}"
@@ -66,6 +70,14 @@ class Trace:
     def leaves(self) -> int:
         """The call that gives the version its name; until then nothing depends on what was synced."""
         return next(place for place, call in enumerate(self.calls) if call.target.endswith(NEW))
+
+
+def _is_begun(tree: Tree, version: str) -> bool:
+    return version.encode() in bytes(tree.get(MARK, b""))
+
+
+def _is_named(tree: Tree, version: str) -> bool:
+    return version.encode() in bytes(tree.get(CURRENT, b""))
 
 
 def _lost(tree: Tree) -> str:
@@ -118,3 +130,35 @@ def test_without_any_one_sync_power_loss_breaks_the_promise(later: Trace) -> Non
 
 def test_without_any_one_sync_of_the_first_import_as_well(first: Trace) -> None:
     assert first.unnoticed(start=first.leaves - 5) == [str(first.template.root.path)]
+
+
+@pytest.fixture(
+    scope="module",
+    params=["with_base_template", pytest.param("without_base_template", marks=LONG), pytest.param("empty", marks=LONG)],
+)
+def of_delta(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """The import of a delta version: with its base, over one that is there, and with its base under a new root."""
+    if request.param != "empty":
+        return traced(request.getfixturevalue(request.param), tmp_path_factory.mktemp("of-delta"))
+    empty = Moving(tmp_path_factory.mktemp("empty"))
+    shutil.copy(request.getfixturevalue("with_base_template").archive, empty.archive)
+    return traced(empty, tmp_path_factory.mktemp("first"))
+
+
+def test_an_import_of_a_delta_is_right_when_power_fails_from_its_rename_on(of_delta: Trace) -> None:
+    assert of_delta.wrong(of_delta.calls, start=of_delta.leaves - 3) == ""
+
+
+@LONG
+def test_an_import_of_a_delta_is_right_whenever_power_fails(of_delta: Trace) -> None:
+    assert of_delta.wrong(of_delta.calls) == ""
+
+
+@LONG
+def test_without_any_one_sync_an_import_of_a_delta_breaks_the_promise(of_delta: Trace) -> None:
+    """What makes the base durable before its delta is synced again for the delta, but for the files of the base."""
+    unnoticed = of_delta.unnoticed(start=of_delta.leaves - 5)
+    assert [path for path in unnoticed if "/versions/" in path] == []
+    assert unnoticed[-1] == str(of_delta.template.root.path)
+    if BASE in of_delta.template.root.version_names():
+        assert len(unnoticed) == 1
