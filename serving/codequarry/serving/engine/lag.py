@@ -19,7 +19,6 @@ CommitsBetween = Callable[[Path, str, str], tuple[int, int] | None]
 _SHOWN = 12
 _MOST_COMPARED = 10_000
 """Of more files the time alone is compared."""
-_DIGESTS = "SELECT path, sha256 FROM files_mat WHERE repo = ? AND list_contains(?, path)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +93,16 @@ def _count_changed(root: BundleRoot, version: str, name: str, folder: Path, writ
         with closing(Bundle.open_current(root.path, channels=())) as bundle:
             if bundle.manifest.version != version:
                 return len(written)
-            with bundle.catalog.reading() as cursor:
-                indexed = dict(cursor.execute(_DIGESTS, [name, written]).fetchall())
+            facts = bundle.catalog.facts_of_files([f"{name}/{path}" for path in written]).values()
     except CodequarryError:
         return len(written)
+    indexed = {each.uri.removeprefix(f"{name}/"): each.sha256 for each in facts}
 
     def has_changed(path: str) -> bool:
         try:
             return read_digest(str(folder / path)) != indexed.get(path)
         except FileNotFoundError:
-            return bool(indexed.get(path))  # a missing file has no digest
+            return path in indexed
         except OSError:
             return True
 
