@@ -86,11 +86,7 @@ def publish_verified(verified: Verified, bundle: BundleSettings, *, force: bool 
     """
     root, staged = BundleRoot(bundle.root), BundlePaths(verified.path)
     with publishing(root), using(staged.path):
-        if not staged.manifest.is_file() or file_sha256(staged.manifest) != verified.manifest_sha256:
-            raise PublishError(
-                "the verified version is gone or was changed since", suggestion="index again; CURRENT is unchanged"
-            )
-        manifest = read_manifest(staged)
+        manifest = read_verified(verified, "CURRENT is unchanged")
         current = current_manifest(root)
         # Equal contents that other tools made are published too: CURRENT would never say that these tools made it, and
         # each run would build it again.
@@ -99,6 +95,25 @@ def publish_verified(verified: Verified, bundle: BundleSettings, *, force: bool 
         shutil.rmtree(staged.path)
         settle_root(root)
         return Published(root.version(current.version).path, current, True, 0, None)
+
+
+def read_verified(verified: Verified, state: str) -> Manifest:
+    """Return the manifest of a version that passed verification and was not changed since.
+
+    Args:
+        verified: The version.
+        state: Words about what stays as it was, for the message.
+
+    Returns:
+        Its manifest.
+
+    Raises:
+        PublishError: The version is gone, or another one.
+    """
+    staged = BundlePaths(verified.path)
+    if not staged.manifest.is_file() or file_sha256(staged.manifest) != verified.manifest_sha256:
+        raise PublishError("the verified version is gone or was changed since", suggestion=f"index again; {state}")
+    return read_manifest(staged)
 
 
 def publish_staged(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from codequarry.pipelines.bundle.folder import using
 from codequarry.pipelines.gates.verify import Verified
-from codequarry.pipelines.publish.publish import Published, publish_staged, publishing
+from codequarry.pipelines.publish.publish import Published, publish_staged, publishing, read_verified
 from codequarry.pipelines.publish.retention import bases_of, remove_version
 from codequarry.pipelines.store.durable import sync, write_line
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
@@ -22,7 +22,7 @@ from codequarry.schemas.bundle.refs import RefName, left_file, read_ref, read_re
 from codequarry.schemas.errors import CodequarryError, IntegrityError, PublishError, ResourcesError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.bundle import BundleSettings
-from codequarry.serving.files.integrity import file_sha256, read_manifest
+from codequarry.serving.files.integrity import file_sha256
 
 
 def publish_ref(verified: Verified, bundle: BundleSettings, name: RefName) -> Published:
@@ -42,11 +42,7 @@ def publish_ref(verified: Verified, bundle: BundleSettings, name: RefName) -> Pu
     """
     root, staged = BundleRoot(bundle.root), BundlePaths(verified.path)
     with publishing(root), using(staged.path):
-        if not staged.manifest.is_file() or file_sha256(staged.manifest) != verified.manifest_sha256:
-            raise PublishError(
-                "the verified version is gone or was changed since", suggestion="index again; the ref is unchanged"
-            )
-        manifest = read_manifest(staged)
+        manifest = read_verified(verified, "the ref is unchanged")
         line = Current(manifest.version, verified.manifest_sha256)
         try:
             _make_folder(root.refs)

@@ -48,8 +48,7 @@ def export(
     """Write a published version into one file, for another machine.
 
     Every byte is checked on the way. The file is a plain tar, the same for the same version. That of a delta version
-    holds the complete version below it too. What a version holds is
-    code: give the file to those alone who may read it.
+    holds the complete version below it too. What a version holds is code: give the file to those alone who may read it.
 
     Examples:
 

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from codequarry.pipelines.cli.bundle import RootOption, existing_root
 from codequarry.pipelines.cli.progress import Bars, console
@@ -165,9 +166,8 @@ class PullLoop:
                 wait_s = min(max(2 * wait_s, self._every_s), _LONGEST_S)
                 if error.message != self._error:
                     self._error = error.message
-                    console.print(
-                        f"[red]error:[/red] {error.message}; it is tried again", highlight=False, soft_wrap=True
-                    )
+                    said = f"[red]error:[/red] {escape(error.message)}; it is tried again"
+                    console.print(said, highlight=False, soft_wrap=True)
             else:
                 wait_s, self._error = self._every_s, ""
         console.print(f"stopped following {self._store.url}", highlight=False)
