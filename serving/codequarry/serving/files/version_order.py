@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from codequarry.schemas.bundle.layout import BundleRoot
-from codequarry.schemas.bundle.manifest import MAX_SEQUENCE
+from codequarry.schemas.bundle.manifest import MAX_SEQUENCE, Manifest
 from codequarry.schemas.bundle.refs import left_versions, sound_refs
 from codequarry.schemas.errors import ResourcesError, UnavailableError
 from codequarry.serving.files.integrity import read_manifest
@@ -62,13 +62,25 @@ def next_sequence(root: BundleRoot, built: datetime) -> int:
 def sequence_of(root: BundleRoot, version: str) -> int:
     """Return the number of a version; raises as `ordered_versions`."""
     try:
-        if number := read_manifest(root.version(version)).sequence:
-            return number
+        return place_of(version, read_manifest(root.version(version)))[0]
     except ResourcesError:
         raise
     except UnavailableError:
-        pass  # one that is damaged or gone still has its place
-    return _second_of(version)
+        return place_of(version, None)[0]  # one that is damaged or gone still has its place
+
+
+def place_of(version: str, manifest: Manifest | None) -> tuple[int, str]:
+    """Return what a version is sorted by, where its folder may be elsewhere.
+
+    Args:
+        version: Name of the version.
+        manifest: Its manifest; None when it cannot be read.
+
+    Returns:
+        Its number, and its name for versions of one number.
+    """
+    number = manifest.sequence if manifest is not None else 0
+    return number or _second_of(version), version
 
 
 def _places(root: BundleRoot) -> list[tuple[int, str]]:

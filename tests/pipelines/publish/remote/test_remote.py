@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from codequarry.pipelines.bundle import manifest as building
 from codequarry.pipelines.publish.remote import pull as pulling
 from codequarry.pipelines.publish.remote import push as pushing
 from codequarry.pipelines.publish.remote import store as stores
@@ -150,6 +151,23 @@ def test_an_older_version_does_not_replace_a_newer_one_unless_forced(run: Run, h
     assert "it is current there" in " ".join(done.stderr.split())
     named = store.read_current()
     assert named is not None and named.current.version == old
+
+
+def test_of_versions_of_one_second_the_last_built_is_the_newest(
+    history: History, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = building.time_of_build()
+    monkeypatch.setattr(building, "time_of_build", lambda: second)
+    monkeypatch.setattr(pushing, "_GRACE", timedelta(-1))
+    history.save("word_0")
+    while history.names[-1] > history.names[-2]:  # each digest decides anew
+        history.save(f"word_{len(history.names)}")
+    older, newer = history.names[-2:]
+    store = RemoteStore.open(place, create=True)
+    assert push_version(history.root, store, older).is_current
+    assert push_version(history.root, store, newer).is_current
+    assert not push_version(history.root, store, older).is_current
+    assert push_version(history.root, store, newer, keep=1).removed == (older,)
 
 
 def test_current_is_replaced_only_by_who_knows_what_it_holds(place: str) -> None:
@@ -347,8 +365,10 @@ def test_retention_removes_what_no_version_names(
     before = {each.path for each in store.objects()}
     done = run("push", place, "--keep", "2", "--root", history.root.path)
     assert done.returncode == 0, done.stderr
-    assert all(f"retention removed {name} there" in " ".join(done.stderr.split()) for name in history.names[:2])
-    assert store.versions() == history.names[2:]
+    printed = " ".join(done.stderr.split())
+    for name in history.names[:2]:
+        assert f"retention removed {name} there" in printed
+    assert store.versions() == sorted(history.names[2:])
     kept = {each.path.rpartition("/")[2] for each in store.objects()}
     assert kept == digests(history.root, *history.names[2:])
     assert len(kept) < len(before)

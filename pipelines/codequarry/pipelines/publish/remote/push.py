@@ -17,9 +17,10 @@ from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import FileEntry, Manifest, from_json
-from codequarry.schemas.errors import CodequarryError, IntegrityError, NotFoundError, PublishError
+from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError, NotFoundError, PublishError
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
+from codequarry.serving.files.version_order import place_of
 
 _WORKERS = 16
 _ROUNDS = 5
@@ -173,7 +174,9 @@ def _make_current(store: RemoteStore, own: RawManifest, *, force: bool) -> str:
     new = Current(own.manifest.version, own.sha256)
     for _ in range(_ROUNDS):
         known = store.read_current()
-        if known is not None and (known.current == new or (known.current.version > new.version and not force)):
+        if known is not None and (
+            known.current == new or (not force and _is_newer(store, known.current.version, own.manifest))
+        ):
             return known.current.version
         if store.replace_current(new, known):
             return new.version
@@ -181,6 +184,15 @@ def _make_current(store: RemoteStore, own: RawManifest, *, force: bool) -> str:
         f"{new.version} could not be made current at {store.url}: others replace CURRENT all the time",
         suggestion="push again; its objects are there",
     )
+
+
+def _is_newer(store: RemoteStore, version: str, manifest: Manifest) -> bool:
+    """Return true when a version of the store was built after the one of the manifest; names do not count."""
+    try:
+        known = from_json(store.read_manifest(version))
+    except (FormatError, IntegrityError, NotFoundError):
+        known = None  # one that is damaged or gone still has its place
+    return place_of(version, known) > place_of(manifest.version, manifest)
 
 
 def _read_name(store: RemoteStore) -> str:
@@ -199,9 +211,10 @@ def _remove_old(store: RemoteStore, keep: int) -> tuple[str, ...]:
         The removed versions.
     """
     manifests = _manifests(store)
-    stay = set(sorted(manifests)[-keep:]) | {_read_name(store)}
+    by_age = sorted(manifests, key=lambda name: place_of(name, manifests[name]))
+    stay = {*by_age[-keep:], _read_name(store)}
     stay |= {stack.base for name in stay if name in manifests and (stack := manifests[name].stack) is not None}
-    removed = tuple(name for name in manifests if name not in stay)
+    removed = tuple(name for name in by_age if name not in stay)
     for name in removed:
         store.delete_version(name)
     now = datetime.now(UTC)

@@ -296,7 +296,7 @@ class RemoteStore:
         """List the versions whose manifest is there.
 
         Returns:
-            Their names, in the order of their time.
+            Their names, sorted by name.
 
         Raises:
             RemoteError: The store does not answer.
