@@ -15,9 +15,10 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from codequarry.pipelines.cli.root import build_app
-from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.bundle.layout import BundleRoot, Current
+from codequarry.schemas.bundle.refs import read_refs
 from codequarry.serving.files.integrity import read_manifest
-from tests.pipelines.repositories import commit
+from tests.pipelines.repositories import commit, git
 
 SETTINGS = """\
 [paths]
@@ -30,6 +31,7 @@ repositories = [{repositories}]
 [bundle]
 root = "bundles"
 keep_versions = 2
+delta_share = 1
 """
 PYTHON = '''
 def {name}(count: int) -> int:
@@ -48,6 +50,13 @@ class Project:
     """A folder with settings, repositories, work folder, store and bundles."""
 
     base: Path
+    arguments: tuple[str, ...] = ("index",)
+    """Of the run that the project is on the brink of; `{base}` stands for its folder."""
+
+    @property
+    def indexing(self) -> tuple[str, ...]:
+        """Arguments of that run."""
+        return tuple(argument.format(base=self.base) for argument in self.arguments)
 
     @property
     def settings_file(self) -> Path:
@@ -65,7 +74,7 @@ class Project:
     def copy(self, base: Path) -> Project:
         """The same project elsewhere; only the repository behind the URL is shared."""
         shutil.copytree(self.base, base, symlinks=True)
-        return Project(base)
+        return Project(base, self.arguments)
 
     def command(self, *arguments: str) -> list[str]:
         """The command line as a person runs it."""
@@ -80,15 +89,19 @@ class Project:
         """Add a file to the repository that is a folder."""
         commit(self.base / "app", {f"{name}.py": PYTHON.format(name=name, factor=5)})
 
-    def check_current(self) -> bytes:
-        """CURRENT, after every byte of the version it names was read."""
+    def check_current(self) -> list[Current]:
+        """What readers get, after every byte of it was read."""
         code, said = self.run("verify", "--deep")
         assert code == 0, said
-        return self.root.current.read_bytes()
+        return self.served()
+
+    def served(self) -> list[Current]:
+        """The versions that readers get: that of CURRENT, then those of refs."""
+        return [self.root.read_current(), *(current for _, current in sorted(read_refs(self.root).items()))]
 
     def digest(self) -> str:
-        """What the current version holds, whatever its name."""
-        return read_manifest(self.root.version(self.root.read_current().version)).digest
+        """What these versions hold, whatever their names."""
+        return " ".join(read_manifest(self.root.version(each.version)).digest for each in self.served())
 
     def check_healthy(self) -> None:
         """Nothing is wrong with any version, and nothing is left of runs that died."""
@@ -120,4 +133,24 @@ def build_project(base: Path) -> Project:
     commit(remote, {"lib.py": PYTHON.format(name="lib", factor=3), "NOTES.md": "# lib\n\nIt helps.\n"})
     project.settings_file.write_text(SETTINGS.format(repositories=", ".join(repositories)), encoding="utf-8")
     project.change("three")
+    return project
+
+
+def build_layered(base: Path, *, ref: bool) -> Project:
+    """Make a project on the brink of a delta version: as CURRENT, or of a ref that a delta version is there for."""
+    again = ("index", "{base}/app", "{base}/app#feature") if ref else ("index", "--delta")
+    project = Project(base / "project", again)
+    project.base.mkdir(parents=True)
+    project.settings_file.write_text(SETTINGS.format(repositories='{ path = "app" }'), encoding="utf-8")
+    project.change("one")
+    runs = [("index",), project.indexing]
+    for number, arguments in enumerate(runs):
+        code, said = project.run(*arguments)
+        assert code == 0, said
+        if ref:
+            git(project.base / "app", "checkout", "-q", *(() if number else ("-b",)), "feature")
+        project.change(f"more{number}")
+        if ref:
+            git(project.base / "app", "checkout", "-q", "main")
+    assert any(read_manifest(project.root.version(name)).stack for name in project.root.version_names())
     return project

@@ -43,7 +43,7 @@ def test_every_step_of_the_job_has_its_moments(project_template: Project) -> Non
 def test_a_killed_run_changes_nothing_and_the_next_resumes(
     project: Project, changed_digest: str, step: str, moment: str
 ) -> None:
-    before = project.root.current.read_bytes()
+    before = project.served()
     with runs.started(project, runs.dagster(project, "job", "execute")) as run:
         log = runs.Log(run.stdout)
         log.until(re.compile(moment.format(step)).search)
@@ -112,7 +112,7 @@ def process_that_stages(log: runs.Log) -> int:
 @LONG
 def test_dagster_starts_a_run_again_whose_process_was_killed(project: Project, changed_digest: str) -> None:
     """From its first step on: what later steps would read may be another run's by then."""
-    before = project.root.current.read_bytes()
+    before = project.served()
     launch(project)
     with runs.started(project, runs.daemon()) as daemon:
         log = runs.Log(daemon.stdout)
@@ -130,7 +130,7 @@ def test_dagster_starts_a_run_again_whose_process_was_killed(project: Project, c
 def test_a_run_that_died_together_with_dagster_is_found_and_started_again(
     project: Project, changed_digest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = project.root.current.read_bytes()
+    before = project.served()
     launch(project)
     with runs.started(project, runs.daemon()) as daemon:
         log = runs.Log(daemon.stdout)

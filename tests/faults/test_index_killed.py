@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.project import Project
+from codequarry.schemas.bundle.layout import Current
+from tests.faults.project import Project, build_layered
 from tests.faults.traced import Outcome, Point, points, strace_works, tampered
 
 pytestmark = [
@@ -47,19 +48,51 @@ def copies(project_template: Project, tmp_path: Path) -> Copies:
     return lambda: project_template.copy(tmp_path / f"copy-{next(numbers)}")
 
 
+@pytest.fixture(scope="module", params=[pytest.param(False, id="delta"), pytest.param(True, id="ref")])
+def layered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
+    """A project on the brink of a delta version, and the digest of what the run leaves."""
+    folder = tmp_path_factory.mktemp("layered")
+    project = build_layered(folder, ref=request.param)
+    done = project.copy(folder / "done")
+    assert done.run(*done.indexing)[0] == 0
+    assert done.digest() != project.digest()
+    return project, done.digest()
+
+
+@LONG
+def test_a_run_for_a_delta_killed_or_refused_at_many_calls(
+    layered: tuple[Project, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, expected = layered
+    numbers, found = count(), dict[str, list[Point]]()
+    counted = project.copy(tmp_path / "counted")
+    for point in points(counted.command(*counted.indexing), tmp_path / "strace", counted.written, cwd=counted.base):
+        found.setdefault(point.call, []).append(point)
+    chosen = [(point, KILL) for calls in found.values() for point in spread(calls, 3)]
+    chosen += [(point, what) for call, what in ERRORS for point in spread(found.get(call, []), 1, main=True)]
+    ended = all_disturbed(lambda: project.copy(tmp_path / f"copy-{next(numbers)}"), chosen, expected)
+    report(capsys, f"disturbed {len(chosen)} of {sum(map(len, found.values())):,} calls", ended)
+    assert ended["killed, old current"] > 5
+    assert ended["refused, old current"] > 2
+
+
 def spread(found: list[Point], number: int, *, main: bool = False) -> Iterator[Point]:
     """Some of the calls of a kind, as far apart as they can be. main: only of those that are met for sure."""
     found = [point for point in found if point.main or not main]
     return (found[len(found) * (2 * place + 1) // (2 * number)] for place in range(min(number, len(found))))
 
 
-def disturbed(project: Project, point: Point, what: str) -> tuple[Project, bytes, Outcome]:
-    """Tamper with a call of a run. Returns CURRENT as it was before, and how the run ended."""
-    before = project.root.current.read_bytes()
-    return project, before, tampered(project.command("index"), project.base / "strace", point, what, cwd=project.base)
+def disturbed(project: Project, point: Point, what: str) -> tuple[Project, list[Current], Outcome]:
+    """Tamper with a call of a run. Returns what was served before, and how the run ended."""
+    before = project.served()
+    return (
+        project,
+        before,
+        tampered(project.command(*project.indexing), project.base / "strace", point, what, cwd=project.base),
+    )
 
 
-def put_right(project: Project, before: bytes, outcome: Outcome, expected: str) -> str:
+def put_right(project: Project, before: list[Current], outcome: Outcome, expected: str) -> str:
     """Check what a disturbed run said and left, and let the next run put everything right.
 
     expected: digest of the version that the next run must leave.
@@ -75,7 +108,7 @@ def put_right(project: Project, before: bytes, outcome: Outcome, expected: str) 
     else:
         assert outcome.returncode == -9 and outcome.what == KILL, outcome
 
-    code, said = project.run("index")
+    code, said = project.run(*project.indexing)
     assert code == 0, f"{outcome}\n{said}"
     assert project.digest() == expected, outcome
     project.check_healthy()
