@@ -37,7 +37,10 @@ MAX_BUNDLES = 20_000
 MAX_REPOSITORIES = 50_000
 MAX_GENERATION_BYTES = 64 << 20
 """Most bytes of a generation that are parsed; a repository takes about 400."""
+FOLDER = "fleet/"
+CURRENT_PATH = f"{FOLDER}CURRENT"
 _FOLLOWING = "created"
+_FILE = re.compile(r"fleet/([1-9][0-9]{0,8})\.json")
 _CURRENT = re.compile(rb"([1-9][0-9]{0,8}) ([0-9a-f]{64})\n")
 _SUGGESTION = "`codequarry fleet rollback` names another generation, or `codequarry fleet build` makes a new one"
 
@@ -181,6 +184,25 @@ class FleetCurrent:
         """
         match = _CURRENT.fullmatch(raw)
         return cls(int(match[1]), match[2].decode()) if match else None
+
+
+def generation_path(number: int) -> str:
+    """Return the path of a generation's file in the store.
+
+    >>> generation_path(7)
+    'fleet/7.json'
+    """
+    return f"{FOLDER}{number}.json"
+
+
+def generation_number(path: str) -> int | None:
+    """Return the generation of a path in the store; None when it is the path of none.
+
+    >>> generation_number("fleet/7.json"), generation_number("fleet/CURRENT")
+    (7, None)
+    """
+    match = _FILE.fullmatch(path)
+    return int(match[1]) if match else None
 
 
 def bundle_name(number: int) -> str:
