@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Iterable, Mapping
 
 from codequarry.pipelines.publish.archive.format import END, header, padding
+from codequarry.schemas.bundle.checksummed_json import dump_with_checksum
 from codequarry.schemas.bundle.manifest import (
     Counts,
     EncoderEntry,
@@ -16,7 +17,6 @@ from codequarry.schemas.bundle.manifest import (
     Manifest,
     to_json,
 )
-from codequarry.schemas.checksummed_json import dump_with_checksum
 from codequarry.serving.files.compatibility import compatibility
 
 VERSION = "20260101T000000Z-0123abcd"

@@ -2,116 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from codequarry.pipelines.fleet import fleet_store
 from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration
-from codequarry.pipelines.publish.remote import push as pushing
 from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.schemas.bundle.manifest import from_json
-from codequarry.schemas.fleet.generation import FleetManifest, generation_from_json, generation_to_json
+from codequarry.schemas.fleet.generation import FleetManifest, generation_to_json
 from codequarry.schemas.fleet.replica import ReplicaRoot, version_line
 from codequarry.serving.files.integrity import read_manifest, verify
 from tests.pipelines.conftest import Run
-from tests.pipelines.publish.remote.servers import BUCKET, KEY, SECRET, FaultyProxy, each_once, seaweed
+from tests.pipelines.fleet.fleets import NAMES, Fleet, sent
+from tests.pipelines.publish.remote.servers import BUCKET, FaultyProxy, each_once
 from tests.pipelines.repositories import commit
-
-NAMES = ("ant", "bee", "cat", "dog", "eel", "fox")
-
-
-@pytest.fixture(scope="module")
-def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with seaweed(tmp_path_factory.mktemp("seaweed")) as port:
-        yield port
-
-
-@pytest.fixture
-def proxy(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    proxy = FaultyProxy(s3_port)
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture(params=["s3", "file"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "file":
-        return f"file://{tmp_path}/shared/fleet"
-    request.getfixturevalue("proxy")
-    return f"s3://{BUCKET}/{abs(hash(request.node.nodeid))}"
-
-
-class Fleet:
-    """Six repositories, and a settings file that lists them."""
-
-    def __init__(self, run: Run, home: Path, url: str) -> None:
-        self.run, self.home, self.url = run, home, url
-        for name in NAMES:
-            commit(home / name, {f"{name}.py": f"def {name}(x):\n    return x + {len(name)}\n"})
-        self.write()
-
-    def write(self, *more: str, names: tuple[str, ...] = NAMES, ref: str = "HEAD", file: str = "fleet.toml") -> None:
-        listed = ", ".join(f'{{ path = "{name}", ref = "{ref}" }}' for name in names)
-        lines = [
-            "[sources]", f"repositories = [{listed}]", "[retrieval]", "enabled = false",
-            "[fleet]", f'url = "{self.url}"', "bundle_chunks = 2", "bundle_chunks_max = 4", *more,
-        ]  # fmt: skip
-        (self.home / file).write_text("\n".join(lines) + "\n")
-
-    def __call__(self, *words: str, code: int = 0, file: str = "fleet.toml") -> str:
-        """Run a command of the fleet; return what it said."""
-        done = self.run("fleet", *words, "--settings", file)
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return " ".join((done.stdout + done.stderr).split())
-
-    def json(self, *words: str) -> Any:
-        done = self.run("fleet", *words, "--json", "--settings", "fleet.toml")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    @property
-    def store(self) -> FleetStore:
-        return FleetStore(RemoteStore.open(self.url))
-
-    @property
-    def current(self) -> FleetManifest:
-        return self.store.require_current().manifest
-
-    def save(self, name: str, word: str) -> str:
-        return commit(self.home / name, {f"{name}.py": f"def {name}(x):\n    return x - {word!r}\n"})
-
-
-@pytest.fixture
-def fleet(run: Run, tmp_path: Path, place: str) -> Fleet:
-    return Fleet(run, tmp_path / "cwd", place)
-
-
-@pytest.fixture
-def local(run: Run, tmp_path: Path) -> Fleet:
-    return Fleet(run, tmp_path / "cwd", f"file://{tmp_path}/shared/fleet")
-
-
-def sent(said: str) -> float:
-    """Megabytes that travelled, as the last line says."""
-    return float(re.findall(r"([\d.]+) MB travelled", said)[-1])
 
 
 def test_a_fleet_is_planned_built_followed_by_one_commit_and_pulled(fleet: Fleet, tmp_path: Path) -> None:
@@ -122,7 +34,7 @@ def test_a_fleet_is_planned_built_followed_by_one_commit_and_pulled(fleet: Fleet
     said = fleet("build")
     assert "current is generation 1: 3 bundles, 6 repositories, 6 chunks" in said
     first = fleet.current
-    assert {repository: bundle for repository, bundle in first.bundle_of.items()} == {
+    assert first.bundle_of == {
         name: bundle for bundle, each in planned["bundles"].items() for name in each["repositories"]
     }
     assert fleet.store.store.read_current() is None  # no version is current by itself
@@ -134,7 +46,6 @@ def test_a_fleet_is_planned_built_followed_by_one_commit_and_pulled(fleet: Fleet
     assert {each.path: each.modified for each in fleet.store.store.list_objects("")} == before
 
     head = fleet.save("cat", "one")
-    assert f"cat at {head[:12]}".replace(" at ", ": ") not in said
     assert "behind its head" in fleet("status") and "1 repository behind" in fleet("status")
     said = fleet("build")
     assert "b0002 is built anew because cat is at" in said and "b0001" not in said
@@ -144,14 +55,15 @@ def test_a_fleet_is_planned_built_followed_by_one_commit_and_pulled(fleet: Fleet
     assert {name for name in second.bundles if second.bundles[name] != first.bundles[name]} == {"b0002"}
     assert second.bundles["b0002"].repositories["dog"].indexed == first.bundles["b0002"].repositories["dog"].indexed
     new = {each.path for each in fleet.store.store.objects()} - before.keys()
-    size = sum(each.size_bytes for each in from_json(
-        fleet.store.store.read_manifest(second.bundles["b0002"].version)).files if f"objects/{each.sha256[:2]}/{each.sha256}" in new)  # fmt: skip
+    files = from_json(fleet.store.store.read_manifest(second.bundles["b0002"].version)).files
+    sizes = {each.sha256: each.size_bytes for each in files}
+    size = sum(sizes[path.rpartition("/")[2]] for path in new)
     assert 0 < sent(said) == pytest.approx(size / 1e6, abs=0.01)
 
     assert "held is generation 2, 1 bundle of 3, share 2/3" in fleet("pull", "--share", "2/3", "--root", "replica")
     replica = ReplicaRoot(tmp_path / "cwd/replica")
     held = replica.read()
-    assert list(held.held) == ["b0002"] and held.fleet == second and held.share == "2/3"
+    assert list(held.own_bundles) == ["b0002"] and held.fleet == second and held.share == "2/3"
     root = replica.bundle("b0002")
     assert root.read_current() == version_line(second.bundles["b0002"])
     assert "def cat" in str(fleet.run("search", "cat", "--root", root.path, "--json").stdout)
@@ -164,14 +76,7 @@ def test_a_commit_to_one_repository_can_be_a_delta(local: Fleet) -> None:
         commit(
             local.home / name, {f"more{number}.py": f"def {name}{number}(): return {number}\n" for number in range(9)}
         )
-    local.write("[bundle]", "delta = true", "delta_share = 0.9")
-    local.write()
-    text = (
-        (local.home / "fleet.toml")
-        .read_text()
-        .replace("bundle_chunks = 2\nbundle_chunks_max = 4", "bundle_chunks = 20\nbundle_chunks_max = 90")
-    )
-    (local.home / "fleet.toml").write_text(text + "[bundle]\ndelta = true\ndelta_share = 0.9\n")
+    local.write("[bundle]", "delta = true", "delta_share = 0.9", sizes=(20, 90))
     local("build")
     base = local.current
     local.save("ant", "one")
@@ -187,12 +92,14 @@ def test_a_commit_to_one_repository_can_be_a_delta(local: Fleet) -> None:
 
 
 def test_a_repository_that_fails_is_carried_beside_good_ones(fleet: Fleet) -> None:
+    fleet.remote = ("ant",)
+    fleet.write()
     fleet("build")
     first = fleet.current
     shutil.move(fleet.home / "ant", fleet.home / "away")
     head = fleet.save("bee", "one")
     said = fleet("build", code=3)
-    assert "warning: ant goes on as it was, since" in said and "does not exist" in said
+    assert "warning: ant goes on as it was, since" in said and "cannot be read" in said
     second = fleet.current
     entry = second.bundles["b0001"]
     assert entry.repositories["bee"].commit == head
@@ -210,7 +117,6 @@ def test_a_repository_that_fails_is_carried_beside_good_ones(fleet: Fleet) -> No
 def test_a_bundle_that_cannot_be_built_goes_on_and_a_new_repository_is_left_out(local: Fleet) -> None:
     local("build")
     first = local.current
-    shutil.rmtree(local.home / ".codequarry/fleet/bundles/b0001/work")  # nothing is left to carry one repository by
     shutil.move(local.home / "ant", local.home / "away")
     local.save("bee", "one")
     local.write(names=(*NAMES, "gnu"))
@@ -328,9 +234,7 @@ def test_of_two_builders_at_once_the_second_starts_over(
     monkeypatch.setattr(FleetStore, "make_current", late)
     said = fleet("build")
     assert "another builder made a generation current meanwhile" in said
-    assert "current is generation 2" not in said.partition("meanwhile")[2] or "unchanged" in said
-    for name in ("ant", "cat"):
-        assert f"{name}" in fleet.current.bundle_of
+    assert "unchanged: current is generation 2" in said  # the other one saw both commits
     assert "0 repositories behind" in fleet("status")
     assert [*fleet.store.generations()] == [1, 2]
 
@@ -393,108 +297,3 @@ def test_a_killed_build_goes_on(local: Fleet, shared_store: Path) -> None:
     for name, entry in local.current.bundles.items():
         paths = verified.bundle(name).version(entry.version)
         verify(paths, read_manifest(paths, expected_sha256=entry.manifest_sha256), deep=True)
-
-
-@pytest.mark.parametrize(
-    ("damage", "sentence"),
-    [
-        (lambda raw: raw.replace(b'"chunks": 2', b'"chunks": 3'), "has sha256"),
-        (lambda raw: b"{}", "has sha256"),
-    ],
-)
-def test_a_damaged_generation_is_refused(local: Fleet, damage: Any, sentence: str) -> None:
-    local("build")
-    file = Path(local.url.removeprefix("file://")) / "fleet/1.json"
-    file.write_bytes(damage(file.read_bytes()))
-    for words in (("status",), ("build",), ("pull", "--root", "replica"), ("plan",), ("rollback",)):
-        assert sentence in local(*words, code=1)
-    assert not (local.home / "replica/fleet.json").exists()
-    (file.parent / "CURRENT").write_text("nonsense")
-    assert "holds something else (8 bytes)" in local("status", code=1)
-
-
-def test_a_damaged_object_does_not_arrive(local: Fleet) -> None:
-    local("build")
-    local("pull", "--root", "replica")
-    held = ReplicaRoot(local.home / "replica").read()
-    local.save("ant", "one")
-    local("build")
-    version = local.current.bundles["b0001"].version
-    new = {entry.sha256 for entry in from_json(local.store.store.read_manifest(version)).files} - {
-        entry.sha256 for entry in from_json(local.store.store.read_manifest(held.fleet.bundles["b0001"].version)).files
-    }
-    digest = min(new)
-    file = Path(local.url.removeprefix("file://")) / "objects" / digest[:2] / digest
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    assert "expected" in local("pull", "--root", "replica", code=1)
-    assert ReplicaRoot(local.home / "replica").read() == held
-    root = ReplicaRoot(local.home / "replica").bundle("b0001")
-    assert root.version(held.fleet.bundles["b0001"].version).manifest.is_file()
-
-
-def test_retention_keeps_what_kept_generations_name(local: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushing, "_GRACE", timedelta(-1))
-    local.write("keep_generations = 2")
-    for word in ("one", "two", "three", "four"):
-        local.save("ant", word)
-        said = local("build")
-    assert "retention removed generation 2" in said
-    assert [*local.store.generations()] == [3, 4]
-    kept = [local.store.read_generation(number) for number in (3, 4)]
-    named = {entry.version for each in kept for entry in each.bundles.values()}
-    store = local.store.store
-    assert set(store.versions()) == named
-    digests = {entry.sha256 for version in named for entry in from_json(store.read_manifest(version)).files}
-    assert {each.path.rpartition("/")[2] for each in store.objects()} == digests
-    local("rollback")
-    local("pull", "--root", "replica")
-    refused = local.run("push", local.url, "--keep", "2", "--root", ".codequarry/fleet/bundles/b0001/bundles")
-    assert refused.returncode == 2 and "a fleet lives at" in refused.stderr
-
-
-def test_a_replica_keeps_one_version_before_and_drops_what_its_share_lacks(local: Fleet) -> None:
-    local("build")
-    local("pull", "--root", "replica")
-    replica = ReplicaRoot(local.home / "replica")
-    versions = [local.current.bundles["b0001"].version]
-    for word in ("one", "two", "three"):
-        local.save("ant", word)
-        local("build")
-        local("pull", "--root", "replica")
-        versions.append(local.current.bundles["b0001"].version)
-    assert sorted(replica.bundle("b0001").version_names()) == sorted(versions[-2:])
-    local("pull", "--share", "2/2", "--root", "replica")
-    assert sorted(each.name for each in replica.bundles.iterdir()) == ["b0002"]
-    assert list(replica.read().held) == ["b0002"]
-    assert "is no share of a fleet" in local("pull", "--share", "3/2", code=2)
-
-
-def test_another_machine_builds_only_what_changed(local: Fleet, tmp_path: Path) -> None:
-    local.write(ref="")
-    local("build")
-    local.write(f'folder = "{tmp_path}/other"', ref="", file="other.toml")
-    local.save("fox", "one")
-    said = local("build", file="other.toml")
-    assert "b0001 is unchanged" in said and "b0003 is built anew" in said
-    assert "0 repositories behind" in local("status")
-
-
-def test_bundles_of_different_encoders_are_no_fleet(local: Fleet) -> None:
-    local("build")
-    raw = generation_to_json(local.current)
-    manifest = generation_from_json(raw)
-    other = manifest.bundles["b0001"].model_copy(update={"encoders": ("f" * 64,)})
-    forged = manifest.model_copy(update={"bundles": {**manifest.bundles, "b0001": other}})
-    assert local.store.make_current(forged.model_copy(update={"generation": 2}), local.store.require_current(), ())
-    assert "the bundles have different encoders" in local("status", code=1)
-    local.write("[embedding]", "adapt = true")
-    assert "fits the encoder to each bundle" in local("plan", code=2)
-
-
-def test_without_a_place_or_a_fleet_the_next_step_is_said(local: Fleet) -> None:
-    assert "run `codequarry fleet build` first" in local("pull", code=1)
-    assert "run `codequarry fleet build` first" in local("rollback", code=1)
-    text = (local.home / "fleet.toml").read_text().replace(local.url, "")
-    (local.home / "fleet.toml").write_text(text)
-    assert "do not say where the fleet lives" in local("plan", code=2)
-    assert fleet_store.CURRENT_PATH == "fleet/CURRENT"

@@ -1,7 +1,7 @@
 """The building of one bundle of a fleet: indexed by ordinary code in folders of its own, and put into the store.
 
-What cannot be read or built goes on as it was. A repository that cannot be read is carried by its last snapshot, where
-the work folder has the one that the fleet serves; else the whole bundle is carried in its last version.
+What cannot be read or built goes on as it was. A repository that cannot be read is carried by the commit that the fleet
+serves, where it or its clone still has that; else the whole bundle is carried in its last version.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from codequarry.pipelines.fleet.fleet_store import time_now
+from codequarry.pipelines.git.remote import clone_folder
 from codequarry.pipelines.publish.remote.pull import pull_version
 from codequarry.pipelines.publish.remote.push import Pushed, push_version
 from codequarry.pipelines.publish.remote.store import NamedCurrent, RemoteStore
 from codequarry.pipelines.run import index_repositories
-from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.sources.sources import open_source
 from codequarry.pipelines.stack.build import NotStacked, index_changes
-from codequarry.pipelines.store.workspace import Progress, repository_work
+from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.layout import BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
 from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
 from codequarry.schemas.fleet.generation import BundleEntry, FailedAttempt, RepositoryEntry
+from codequarry.schemas.git_urls import parse_git_url
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.serving.files.integrity import base_of, file_sha256
 
@@ -83,7 +84,7 @@ def settings_of_bundle(settings: Settings, name: str, repositories: Iterable[Rep
 
 
 def build_bundle(
-    task: BundleTask, settings: Settings, store: RemoteStore, progress: Progress, *, delta: bool
+    task: BundleTask, settings: Settings, store: RemoteStore, progress: Progress, *, delta: bool, whole: bool
 ) -> BuiltBundle:
     """Index a bundle and put its version into the store, unless the fleet has it.
 
@@ -93,6 +94,7 @@ def build_bundle(
         store: Place of the fleet.
         progress: Told of the work done.
         delta: Build a delta version where that can be.
+        whole: Build a complete version also where the last one is a delta version of the same sources.
 
     Returns:
         The entry of the bundle in the next generation: a new one, or the one before.
@@ -105,7 +107,7 @@ def build_bundle(
     own = settings_of_bundle(settings, task.name, task.repositories.values())
     _fetch_last_version(task, own, store, progress)
     try:
-        indexed = _index(task, own, progress, delta=delta)
+        indexed = _index(task, own, progress, delta=delta, whole=whole)
     except BusyError:
         raise
     except CodequarryError as error:
@@ -145,7 +147,7 @@ def carry_bundle(task: BundleTask, message: str) -> BuiltBundle:
 
 
 @dataclass(frozen=True, slots=True)
-class _Indexed:
+class _IndexedBundle:
     manifest: Manifest
     failed: Mapping[str, FailedAttempt]
     warnings: tuple[str, ...]
@@ -160,28 +162,31 @@ def _fetch_last_version(task: BundleTask, own: Settings, store: RemoteStore, pro
         pull_version(store, own, line.version, progress, named=NamedCurrent(line, ""))
 
 
-def _index(task: BundleTask, own: Settings, progress: Progress, *, delta: bool) -> _Indexed:
+def _index(task: BundleTask, own: Settings, progress: Progress, *, delta: bool, whole: bool) -> _IndexedBundle:
     try:
         tried = index_changes(own, progress) if delta else None
         if tried is not None and not isinstance(tried, NotStacked):
-            return _Indexed(tried.manifest, {}, tried.warnings)
-        report = index_repositories(own, progress)
+            return _IndexedBundle(tried.manifest, {}, tried.warnings)
+        report = index_repositories(own, progress, whole=whole)
         reason = (f"no delta version: {tried.reason}",) if tried is not None else ()
-        return _Indexed(report.manifest, {}, (*report.warnings, *reason))
+        return _IndexedBundle(report.manifest, {}, (*report.warnings, *reason))
     except SourceError as error:
         unreadable = _unreadable(own)
         if not unreadable:
             raise
-        carried, left_out = _divide(task, own, unreadable, error)
+        held = task.before.repositories if task.before is not None else {}
+        stand_ins = {
+            name: _stand_in(task.repositories[name], held[name], own, error) for name in unreadable if name in held
+        }
+    left_out = [name for name in unreadable if name not in held]
     readable = [each for each in own.sources.repositories if each.name not in left_out]
     if not readable:
         raise SourceError(next(iter(unreadable.values())), suggestion="see the messages about its repositories")
     own = settings_of_bundle(own, task.name, readable)
-    report = index_repositories(own, progress, carried=carried)
-    held = task.before.repositories if task.before is not None else {}
-    failed = {name: _attempt(unreadable[name], held[name].failed) for name in carried}
+    report = index_repositories(own, progress, stand_ins=stand_ins)
+    failed = {name: _attempt(unreadable[name], held[name].failed) for name in stand_ins}
     failed |= {name: _attempt(unreadable[name], task.attempts.get(name)) for name in left_out}
-    return _Indexed(report.manifest, failed, report.warnings)
+    return _IndexedBundle(report.manifest, failed, report.warnings)
 
 
 def _unreadable(own: Settings) -> dict[str, str]:
@@ -195,29 +200,29 @@ def _unreadable(own: Settings) -> dict[str, str]:
     return found
 
 
-def _divide(
-    task: BundleTask, own: Settings, unreadable: Mapping[str, str], error: SourceError
-) -> tuple[list[str], list[str]]:
-    """Return unreadable repositories that are carried by their snapshots, and new ones, which are left out.
+def _stand_in(
+    repository: RepositorySettings, entry: RepositoryEntry, own: Settings, error: SourceError
+) -> RepositorySettings:
+    """Return the place where the commit that the fleet serves can still be read.
 
     Args:
-        task: The bundle.
-        own: Its settings.
-        unreadable: Messages by repository.
-        error: Raised when one that the fleet serves can be neither read nor carried.
+        repository: Repository that cannot be read.
+        entry: Its entry in the current generation.
+        own: Settings of the bundle.
+        error: Raised when there is no such place.
 
     Returns:
-        Names of both kinds.
+        The repository, or its clone in the store, at that commit.
     """
-    held = task.before.repositories if task.before is not None else {}
-    carried = [name for name in unreadable if name in held]
-    for name in carried:
-        work = repository_work(own.paths.work, name)
-        if not (work.snapshot.is_file() and work.contents.is_file()):
-            raise error
-        if read_snapshot(work).tree_sha256 != held[name].tree_sha256:
-            raise error
-    return carried, [name for name in unreadable if name not in held]
+    if not entry.commit or entry.dirty:
+        raise error
+    folder = clone_folder(parse_git_url(repository.url).public, own.paths.store) if repository.url else repository.path
+    found = RepositorySettings(path=folder, ref=entry.commit, name=repository.name)
+    try:
+        open_source(found, own)
+    except SourceError:
+        raise error from None
+    return found
 
 
 def _attempt(message: str, before: FailedAttempt | None) -> FailedAttempt:

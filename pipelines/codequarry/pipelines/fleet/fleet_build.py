@@ -38,7 +38,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFleet:
-    """What a build would do."""
+    """Work that lies before a build."""
 
     plan: FleetPlan
     reasons: Mapping[str, str]
@@ -134,7 +134,7 @@ def build_fleet(
     progress: Progress = silent,
     tell: Tell = lambda _sentence: None,
     *,
-    delta: bool = False,
+    delta: bool | None = None,
     all_bundles: bool = False,
 ) -> FleetBuild:
     """Build the bundles whose repositories changed, put them into the store, and make a new generation current.
@@ -143,7 +143,7 @@ def build_fleet(
         settings: Settings of the fleet.
         progress: Told of the work done.
         tell: Told of each bundle, and of generations that others make.
-        delta: Build delta versions where that can be.
+        delta: Build delta versions where that can be, or complete ones in any case; None for what the settings say.
         all_bundles: Look at every bundle, as after an upgrade.
 
     Returns:
@@ -184,7 +184,7 @@ def _build_over(
     progress: Progress,
     tell: Tell,
     *,
-    delta: bool,
+    delta: bool | None,
     all_bundles: bool,
 ) -> FleetBuild | None:
     """Build a generation over the current one; None when that was replaced meanwhile."""
@@ -203,7 +203,14 @@ def _build_over(
     }
     built: dict[str, BuiltBundle] = {}
     for bundle, task in tasks.items():
-        built[bundle] = build_bundle(task, settings, fleet.store, progress, delta=delta)
+        built[bundle] = build_bundle(
+            task,
+            settings,
+            fleet.store,
+            progress,
+            delta=settings.bundle.delta if delta is None else delta,
+            whole=delta is False,
+        )
     for group in _linked_by_moves(planned.plan):
         _carry_together([bundle for bundle in group if bundle in built], tasks, built, planned.plan)
     for bundle, result in built.items():

@@ -147,10 +147,10 @@ def _remove_old(root: ReplicaRoot, held: HeldGeneration, settings: Settings) -> 
     for folder in sorted(root.bundles.iterdir()):
         bundle = root.bundle(folder.name)
         with suppress(CodequarryError, OSError), publishing(bundle):
-            if folder.name in held.held:
+            if folder.name in held.own_bundles:
                 prune(bundle, settings.bundle.model_copy(update={"keep_versions": 2, "keep_days": 0.0}))
                 continue
             for name in bundle.version_names():
                 remove_version(bundle, name)
-        if folder.name not in held.held and not bundle.version_names():
+        if folder.name not in held.own_bundles and not bundle.version_names():
             shutil.rmtree(folder, ignore_errors=True)

@@ -50,7 +50,7 @@ def roll_back_fleet(fleet: FleetStore, generation: int = 0) -> FleetManifest:
                 "there is no generation before the current one",
                 suggestion="name one of `codequarry fleet status --generations`",
             )
-        if number == known.manifest.generation:
+        if number == known.manifest.generation and known.sha256:
             raise InvalidArgumentError(
                 f"generation {number} is current", suggestion="name an earlier one, or leave the number out"
             )
@@ -59,7 +59,7 @@ def roll_back_fleet(fleet: FleetStore, generation: int = 0) -> FleetManifest:
             known, dict(old.bundles), OriginEntry(act="rollback", parent=known.manifest.generation, of=number), old
         )
 
-    return _make_current(fleet, make)
+    return _make_current(fleet, make, generation)
 
 
 def roll_back_bundle(fleet: FleetStore, bundle: str, version: str = "") -> FleetManifest:
@@ -145,13 +145,25 @@ def _after(
         ) from error
 
 
-def _make_current(fleet: FleetStore, make: Callable[[KnownGeneration], FleetManifest]) -> FleetManifest:
+def _make_current(
+    fleet: FleetStore, make: Callable[[KnownGeneration], FleetManifest], instead: int = 0
+) -> FleetManifest:
+    """Make a generation over the current one, and again when that is replaced meanwhile.
+
+    Args:
+        fleet: Place of the fleet.
+        make: Makes the generation.
+        instead: Generation to go on from when the current one is damaged; 0 for none.
+
+    Returns:
+        The new generation.
+    """
     for _ in range(_ROUNDS):
-        known = fleet.require_current()
+        known = fleet.require_current(instead)
         manifest = make(known)
         back = [
             entry for name, entry in manifest.bundles.items()
-            if (held := known.manifest.bundles.get(name)) is None or held.version != entry.version
+            if not known.sha256 or (held := known.manifest.bundles.get(name)) is None or held.version != entry.version
         ]  # fmt: skip
         for entry in back:
             _require_whole(fleet, entry)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from codequarry.pipelines.publish.remote.store import NamedBytes, RemoteStore
-from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, NoBundleError, NotFoundError, PublishError
+from codequarry.schemas.errors import (
+    FormatError,
+    IntegrityError,
+    InvalidArgumentError,
+    NoBundleError,
+    NotFoundError,
+    PublishError,
+)
 from codequarry.schemas.fleet.generation import (
     CURRENT_PATH,
     FOLDER,
@@ -32,6 +39,7 @@ class KnownGeneration:
 
     manifest: FleetManifest
     sha256: str
+    """Digest of its file; "" when another one stands in for a damaged one."""
     pointer: NamedBytes
 
 
@@ -83,17 +91,37 @@ class FleetStore:
             raise IntegrityError(
                 f"{self.store.url}/{CURRENT_PATH} holds something else ({len(pointer.raw)} bytes), "
                 "expected '<generation> <sha256>'",
-                suggestion="write the line of a sound generation there; `codequarry fleet status` changes nothing",
+                suggestion="`codequarry fleet rollback NUMBER` puts a sound generation back",
             )
         return KnownGeneration(self.read_generation(current.generation, current.sha256), current.sha256, pointer)
 
-    def require_current(self) -> KnownGeneration:
-        """Read the generation that is current, of which there has to be one; raises as `read_current`.
+    def require_current(self, instead: int = 0) -> KnownGeneration:
+        """Read the generation that is current, of which there has to be one.
+
+        Args:
+            instead: Generation that is taken, as if its number were the highest, when the current one is damaged; 0 for
+                none.
+
+        Returns:
+            The generation.
 
         Raises:
             NoBundleError: There is none.
+            IntegrityError: As `read_current`, and there is no other to take.
+            FormatError: As `read_current`, and there is no other to take.
+            NotFoundError: There is no generation to take.
+            RemoteError: The store does not answer.
+            UnavailableError: It refuses.
         """
-        if (known := self.read_current()) is None:
+        try:
+            known = self.read_current()
+        except (IntegrityError, FormatError, NotFoundError):
+            pointer = self.store.read_bytes(CURRENT_PATH)
+            if not instead or pointer is None:
+                raise
+            sound = self.read_generation(instead)
+            return KnownGeneration(sound.model_copy(update={"generation": max(self.generations())}), "", pointer)
+        if known is None:
             raise NoBundleError(
                 f"no fleet lives at {self.store.url} yet", suggestion="run `codequarry fleet build` first"
             )

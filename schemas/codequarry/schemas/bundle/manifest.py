@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from codequarry.schemas.bundle.checksummed_json import dump_with_checksum, is_vouched_for
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.bundle.manifest_fields import (
     MAX_ENTRIES,
@@ -49,7 +50,6 @@ from codequarry.schemas.bundle.manifest_fields import (
     VersionName,
     check_file_paths,
 )
-from codequarry.schemas.checksummed_json import dump_with_checksum, is_vouched_for
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.settings.indexes import Tier
 from codequarry.schemas.strict_model import StrictModel

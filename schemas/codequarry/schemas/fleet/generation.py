@@ -24,8 +24,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from codequarry.schemas.bundle.checksummed_json import dump_with_checksum, is_vouched_for
 from codequarry.schemas.bundle.manifest_fields import Count, Flag, Hex, Name, Ref, Sha256, Size, Text, Time, VersionName
-from codequarry.schemas.checksummed_json import dump_with_checksum, is_vouched_for
 from codequarry.schemas.errors import FormatError, IntegrityError
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wording import counted
@@ -42,7 +42,7 @@ CURRENT_PATH = f"{FOLDER}CURRENT"
 _FOLLOWING = "created"
 _FILE = re.compile(r"fleet/([1-9][0-9]{0,8})\.json")
 _CURRENT = re.compile(rb"([1-9][0-9]{0,8}) ([0-9a-f]{64})\n")
-_SUGGESTION = "`codequarry fleet rollback` names another generation, or `codequarry fleet build` makes a new one"
+_SUGGESTION = "`codequarry fleet rollback NUMBER` puts an earlier generation back"
 
 Generation = Annotated[int, Field(strict=True, ge=1, le=MAX_GENERATION)]
 BundleName = Annotated[str, Field(strict=True, pattern=r"^b[0-9]{4,9}$")]

@@ -48,7 +48,7 @@ class HeldGeneration(StrictModel):
             raise ValueError(error.message) from None
 
     @property
-    def held(self) -> dict[str, BundleEntry]:
+    def own_bundles(self) -> dict[str, BundleEntry]:
         """Bundles that are held here, by name."""
         return {name: self.fleet.bundles[name] for name in Share.parse(self.share).select(self.fleet.bundles)}
 

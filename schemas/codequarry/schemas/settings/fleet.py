@@ -21,7 +21,8 @@ class FleetSettings(StrictModel):
     )
     folder: Annotated[Path, Reach.PLACE] = Field(
         default=Path(".codequarry/fleet"),
-        description="Folder of the bundles that are built here, each with bundle root and work folder, and of replica/.",
+        description="Folder of the bundles that are built here, each with bundle root and work folder, and of "
+        "replica/.",
     )
     bundle_chunks: int = Field(
         default=250_000,

@@ -102,9 +102,7 @@ def build(
         console.print(escape(sentence), highlight=False, soft_wrap=True)
 
     with ending_groups(), Bars() as bars:
-        done = build_fleet(
-            settings, bars.show, tell, delta=settings.bundle.delta if delta is None else delta, all_bundles=all_bundles
-        )
+        done = build_fleet(settings, bars.show, tell, delta=delta, all_bundles=all_bundles)
     for number in done.removed:
         tell(f"retention removed generation {number}")
     for name, failure in done.failures.items():
@@ -126,7 +124,7 @@ def build(
 @fleet_app.command("rollback")
 def rollback(
     generation: Annotated[
-        int, typer.Argument(min=1, help="A generation that is kept.", show_default="the one that was current before")
+        int, typer.Argument(min=0, help="A generation that is kept.", show_default="the one that was current before")
     ] = 0,
     bundle: Annotated[str, typer.Option(metavar="NAME", help="Put only this bundle back.")] = "",
     to: Annotated[
@@ -205,7 +203,7 @@ def pull(
     with Bars() as bars:
         done = pull_fleet(FleetStore.open(settings), replica, settings, wanted, bars.show, tell)
     verb = "unchanged: held is" if done.unchanged else "held is"
-    held = f"{counted(len(done.held.held), 'bundle')} of {len(done.held.fleet.bundles)}, share {done.held.share}"
+    held = f"{counted(len(done.held.own_bundles), 'bundle')} of {len(done.held.fleet.bundles)}, share {done.held.share}"
     console.print(
         f"[green]{verb}[/green] generation {done.held.fleet.generation}, {held}; "
         f"{done.received_bytes / 1e6:.2f} MB travelled",
