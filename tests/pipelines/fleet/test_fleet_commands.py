@@ -239,26 +239,48 @@ def test_of_two_builders_at_once_the_second_starts_over(
     assert [*fleet.store.generations()] == [1, 2]
 
 
-def test_two_builders_of_different_commits_lose_nothing(
-    local: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_generation_is_made_current_only_over_the_known_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flip itself is lost, after the generation was put; a dead builder's generation takes its number, too."""
-    local("build")
-    known = local.store.require_current()
+    fleet("build")
+    known = fleet.store.require_current()
     dead = known.manifest.model_copy(update={"generation": 2})
-    assert local.store.store.put_new("fleet/2.json", generation_to_json(dead))
-    head = local.save("ant", "one")
-    assert "current is generation 3" in local("build")
-    assert local.current.origin.parent == 1
-    stale = local.current.model_copy(update={"generation": 4})
-    assert local.store.make_current(stale, known, ()) is None  # knows another generation than the current one
-    assert local.current.bundles["b0001"].repositories["ant"].commit == head
+    assert fleet.store.store.put_new("fleet/2.json", generation_to_json(dead))
+    head = fleet.save("ant", "one")
+    assert "current is generation 3" in fleet("build")
+    assert fleet.current.origin.parent == 1
+    stale = fleet.current.model_copy(update={"generation": 4})
+    assert fleet.store.make_current(stale, known, ()) is None  # knows another generation than the current one
+    assert fleet.current.bundles["b0001"].repositories["ant"].commit == head
     honest = RemoteStore.replace_bytes
     monkeypatch.setattr(RemoteStore, "replace_bytes", lambda self, path, raw, known: False)
-    local.save("bee", "one")
-    assert "others replace it all the time" in local("build", code=1)
+    fleet.save("bee", "one")
+    assert "others replace it all the time" in fleet("build", code=1)
     monkeypatch.setattr(RemoteStore, "replace_bytes", honest)
-    assert "current is generation 4" in local("build")
+    assert "current is generation 4" in fleet("build")
+
+
+def test_two_builders_of_two_machines_end_at_one_fleet(
+    run: Run, tmp_path: Path, shared_store: Path, proxy: FaultyProxy
+) -> None:
+    fleet = Fleet(run, tmp_path / "cwd", f"s3://{BUCKET}/two-builders")
+    builders: list[subprocess.Popen[str]] = []
+    for number in range(2):
+        fleet.write(f'folder = "{tmp_path}/machine{number}"', file=f"machine{number}.toml")
+        builders.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "codequarry.pipelines.cli", "fleet", "build", "--settings",
+                 f"machine{number}.toml"],
+                cwd=fleet.home, env={**os.environ, "CODEQUARRY__PATHS__STORE": str(shared_store), "COLUMNS": "300"},
+                stderr=subprocess.PIPE, text=True, stdout=subprocess.DEVNULL,
+            )
+        )  # fmt: skip
+    ends = [(each.communicate(timeout=240)[1], each.returncode) for each in builders]
+    assert [code for _, code in ends] == [0, 0], ends
+    current = fleet.current
+    assert sorted(current.bundle_of) == sorted(NAMES)
+    assert set(fleet.store.generations()) in ({1}, {1, 2})
+    fleet("pull", "--root", "replica")
+    assert "unchanged" in fleet("build", file="machine0.toml")
 
 
 def test_lost_answers_and_refusals_of_the_store_change_nothing(run: Run, tmp_path: Path, proxy: FaultyProxy) -> None:

@@ -8,7 +8,7 @@ what that generation lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codequarry.pipelines.fleet.bundle_builds import BuiltBundle, BundleTask, build_bundle, carry_bundle
 from codequarry.pipelines.fleet.fleet_retention import remove_old_generations
@@ -17,7 +17,7 @@ from codequarry.pipelines.fleet.plan import BundleLimits, FleetPlan, plan_fleet
 from codequarry.pipelines.fleet.repository_state import ask_heads, estimate_chunks, reason_to_build
 from codequarry.pipelines.sources.sources import Heads, repositories_to_index
 from codequarry.pipelines.store.workspace import Progress, exclusive, replacing, silent
-from codequarry.schemas.errors import InvalidArgumentError, PublishError, SourceError
+from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, PublishError, SourceError
 from codequarry.schemas.fleet.generation import (
     BundleEntry,
     FailedAttempt,
@@ -61,6 +61,8 @@ class FleetBuild:
     """Bundles that were looked at."""
     removed: tuple[int, ...] = ()
     """Generations that retention removed."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about problems that did not stop the build."""
 
     @property
     def sent_bytes(self) -> int:
@@ -168,8 +170,7 @@ def build_fleet(
             known = fleet.read_current()
             done = _build_over(known, fleet, settings, progress, tell, delta=delta, all_bundles=all_bundles)
             if done is not None:
-                removed = () if done.unchanged else remove_old_generations(fleet, settings.fleet.keep_generations)
-                return FleetBuild(done.manifest, done.unchanged, done.bundles, removed)
+                return done if done.unchanged else _with_retention(done, fleet, settings.fleet.keep_generations)
             tell("another builder made a generation current meanwhile; the build goes on from there")
     raise PublishError(
         f"the generation could not be made current at {fleet.store.url}: others replace it all the time",
@@ -215,9 +216,10 @@ def _build_over(
         _carry_together([bundle for bundle in group if bundle in built], tasks, built, planned.plan)
     for bundle, result in built.items():
         tell(describe_bundle(result, planned.reasons[bundle]))
+    warnings = tuple(f"{bundle}: {text}" for bundle, result in built.items() for text in result.warnings)
     manifest = _compose(parent, planned, built)
     if parent is not None and manifest.same_contents(parent):
-        return FleetBuild(parent, True, tuple(built.values()))
+        return FleetBuild(parent, True, tuple(built.values()), warnings=warnings)
     if not manifest.bundles:
         first = next(iter(manifest.left_out.values()), None)
         raise PublishError(
@@ -226,7 +228,15 @@ def _build_over(
         )
     new = [each.pushed.manifest.version for each in built.values() if each.pushed is not None]
     made = fleet.make_current(manifest, known, new)
-    return None if made is None else FleetBuild(made, False, tuple(built.values()))
+    return None if made is None else FleetBuild(made, False, tuple(built.values()), warnings=warnings)
+
+
+def _with_retention(done: FleetBuild, fleet: FleetStore, keep: int) -> FleetBuild:
+    """Remove old generations; what stops that is a warning, as the new one is current."""
+    try:
+        return replace(done, removed=remove_old_generations(fleet, keep))
+    except CodequarryError as error:
+        return replace(done, warnings=(*done.warnings, f"old generations are not removed: {error.message}"))
 
 
 def _linked_by_moves(plan: FleetPlan) -> list[set[str]]:

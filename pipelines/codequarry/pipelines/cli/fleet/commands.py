@@ -15,15 +15,13 @@ from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.fleet.generation import FleetManifest
-from codequarry.schemas.fleet.replica import ReplicaRoot
-from codequarry.schemas.fleet.shares import Share
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from codequarry.pipelines.publish.remote.pull import Pulled
+    from codequarry.schemas.fleet.generation import FleetManifest
 
 EXIT_WITH_FAILURES = 3
 """Exit code of a build whose generation names failures."""
@@ -105,6 +103,8 @@ def build(
         done = build_fleet(settings, bars.show, tell, delta=delta, all_bundles=all_bundles)
     for number in done.removed:
         tell(f"retention removed generation {number}")
+    for text in done.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
     for name, failure in done.failures.items():
         warning = f"{name} goes on as it was" if name not in done.manifest.left_out else f"{name} is left out"
         console.print(
@@ -190,11 +190,14 @@ def pull(
       codequarry fleet pull --share 2/8 --root /srv/fleet
     """
     settings = load_settings(settings_file, look="above")
-    wanted = Share.parse(share)
     require_build_extra()
     from codequarry.pipelines.cli.moving.remote import describe_pull
     from codequarry.pipelines.fleet.fleet_pull import pull_fleet
     from codequarry.pipelines.fleet.fleet_store import FleetStore
+    from codequarry.schemas.fleet.replica import ReplicaRoot
+    from codequarry.schemas.fleet.shares import Share
+
+    wanted = Share.parse(share)
 
     def tell(bundle: str, pulled: Pulled) -> None:
         console.print(f"{bundle}: {describe_pull(pulled)}", highlight=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from rich.table import Column, Table
 from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.workspace import silent
-from codequarry.schemas.fleet.generation import BundleEntry, FleetManifest, RepositoryEntry
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.times import age_s
 from codequarry.schemas.wording import counted
@@ -22,6 +21,7 @@ from codequarry.serving.cli.terminal import for_terminal
 if TYPE_CHECKING:
     from codequarry.pipelines.fleet.fleet_store import FleetStore
     from codequarry.pipelines.sources.sources import Heads
+    from codequarry.schemas.fleet.generation import BundleEntry, FleetManifest, RepositoryEntry
 
 
 def status(
