@@ -13,6 +13,7 @@ from codequarry.schemas.bundle.manifest import from_json
 from codequarry.schemas.fleet.generation import generation_from_json, generation_to_json
 from codequarry.schemas.fleet.replica import ReplicaRoot
 from tests.pipelines.fleet.fleets import Fleet
+from tests.pipelines.repositories import commit
 
 
 @pytest.mark.parametrize(
@@ -83,8 +84,9 @@ def test_a_replica_keeps_one_version_before_and_drops_what_its_share_lacks(local
         local("pull", "--root", "replica")
         versions.append(local.current.bundles["b0001"].version)
     assert sorted(replica.bundle("b0001").version_names()) == sorted(versions[-2:])
+    (replica.bundles / "mine").mkdir()  # not ours to remove
     local("pull", "--share", "2/2", "--root", "replica")
-    assert sorted(each.name for each in replica.bundles.iterdir()) == ["b0002"]
+    assert sorted(each.name for each in replica.bundles.iterdir()) == ["b0002", "mine"]
     assert list(replica.read().own_bundles) == ["b0002"]
     assert "is no share of a fleet" in local("pull", "--share", "3/2", code=2)
 
@@ -131,3 +133,22 @@ def test_a_damaged_generation_is_replaced_by_an_earlier_one(local: Fleet) -> Non
     assert "has sha256" in local("status", code=1)
     assert "current is generation 3" in local("rollback", "1")
     assert local.current.bundles == first.bundles
+
+
+def test_a_bundle_that_a_gate_stops_goes_on_until_the_change_is_accepted(local: Fleet) -> None:
+    files: dict[str, str | bytes] = {
+        f"more{number}.py": f"def more{number}(): return {number}\n" for number in range(20)
+    }
+    commit(local.home / "ant", files)
+    local.write(sizes=(90, 900))
+    local("build")
+    for name in files:
+        (local.home / "ant" / name).unlink()
+    local.save("ant", "one")
+    said = local("build", code=3)
+    assert "b0001 goes on as it was" in said and "is not fit to publish" in said
+    assert local.current.bundles["b0001"].failed is not None
+    assert "current is generation 3" in local("build", "--accept-regression", "they moved")
+    assert local.current.bundles["b0001"].failed is None
+    version = local.current.bundles["b0001"].version
+    assert {each.reason for each in from_json(local.store.store.read_manifest(version)).accepted} == {"they moved"}

@@ -32,6 +32,18 @@ Outcome = Literal["built", "delta", "unchanged", "carried"]
 
 
 @dataclass(frozen=True, slots=True)
+class BuildMode:
+    """Options of a build that every bundle has in common."""
+
+    delta: bool = False
+    """Build a delta version where that can be."""
+    whole: bool = False
+    """Build a complete version also where the last one is a delta version of the same sources."""
+    accept: str = ""
+    """Why regressions against the last version of a bundle are acceptable; kept in its manifest."""
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltBundle:
     """Result of building a bundle."""
 
@@ -84,7 +96,7 @@ def settings_of_bundle(settings: Settings, name: str, repositories: Iterable[Rep
 
 
 def build_bundle(
-    task: BundleTask, settings: Settings, store: RemoteStore, progress: Progress, *, delta: bool, whole: bool
+    task: BundleTask, settings: Settings, store: RemoteStore, progress: Progress, mode: BuildMode
 ) -> BuiltBundle:
     """Index a bundle and put its version into the store, unless the fleet has it.
 
@@ -93,8 +105,7 @@ def build_bundle(
         settings: Settings of the fleet.
         store: Place of the fleet.
         progress: Told of the work done.
-        delta: Build a delta version where that can be.
-        whole: Build a complete version also where the last one is a delta version of the same sources.
+        mode: Kind of the version, and regressions that are accepted.
 
     Returns:
         The entry of the bundle in the next generation: a new one, or the one before.
@@ -107,7 +118,7 @@ def build_bundle(
     own = settings_of_bundle(settings, task.name, task.repositories.values())
     _fetch_last_version(task, own, store, progress)
     try:
-        indexed = _index(task, own, progress, delta=delta, whole=whole)
+        indexed = _index(task, own, progress, mode)
     except BusyError:
         raise
     except CodequarryError as error:
@@ -162,12 +173,12 @@ def _fetch_last_version(task: BundleTask, own: Settings, store: RemoteStore, pro
         pull_version(store, own, line.version, progress, named=NamedCurrent(line, ""))
 
 
-def _index(task: BundleTask, own: Settings, progress: Progress, *, delta: bool, whole: bool) -> _IndexedBundle:
+def _index(task: BundleTask, own: Settings, progress: Progress, mode: BuildMode) -> _IndexedBundle:
     try:
-        tried = index_changes(own, progress) if delta else None
+        tried = index_changes(own, progress, accept=mode.accept) if mode.delta else None
         if tried is not None and not isinstance(tried, NotStacked):
             return _IndexedBundle(tried.manifest, {}, tried.warnings)
-        report = index_repositories(own, progress, whole=whole)
+        report = index_repositories(own, progress, accept=mode.accept, whole=mode.whole)
         reason = (f"no delta version: {tried.reason}",) if tried is not None else ()
         return _IndexedBundle(report.manifest, {}, (*report.warnings, *reason))
     except SourceError as error:
@@ -183,7 +194,7 @@ def _index(task: BundleTask, own: Settings, progress: Progress, *, delta: bool, 
     if not readable:
         raise SourceError(next(iter(unreadable.values())), suggestion="see the messages about its repositories")
     own = settings_of_bundle(own, task.name, readable)
-    report = index_repositories(own, progress, stand_ins=stand_ins)
+    report = index_repositories(own, progress, accept=mode.accept, stand_ins=stand_ins)
     failed = {name: _attempt(unreadable[name], held[name].failed) for name in stand_ins}
     failed |= {name: _attempt(unreadable[name], task.attempts.get(name)) for name in left_out}
     return _IndexedBundle(report.manifest, failed, report.warnings)

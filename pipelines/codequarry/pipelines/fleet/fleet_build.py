@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codequarry.pipelines.fleet.bundle_builds import BuiltBundle, BundleTask, build_bundle, carry_bundle
+from codequarry.pipelines.fleet.bundle_builds import BuildMode, BuiltBundle, BundleTask, build_bundle, carry_bundle
 from codequarry.pipelines.fleet.fleet_retention import remove_old_generations
 from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration, time_now
 from codequarry.pipelines.fleet.plan import BundleLimits, FleetPlan, plan_fleet
@@ -31,6 +31,8 @@ from codequarry.schemas.trust.state_folders import require_own_links
 
 _ROUNDS = 5
 """Builds from generations that others made current meanwhile."""
+
+_COMPLETE = BuildMode()
 
 Tell = Callable[[str], None]
 """Called with a sentence about what happened."""
@@ -136,7 +138,7 @@ def build_fleet(
     progress: Progress = silent,
     tell: Tell = lambda _sentence: None,
     *,
-    delta: bool | None = None,
+    mode: BuildMode = _COMPLETE,
     all_bundles: bool = False,
 ) -> FleetBuild:
     """Build the bundles whose repositories changed, put them into the store, and make a new generation current.
@@ -145,7 +147,7 @@ def build_fleet(
         settings: Settings of the fleet.
         progress: Told of the work done.
         tell: Told of each bundle, and of generations that others make.
-        delta: Build delta versions where that can be, or complete ones in any case; None for what the settings say.
+        mode: Kind of the versions, and regressions that are accepted.
         all_bundles: Look at every bundle, as after an upgrade.
 
     Returns:
@@ -168,7 +170,7 @@ def build_fleet(
             temporary.write_text("*\n", encoding="ascii")
         for _ in range(_ROUNDS):
             known = fleet.read_current()
-            done = _build_over(known, fleet, settings, progress, tell, delta=delta, all_bundles=all_bundles)
+            done = _build_over(known, fleet, settings, progress, tell, mode=mode, all_bundles=all_bundles)
             if done is not None:
                 return done if done.unchanged else _with_retention(done, fleet, settings.fleet.keep_generations)
             tell("another builder made a generation current meanwhile; the build goes on from there")
@@ -185,7 +187,7 @@ def _build_over(
     progress: Progress,
     tell: Tell,
     *,
-    delta: bool | None,
+    mode: BuildMode,
     all_bundles: bool,
 ) -> FleetBuild | None:
     """Build a generation over the current one; None when that was replaced meanwhile."""
@@ -204,14 +206,7 @@ def _build_over(
     }
     built: dict[str, BuiltBundle] = {}
     for bundle, task in tasks.items():
-        built[bundle] = build_bundle(
-            task,
-            settings,
-            fleet.store,
-            progress,
-            delta=settings.bundle.delta if delta is None else delta,
-            whole=delta is False,
-        )
+        built[bundle] = build_bundle(task, settings, fleet.store, progress, mode)
     for group in _linked_by_moves(planned.plan):
         _carry_together([bundle for bundle in group if bundle in built], tasks, built, planned.plan)
     for bundle, result in built.items():

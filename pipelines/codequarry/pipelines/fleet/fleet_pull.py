@@ -20,7 +20,7 @@ from codequarry.pipelines.store.access import make_bundle_root, make_folder_for
 from codequarry.pipelines.store.durable import new_file, write_all
 from codequarry.pipelines.store.workspace import Progress, exclusive, silent
 from codequarry.schemas.errors import CodequarryError, NoBundleError, PublishError, UnavailableError
-from codequarry.schemas.fleet.generation import FleetManifest
+from codequarry.schemas.fleet.generation import FleetManifest, is_bundle_name
 from codequarry.schemas.fleet.replica import HeldGeneration, ReplicaRoot, version_line
 from codequarry.schemas.fleet.shares import WHOLE, Share
 from codequarry.schemas.resources import raise_if_exhausted
@@ -144,7 +144,7 @@ def _switch(root: ReplicaRoot, fleet: FleetStore, known: KnownGeneration, share:
 
 def _remove_old(root: ReplicaRoot, held: HeldGeneration, settings: Settings) -> None:
     """Remove old versions, and bundles that the share does not hold; what readers hold stays until the next pull."""
-    for folder in sorted(root.bundles.iterdir()):
+    for folder in sorted(each for each in root.bundles.iterdir() if is_bundle_name(each.name)):
         bundle = root.bundle(folder.name)
         with suppress(CodequarryError, OSError), publishing(bundle):
             if folder.name in held.own_bundles:

@@ -46,6 +46,7 @@ _SUGGESTION = "`codequarry fleet rollback NUMBER` puts an earlier generation bac
 
 Generation = Annotated[int, Field(strict=True, ge=1, le=MAX_GENERATION)]
 BundleName = Annotated[str, Field(strict=True, pattern=r"^b[0-9]{4,9}$")]
+_BUNDLE = re.compile(r"b[0-9]{4,9}")
 
 
 class FailedAttempt(StrictModel):
@@ -212,6 +213,15 @@ def bundle_name(number: int) -> str:
     'b0012'
     """
     return f"b{number:04}"
+
+
+def is_bundle_name(name: str) -> bool:
+    """Return whether a text has the form of a bundle's name.
+
+    >>> is_bundle_name("b0012"), is_bundle_name("versions")
+    (True, False)
+    """
+    return _BUNDLE.fullmatch(name) is not None
 
 
 def bundle_number(name: str) -> int:

@@ -13,6 +13,7 @@ from codequarry.pipelines.cli.fleet.tables import plan_as_json, print_plan
 from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
+from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import load_settings
@@ -75,6 +76,13 @@ def build(
     all_bundles: Annotated[
         bool, typer.Option("--all", help="Look at every bundle, as after an upgrade; unchanged ones stay.")
     ] = False,
+    accept_regression: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON",
+            help="Build bundles though checks fail that compare with their last versions, and keep the reason.",
+        ),
+    ] = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Build the bundles whose repositories changed, and make a new generation current.
@@ -91,16 +99,21 @@ def build(
       codequarry fleet build --delta
 
       codequarry fleet build --all
+
+      codequarry fleet build --accept-regression "the examples moved to a repository of their own"
     """
+    accept = checked_reason(accept_regression)
     settings = load_settings(settings_file, look="above")
     require_build_extra()
+    from codequarry.pipelines.fleet.bundle_builds import BuildMode
     from codequarry.pipelines.fleet.fleet_build import build_fleet
 
     def tell(sentence: str) -> None:
         console.print(escape(sentence), highlight=False, soft_wrap=True)
 
+    mode = BuildMode(settings.bundle.delta if delta is None else delta, delta is False, accept)
     with ending_groups(), Bars() as bars:
-        done = build_fleet(settings, bars.show, tell, delta=delta, all_bundles=all_bundles)
+        done = build_fleet(settings, bars.show, tell, mode=mode, all_bundles=all_bundles)
     for number in done.removed:
         tell(f"retention removed generation {number}")
     for text in done.warnings:
