@@ -106,6 +106,8 @@ def test_a_repository_that_fails_is_carried_beside_good_ones(fleet: Fleet) -> No
     assert entry.repositories["ant"].commit == first.bundles["b0001"].repositories["ant"].commit
     assert entry.repositories["ant"].failed is not None and entry.failed is None
     assert "carried since" in fleet("status")
+    assert "carried since" in fleet.json("status")["states"]["ant"]
+    assert fleet.json("status", "--no-heads")["bundles"]["b0001"]["repositories"]["bee"]["commit"] == head
     said = fleet("build", code=3)  # it is asked again, and nothing is new
     assert "unchanged: current is generation 2" in said
     shutil.move(fleet.home / "away", fleet.home / "ant")
@@ -195,6 +197,7 @@ def test_a_fleet_and_one_bundle_are_rolled_back(fleet: Fleet) -> None:
         name: version_line(entry) for name, entry in first.bundles.items()
     }
     assert "rollback to 1" in fleet("status", "--generations")
+    assert [each["current"] for each in fleet.json("status", "--generations")][-2:] == [False, True]
     assert "no generation 77" in fleet("rollback", "77", code=1)
     assert "no generation that is kept has b0009" in fleet("rollback", "--bundle", "b0009", code=1)
     assert "a generation and a bundle" in fleet("rollback", "1", "--bundle", "b0001", code=2)
