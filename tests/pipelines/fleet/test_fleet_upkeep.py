@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from codequarry.pipelines.fleet import fleet_retention
 from codequarry.pipelines.publish.remote import push as pushing
 from codequarry.schemas.bundle.manifest import from_json
 from codequarry.schemas.fleet.generation import generation_from_json, generation_to_json
@@ -152,3 +154,21 @@ def test_a_bundle_that_a_gate_stops_goes_on_until_the_change_is_accepted(local: 
     assert local.current.bundles["b0001"].failed is None
     version = local.current.bundles["b0001"].version
     assert {each.reason for each in from_json(local.store.store.read_manifest(version)).accepted} == {"they moved"}
+
+
+def test_now_and_then_every_object_is_looked_at(local: Fleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pushing, "_GRACE", timedelta(-1))
+    local.write("keep_generations = 2")
+    local("build")
+    (tmp_path / "left").write_bytes(b"left")
+    digest = hashlib.sha256(b"left").hexdigest()
+    local.store.store.put_object(digest, tmp_path / "left")
+    for word in ("one", "two"):
+        local.save("ant", word)
+        local("build")
+    assert local.store.store.object_size(digest) == 4
+    monkeypatch.setattr(fleet_retention, "_SWEEP_EVERY", 1)
+    local.save("ant", "three")
+    local("build")
+    assert local.store.store.object_size(digest) is None
+    local("rollback")

@@ -16,6 +16,7 @@ from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration, 
 from codequarry.pipelines.fleet.plan import BundleLimits, FleetPlan, plan_fleet
 from codequarry.pipelines.fleet.repository_state import ask_heads, estimate_chunks, reason_to_build
 from codequarry.pipelines.sources.sources import Heads, repositories_to_index
+from codequarry.pipelines.store.access import make_folder_for
 from codequarry.pipelines.store.workspace import Progress, exclusive, replacing, silent
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, PublishError, SourceError
 from codequarry.schemas.fleet.generation import (
@@ -165,6 +166,7 @@ def build_fleet(
     fleet = FleetStore.open(settings, create=True)
     folder = settings.fleet.folder
     require_own_links([folder])
+    make_folder_for(folder, settings.bundle.readable_by)
     with exclusive(folder / ".lock", "building the fleet"):
         with replacing(folder / ".gitignore") as temporary:
             temporary.write_text("*\n", encoding="ascii")

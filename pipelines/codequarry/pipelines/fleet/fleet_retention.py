@@ -1,11 +1,18 @@
-"""Retention of a fleet: generations, then versions that none names, then objects that no version names."""
+"""Retention of a fleet: generations, then versions that none names, then objects that no version names.
+
+Objects of the versions that go are looked at each time, and every object now and then: what builds that ended early
+left is in no version.
+"""
 
 from __future__ import annotations
 
 from codequarry.pipelines.fleet.fleet_store import FleetStore
-from codequarry.pipelines.publish.remote.push import is_young, remove_unnamed_objects
+from codequarry.pipelines.publish.remote.push import is_young, manifests_in, remove_unnamed_objects
 from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.fleet.generation import generation_path
+
+_SWEEP_EVERY = 50
+"""Generations from one look at every object to the next."""
 
 
 def remove_old_generations(fleet: FleetStore, keep: int) -> tuple[int, ...]:
@@ -28,20 +35,24 @@ def remove_old_generations(fleet: FleetStore, keep: int) -> tuple[int, ...]:
         UnavailableError: It refuses.
     """
     current = fleet.require_current().manifest.generation
-    times = fleet.generations()
-    earlier = [number for number in times if number <= current]
-    never_current = [number for number, put in times.items() if number > current and not is_young(put)]
+    generations = fleet.generations()
+    earlier = [number for number in generations if number <= current]
+    never_current = [number for number, put in generations.items() if number > current and not is_young(put)]
     removed = (*earlier[:-keep], *never_current)
     if not removed:
         return ()
     _named_versions(fleet, set(removed))  # all that stay can be read
     fleet.store.delete_paths([generation_path(number) for number in removed])
     by_hand = fleet.store.read_current()  # a version that was pushed there by itself
+    times = {version: put for version, put in fleet.store.version_times().items() if not is_young(put)}
     named = _named_versions(fleet) | ({by_hand.current.version} if by_hand is not None else set())
-    for version, put in fleet.store.version_times().items():
-        if version not in named and not is_young(put) and version not in _named_versions(fleet):
-            fleet.store.delete_version(version)
-    remove_unnamed_objects(fleet.store, lambda: _statistics(fleet))
+    unnamed = times.keys() - named
+    manifests = manifests_in(fleet.store, unnamed)
+    unnamed -= _named_versions(fleet)  # read anew: a builder may have named one meanwhile
+    for version in sorted(unnamed):
+        fleet.store.delete_version(version)
+    digests = {entry.sha256 for version in unnamed & manifests.keys() for entry in manifests[version].files}
+    remove_unnamed_objects(fleet.store, lambda: _statistics(fleet), None if current % _SWEEP_EVERY == 0 else digests)
     return removed
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from codequarry.pipelines.sources.sources import Heads, open_source, read_heads
+from codequarry.pipelines.store.access import make_folder_for
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.fleet.generation import BundleEntry, RepositoryEntry
 from codequarry.schemas.languages import language_of
@@ -29,7 +30,7 @@ def ask_heads(repositories: Iterable[RepositorySettings], settings: Settings, pr
         Commits and problems by name.
     """
     wanted, heads = list(repositories), Heads({}, {})
-    settings.fleet.folder.mkdir(parents=True, exist_ok=True)
+    make_folder_for(settings.fleet.folder, settings.bundle.readable_by)
     for start in range(0, len(wanted), _ASKED_TOGETHER):
         found = read_heads(wanted[start : start + _ASKED_TOGETHER], settings.fleet.folder)
         heads = Heads(heads.commits | found.commits, heads.problems | found.problems)

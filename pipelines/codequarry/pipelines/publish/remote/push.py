@@ -6,7 +6,7 @@ two stays current.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -246,19 +246,24 @@ def is_young(modified: datetime) -> bool:
     return datetime.now(UTC) - modified <= _GRACE
 
 
-def remove_unnamed_objects(store: RemoteStore, further: Callable[[], set[str]] = set) -> None:
+def remove_unnamed_objects(
+    store: RemoteStore, further: Callable[[], set[str]] = set, among: Collection[str] | None = None
+) -> None:
     """Remove the objects that no manifest names, unless they are young.
 
     Args:
         store: The place.
         further: Returns digests of objects that stay as well.
+        among: Digests of the objects that may go, all of versions that are not young; None for a look at every object.
 
     Raises:
         PublishError: A manifest cannot be read, so that nothing is removed.
         RemoteError: The store does not answer.
         UnavailableError: It refuses.
     """
-    old = [each.path.rpartition("/")[2] for each in store.objects() if not is_young(each.modified)]
+    if among is None:
+        among = [each.path.rpartition("/")[2] for each in store.objects() if not is_young(each.modified)]
+    old = sorted(among)
     for start in range(0, len(old), _DELETED_TOGETHER):
         # Read anew each time: whatever came meanwhile keeps what it names.
         manifests = manifests_in(store, _names_in(store))
