@@ -47,6 +47,7 @@ def test_a_fleet_is_planned_built_followed_by_one_commit_and_pulled(fleet: Fleet
 
     head = fleet.save("cat", "one")
     assert "behind its head" in fleet("status") and "1 repository behind" in fleet("status")
+    assert "no repository was asked for its head" in fleet("status", "--no-heads")
     said = fleet("build")
     assert "b0002 is built anew because cat is at" in said and "b0001" not in said
     second = fleet.current

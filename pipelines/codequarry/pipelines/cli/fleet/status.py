@@ -55,7 +55,7 @@ def status(
     if as_json:
         typer.echo(json.dumps({**manifest.model_dump(), "states": states}, indent=1))
     else:
-        _print_status(manifest, states)
+        _print_status(manifest, states, asked_heads=heads)
 
 
 def _states(manifest: FleetManifest, settings: Settings, *, asks: bool) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _state(name: str, entry: RepositoryEntry | None, heads: Heads | None, *, lis
     return "; ".join(said)
 
 
-def _print_status(manifest: FleetManifest, states: dict[str, str]) -> None:
+def _print_status(manifest: FleetManifest, states: dict[str, str], *, asked_heads: bool) -> None:
     answer = Console(highlight=False, markup=False, soft_wrap=True)
     origin = manifest.origin
     made = f"rollback to {origin.of}" if origin.act == "rollback" else "build"
@@ -111,7 +111,8 @@ def _print_status(manifest: FleetManifest, states: dict[str, str]) -> None:
         if name not in shown:
             answer.print(for_terminal(f"{name}: {state}"))
     behind = sum("behind" in state for state in states.values())
-    answer.print(f"{counted(behind, 'repository')} behind, {manifest.chunks:,} chunks in all")
+    said = f"{counted(behind, 'repository')} behind" if asked_heads else "no repository was asked for its head"
+    answer.print(f"{said}, {manifest.chunks:,} chunks in all")
 
 
 def _describe_bundle(name: str, entry: BundleEntry) -> str:
