@@ -15,6 +15,7 @@ ALL = (
     "reindex",
     "deltas",
     "branches",
+    "fleet_push",
     "footprint",
     "serving",
     "service",

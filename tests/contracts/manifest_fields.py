@@ -13,11 +13,15 @@ CHECKSUM = "| `checksum` | sha256 of the file without this key. |"
 
 
 def rows(model: type[BaseModel] = Manifest, prefix: str = "") -> Iterator[str]:
-    """``| `sources[].commit` | meaning |`` of every field, depth first; a record in a list has [] behind its name."""
+    """``| `sources[].commit` | meaning |`` of every field, depth first.
+
+    A record in a list has [] behind its name, and one in a table of names `.*`.
+    """
     for name, field in model.model_fields.items():
         assert field.description, f"{model.__name__}.{name} has no description"
         inner = [each for each in (field.annotation, *get_args(field.annotation)) if _is_model(each)]
-        many = "[]" if inner and inner[0] is not field.annotation and "tuple" in str(field.annotation) else ""
+        kind = str(field.annotation) if inner and inner[0] is not field.annotation else ""
+        many = "[]" if "tuple" in kind else ".*" if "dict" in kind else ""
         yield f"| `{prefix}{name}{many}` | {field.description} |"
         for each in inner:
             yield from rows(each, f"{prefix}{name}{many}.")

@@ -13,6 +13,8 @@ import pytest
 from codequarry.pipelines.embed.encoders import SHIPPED
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import FORMAT_VERSION
+from codequarry.schemas.fleet.generation import FleetManifest
+from codequarry.schemas.fleet.replica import HeldGeneration
 from codequarry.serving.files.integrity import list_files, read_manifest
 from codequarry.serving.version.file_checks import check_version
 from tests.contracts.gates import gates
@@ -22,6 +24,7 @@ from tests.serving.corpus import PIECES
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUNDLE = (PROJECT / "docs" / "BUNDLE.md").read_text(encoding="utf-8")
+FLEET = (PROJECT / "docs" / "FLEET.md").read_text(encoding="utf-8")
 OPERATIONS, GATES = ((PROJECT / "docs" / name).read_text(encoding="utf-8") for name in ("OPERATIONS.md", "GATES.md"))
 
 
@@ -31,6 +34,13 @@ def test_every_field_of_the_manifest_is_documented_with_its_meaning() -> None:
     assert [row for row in expected if row not in BUNDLE] == []
     documented = re.findall(r"^\| `[a-z_\[\].0-9]+` \| .*\|$", BUNDLE.partition("## manifest.json")[2], re.MULTILINE)
     assert [row for row in documented if row not in expected and row.startswith("| `")] == []
+
+
+def test_every_field_of_a_generation_and_of_a_replica_is_documented() -> None:
+    expected = [*rows(FleetManifest), CHECKSUM, *(row for row in rows(HeldGeneration) if "`fleet." not in row)]
+    assert [row for row in expected if row not in FLEET] == []
+    documented = re.findall(r"^\| `[a-z_*.0-9]+` \| .*\|$", FLEET.partition("## The generation")[2], re.MULTILINE)
+    assert [row for row in documented if row not in expected] == []
 
 
 def test_every_format_is_documented() -> None:

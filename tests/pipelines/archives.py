@@ -8,15 +8,13 @@ import tarfile
 from collections.abc import Iterable, Mapping
 
 from codequarry.pipelines.publish.archive.format import END, header, padding
+from codequarry.schemas.bundle.checksummed_json import dump_with_checksum
 from codequarry.schemas.bundle.manifest import (
-    _FOLLOWING,
     Counts,
     EncoderEntry,
     FaissEntry,
     FileEntry,
     Manifest,
-    _checksum_line,
-    _dumped,
     to_json,
 )
 from codequarry.serving.files.compatibility import compatibility
@@ -49,9 +47,7 @@ def manifest_of(contents: Mapping[str, bytes], **forged: object) -> Manifest:
 
 def sealed(raw: Mapping[str, object]) -> bytes:
     """A ``manifest.json`` that says this, with the checksum that fits: what a forger would write."""
-    data = _dumped({key: value for key, value in raw.items() if key != "checksum"})
-    before, following, after = data.partition(_FOLLOWING)
-    return before + _checksum_line(hashlib.sha256(data).hexdigest()) + following + after
+    return dump_with_checksum({key: value for key, value in raw.items() if key != "checksum"}, before="compatibility")
 
 
 def member(name: str, data: bytes, head: bytes | None = None) -> bytes:

@@ -20,8 +20,8 @@ from codequarry.pipelines.publish.remote.push import Pushed, push_published
 from codequarry.pipelines.publish.retention import Pruned
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.base_work import drop_base_work, keep_base_work
-from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository
-from codequarry.pipelines.sources.sources import repositories_to_index
+from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
+from codequarry.pipelines.sources.sources import open_source, repositories_to_index
 from codequarry.pipelines.store.links import link_to_published
 from codequarry.pipelines.store.parts import release_rows
 from codequarry.pipelines.store.stage_clock import StageClock
@@ -31,7 +31,7 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.refs import RefName
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.serving.files.integrity import current_manifest, ref_manifest
 
 if TYPE_CHECKING:  # the settings may not need it: it is imported on demand
@@ -95,6 +95,7 @@ def index_repositories(
     accept: str = "",
     whole: bool = False,
     ref: RefName | None = None,
+    stand_ins: Mapping[str, RepositorySettings] | None = None,
 ) -> IndexReport:
     """Index the repositories of the settings and publish one version that holds exactly them.
 
@@ -105,6 +106,7 @@ def index_repositories(
         accept: Why regressions against CURRENT are acceptable; kept in the manifest.
         whole: Build a complete version also when CURRENT is a delta version with the same sources.
         ref: Further ref that the version is of, whose work folder is not that of CURRENT; None for CURRENT.
+        stand_ins: Places that are read instead of those of the settings, by name of the repository.
 
     Returns:
         Results of the stages, and the version that CURRENT or the ref names now.
@@ -112,7 +114,7 @@ def index_repositories(
     Raises:
         CodequarryError: See ``errors``; after any error CURRENT is as it was, but for one of the push, which follows.
     """
-    report = _index(settings, progress, force=force, accept=accept, whole=whole, ref=ref)
+    report = _index(settings, progress, force=force, accept=accept, whole=whole, ref=ref, stand_ins=stand_ins or {})
     return with_push(report, settings, progress) if ref is None else report
 
 
@@ -132,7 +134,14 @@ def with_push(report: IndexReport, settings: Settings, progress: Progress) -> In
 
 
 def _index(
-    settings: Settings, progress: Progress, *, force: bool, accept: str, whole: bool, ref: RefName | None
+    settings: Settings,
+    progress: Progress,
+    *,
+    force: bool,
+    accept: str,
+    whole: bool,
+    ref: RefName | None,
+    stand_ins: Mapping[str, RepositorySettings],
 ) -> IndexReport:
     repositories = repositories_to_index(settings)
     names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
@@ -142,7 +151,8 @@ def _index(
         with clock.time("census"):
             if ref is None:
                 keep_base_work(current, settings)
-            snapshots = tuple(snapshot_repository(each, settings, progress) for each in repositories.values())
+            sources = ((each, open_source(stand_ins.get(name, each), settings)) for name, each in repositories.items())
+            snapshots = tuple(snapshot_source(each, source, settings, progress) for each, source in sources)
         rebuilt = force or (whole and current is not None and current.stack is not None)
         if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)

@@ -16,6 +16,7 @@ from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.beside import indexing_beside
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
+from codequarry.pipelines.cli.fleet.commands import fleet_app
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
@@ -42,6 +43,7 @@ def build_app() -> typer.Typer:
     )
     for module in _COMMANDS:
         module.register(app)
+    app.add_typer(fleet_app, name="fleet")
     return app
 
 

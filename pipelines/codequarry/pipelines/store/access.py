@@ -50,6 +50,19 @@ def make_bundle_root(bundle: BundleSettings) -> None:
         _make(folder, _FOLDERS[readers], readers)
 
 
+def make_folder_for(folder: Path, readers: Readers) -> None:
+    """Make a folder that its readers may list, where it is missing.
+
+    Args:
+        folder: The folder.
+        readers: Users who may read what is in it.
+
+    Raises:
+        UnavailableError: The folder cannot be made.
+    """
+    _make(folder, _FOLDERS[readers], readers)
+
+
 def let_read(version: Path, readers: Readers) -> None:
     """Give the files and folders of a staged version exactly the permissions that its readers need.
 

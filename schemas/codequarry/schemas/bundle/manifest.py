@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from codequarry.schemas.bundle.checksummed_json import dump_with_checksum, is_vouched_for
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.bundle.manifest_fields import (
     MAX_ENTRIES,
@@ -60,8 +61,8 @@ FORMAT_VERSION = 3
 
 MAX_SEQUENCE = (1 << 53) - 1
 """Largest whole number that every reader of JSON keeps exactly."""
-_FOLLOWING = b'\n "compatibility": '
-"""Text in front of which the checksum's line is inserted."""
+_FOLLOWING = "compatibility"
+"""Key in front of which the checksum's line is inserted."""
 
 
 class FileEntry(StrictModel):
@@ -371,9 +372,7 @@ def content_digest(
 
 def to_json(manifest: Manifest) -> bytes:
     """Return the bytes of ``manifest.json``."""
-    data = _dumped(manifest.model_dump())
-    before, following, after = data.partition(_FOLLOWING)
-    return before + _checksum_line(hashlib.sha256(data).hexdigest()) + following + after
+    return dump_with_checksum(manifest.model_dump(), before=_FOLLOWING)
 
 
 @lru_cache(maxsize=4)  # a run reads that of CURRENT and of what it stages a dozen times, at 15 CPU-ms
@@ -408,7 +407,7 @@ def from_json(data: bytes) -> Manifest:
             suggestion="build it again with `codequarry index`, or upgrade codequarry if a newer one wrote it",
         )
     checksum = raw.pop("checksum", None)
-    if not _vouched_for(data, checksum):
+    if not is_vouched_for(data, checksum):
         raise IntegrityError(
             "manifest.json was changed after it was written: its checksum does not fit",
             suggestion="roll back to another version, or publish again",
@@ -421,19 +420,3 @@ def from_json(data: bytes) -> Manifest:
             f"first at {error.errors()[0]['loc']}",
             suggestion="verify the version, or publish again",
         ) from error
-
-
-def _vouched_for(data: bytes, checksum: object) -> bool:
-    """Return whether a manifest without its checksum line has that checksum."""
-    if not isinstance(checksum, str):
-        return False
-    before, found, after = data.partition(_checksum_line(checksum))
-    return bool(found) and hashlib.sha256(before + after).hexdigest() == checksum
-
-
-def _dumped(raw: dict[str, Any]) -> bytes:
-    return (json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _checksum_line(checksum: str) -> bytes:
-    return f'\n "checksum": "{checksum}",'.encode("utf-8", "replace")

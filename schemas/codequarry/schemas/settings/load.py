@@ -26,6 +26,7 @@ from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.embedding import EmbeddingSettings, EncoderSettings
 from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
 from codequarry.schemas.settings.file import Look, find_settings, read_settings_file
+from codequarry.schemas.settings.fleet import FleetSettings
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
 from codequarry.schemas.settings.indexes import IndexesSettings, SpladeSettings, WarpSettings
 from codequarry.schemas.settings.model_servers import ModelServerSettings
@@ -169,6 +170,7 @@ class Settings(StrictModel):
     notify: NotifySettings = NotifySettings()
     bundle: BundleSettings = BundleSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    fleet: FleetSettings = FleetSettings()
     store: StoreSettings = StoreSettings()
     serving: ServingSettings = ServingSettings()
     auth: AuthSettings = AuthSettings()
@@ -276,7 +278,7 @@ def load_settings(
     place.refuse_untrusted(Settings, data)
     # Store and work folder are of the commands that build; a question about a bundle that was named reads neither.
     state = [given.bundle.root, *([given.telemetry.folder] if given.telemetry.to_disk else [])]
-    state += [given.paths.store, given.paths.work] if writing else []
+    state += [given.paths.store, given.paths.work, given.fleet.folder] if writing else []
     require_own_state(_base_of(each, place.folder, base) / _expanded(each) for each in state)
     return settings
 
@@ -439,6 +441,7 @@ def _resolved(settings: Settings, base: Path, state: Path) -> Settings:
         update={
             "paths": PathsSettings(store=absolute(settings.paths.store), work=absolute(settings.paths.work)),
             "bundle": settings.bundle.model_copy(update={"root": absolute(settings.bundle.root)}),
+            "fleet": settings.fleet.model_copy(update={"folder": absolute(settings.fleet.folder)}),
             "ranking": settings.ranking.model_copy(
                 update={"profile": settings.ranking.profile and absolute(settings.ranking.profile)}
             ),

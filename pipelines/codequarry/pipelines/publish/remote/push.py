@@ -6,7 +6,7 @@ two stays current.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,15 @@ from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
 from codequarry.schemas.bundle.manifest import FileEntry, Manifest, from_json
-from codequarry.schemas.errors import CodequarryError, FormatError, IntegrityError, NotFoundError, PublishError
+from codequarry.schemas.errors import (
+    CodequarryError,
+    FormatError,
+    IntegrityError,
+    InvalidArgumentError,
+    NotFoundError,
+    PublishError,
+)
+from codequarry.schemas.fleet.generation import CURRENT_PATH
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
 from codequarry.serving.files.version_order import place_of
@@ -84,9 +92,16 @@ def push_version(
         NotFoundError: There is no such version.
         IntegrityError: A file differs from its manifest; or the store holds another version of that name.
         PublishError: Others replaced CURRENT or removed objects again and again.
+        InvalidArgumentError: Versions would be removed from the place of a fleet, which has a retention of its own.
         RemoteError: The store does not answer.
         UnavailableError: It refuses.
     """
+    if keep and store.read_bytes(CURRENT_PATH) is not None:
+        raise InvalidArgumentError(
+            f"a fleet lives at {store.url}, and what it names may not be removed by a push",
+            suggestion="push to another place, or without --keep and [bundle] push_keep; "
+            "[fleet] keep_generations decides what stays there",
+        )
     with lease_version(root, version) as (paths, own), lease_base(root, own.manifest) as (base_paths, base):
         parts = [(paths, own)] if base is None else [(base_paths, base), (paths, own)]
         sent = _put_objects(store, parts, progress)
@@ -210,26 +225,69 @@ def _remove_old(store: RemoteStore, keep: int) -> tuple[str, ...]:
     Returns:
         The removed versions.
     """
-    manifests = _manifests(store)
+    manifests = manifests_in(store, _names_in(store))
     by_age = sorted(manifests, key=lambda name: place_of(name, manifests[name]))
     stay = {*by_age[-keep:], _read_name(store)}
     stay |= {stack.base for name in stay if name in manifests and (stack := manifests[name].stack) is not None}
     removed = tuple(name for name in by_age if name not in stay)
     for name in removed:
         store.delete_version(name)
-    now = datetime.now(UTC)
-    old = [each.path.rpartition("/")[2] for each in store.objects() if now - each.modified > _GRACE]
-    for start in range(0, len(old), _DELETED_TOGETHER):
-        # Read anew each time: whatever came meanwhile keeps what it names.
-        named = {entry.sha256 for manifest in _manifests(store).values() for entry in manifest.files}
-        store.delete_objects(each for each in old[start : start + _DELETED_TOGETHER] if each not in named)
+    remove_unnamed_objects(store)
     return removed
 
 
-def _manifests(store: RemoteStore) -> dict[str, Manifest]:
-    """Return the manifests by version: those of the list, and CURRENT's and the bases', which a late list may lack."""
+def _names_in(store: RemoteStore) -> set[str]:
+    """Return the versions of the list, and CURRENT's, which a late list may lack."""
+    return {*store.versions(), *filter(None, [_read_name(store)])}
+
+
+def is_young(modified: datetime) -> bool:
+    """Return whether something that names this object may be on its way."""
+    return datetime.now(UTC) - modified <= _GRACE
+
+
+def remove_unnamed_objects(
+    store: RemoteStore, further: Callable[[], set[str]] = set, among: Collection[str] | None = None
+) -> None:
+    """Remove the objects that no manifest names, unless they are young.
+
+    Args:
+        store: The place.
+        further: Returns digests of objects that stay as well.
+        among: Digests of the objects that may go, all of versions that are not young; None for a look at every object.
+
+    Raises:
+        PublishError: A manifest cannot be read, so that nothing is removed.
+        RemoteError: The store does not answer.
+        UnavailableError: It refuses.
+    """
+    if among is None:
+        among = [each.path.rpartition("/")[2] for each in store.objects() if not is_young(each.modified)]
+    old = sorted(among)
+    for start in range(0, len(old), _DELETED_TOGETHER):
+        # Read anew each time: whatever came meanwhile keeps what it names.
+        manifests = manifests_in(store, _names_in(store))
+        named = {entry.sha256 for manifest in manifests.values() for entry in manifest.files} | further()
+        store.delete_objects(each for each in old[start : start + _DELETED_TOGETHER] if each not in named)
+
+
+def manifests_in(store: RemoteStore, names: set[str]) -> dict[str, Manifest]:
+    """Return manifests of a store, and those of the bases of delta versions, by version.
+
+    Args:
+        store: The place.
+        names: Versions; those that are gone are left out.
+
+    Returns:
+        Manifests by version.
+
+    Raises:
+        PublishError: One cannot be read.
+        RemoteError: The store does not answer.
+        UnavailableError: It refuses.
+    """
     found: dict[str, Manifest] = {}
-    names = {*store.versions(), *filter(None, [_read_name(store)])}
+    names = set(names)
     while names:
         name = names.pop()
         try:

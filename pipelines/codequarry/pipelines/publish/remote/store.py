@@ -5,6 +5,7 @@
     objects/<2 hex digits>/<sha256>       bytes of a file; versions that hold the same bytes share them
     versions/<version>/manifest.json      put when all objects of the version are there
     CURRENT                               as in a bundle root; replaced only by who knows what it holds
+    fleet/                                generations of a fleet, and its CURRENT (`schemas.fleet.generation`)
 
 Objects and manifests never change. A reader needs no list of the store: CURRENT names a manifest, and that names the
 objects. Conditional requests decide between two publishers (`If-Match`, `If-None-Match`). A folder of this machine has
@@ -43,6 +44,8 @@ _VERSIONS = "versions/"
 _OBJECTS = "objects/"
 _MULTIPART_BYTES = 8 << 20
 """Files beyond this size are put in parts, without a condition: the bytes of an object follow from its name."""
+_MAX_BYTES = 16 << 20
+"""Most bytes of an object that is read into memory, unless more is asked for."""
 _MAX_RETRIES, _RETRY_S = 6, 30.0
 """A request that fails is tried again so often, and not after this time."""
 
@@ -52,6 +55,14 @@ class NamedCurrent:
     """The content of CURRENT in a store, and the mark by which a replacement says that it knows it."""
 
     current: Current
+    e_tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBytes:
+    """The bytes of an object that is replaced, and the mark by which a replacement says that it knows them."""
+
+    raw: bytes
     e_tag: str
 
 
@@ -137,21 +148,15 @@ class RemoteStore:
             RemoteError: The store does not answer.
             UnavailableError: It refuses.
         """
-        import obstore
-
-        try:
-            with self._translate_errors("reading CURRENT"):
-                result = obstore.get(self.store, _CURRENT)
-                raw, e_tag = bytes(result.bytes()), result.meta["e_tag"] or ""
-        except NotFoundError:
+        if (found := self.read_bytes(_CURRENT)) is None:
             return None
-        current = Current.parse(raw)
+        current = Current.parse(found.raw)
         if current is None:
             raise IntegrityError(
-                f"{self.url}/{_CURRENT} holds something else ({len(raw)} bytes), expected '<version> <sha256>'",
+                f"{self.url}/{_CURRENT} holds something else ({len(found.raw)} bytes), expected '<version> <sha256>'",
                 suggestion="`codequarry push --force` names a version again",
             )
-        return NamedCurrent(current, e_tag)
+        return NamedCurrent(current, found.e_tag)
 
     def replace_current(self, new: Current, known: NamedCurrent | None) -> bool:
         """Let CURRENT name another version, if it is still what is known of it.
@@ -167,23 +172,94 @@ class RemoteStore:
             RemoteError: The store does not answer: CURRENT may have been replaced or not.
             UnavailableError: It refuses.
         """
+        held = None if known is None else NamedBytes(known.current.line().encode(), known.e_tag)
+        return self.replace_bytes(_CURRENT, new.line().encode(), held)
+
+    def read_bytes(self, path: str, *, at_most: int = _MAX_BYTES) -> NamedBytes | None:
+        """Read an object that is no file of a version.
+
+        Args:
+            path: Its path.
+            at_most: Most bytes that are read.
+
+        Returns:
+            Its bytes; None when it is not there.
+
+        Raises:
+            IntegrityError: It has more bytes.
+            RemoteError: The store does not answer.
+            UnavailableError: It refuses.
+        """
+        import obstore
+
+        try:
+            with self._translate_errors(f"reading {path}"):
+                result = obstore.get(self.store, path)
+                if (size := int(result.meta["size"])) > at_most:
+                    raise IntegrityError(
+                        f"{self.url}/{path} has {size:,} bytes, expected {at_most:,} at most",
+                        suggestion="see who wrote it there",
+                    )
+                return NamedBytes(bytes(result.bytes()), result.meta["e_tag"] or "")
+        except NotFoundError:
+            return None
+
+    def put_new(self, path: str, raw: bytes) -> bool:
+        """Put an object that is never changed.
+
+        Args:
+            path: Its path.
+            raw: Its bytes.
+
+        Returns:
+            False when another one is there.
+
+        Raises:
+            RemoteError: The store does not answer: it may have been put or not.
+            UnavailableError: It refuses.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            with self._translate_errors(f"putting {path}"):
+                obstore.put(self.store, path, raw, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            # A repeated request may have come through the first time.
+            return (found := self.read_bytes(path, at_most=max(len(raw), _MAX_BYTES))) is not None and found.raw == raw
+        return True
+
+    def replace_bytes(self, path: str, raw: bytes, known: NamedBytes | None) -> bool:
+        """Replace an object, if it is still what is known of it.
+
+        Args:
+            path: Its path.
+            raw: New bytes.
+            known: Bytes that were read; None when there were none.
+
+        Returns:
+            False when another writer was faster, and the object is what that one wrote.
+
+        Raises:
+            RemoteError: The store does not answer: it may have been replaced or not.
+            UnavailableError: It refuses.
+        """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        line = new.line().encode()
         try:
-            with self._translate_errors("replacing CURRENT"):
+            with self._translate_errors(f"replacing {path}"):
                 if self.folder is not None:
                     with exclusive(self.folder / ".lock", "publishing", wait=True):
-                        if self.read_current() != known:
+                        if self.read_bytes(path) != known:
                             return False
-                        obstore.put(self.store, _CURRENT, line)
+                        obstore.put(self.store, path, raw)
                 else:
                     mode: Any = "create" if known is None else {"e_tag": known.e_tag}
-                    obstore.put(self.store, _CURRENT, line, mode=mode, use_multipart=False)
+                    obstore.put(self.store, path, raw, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             # A repeated request may have come through the first time.
-            return (found := self.read_current()) is not None and found.current == new
+            return (found := self.read_bytes(path)) is not None and found.raw == raw
         return True
 
     def read_manifest(self, version: str) -> bytes:
@@ -217,18 +293,11 @@ class RemoteStore:
             RemoteError: The store does not answer.
             UnavailableError: It refuses.
         """
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
-        try:
-            with self._translate_errors(f"putting the manifest of {version}"):
-                obstore.put(self.store, _manifest(version), raw, mode="create", use_multipart=False)
-        except AlreadyExistsError:
-            if self.read_manifest(version) != raw:
-                raise IntegrityError(
-                    f"{self.url} holds another version {version}",
-                    suggestion="nothing was changed there; index again, and push the new version",
-                ) from None
+        if not self.put_new(_manifest(version), raw):
+            raise IntegrityError(
+                f"{self.url} holds another version {version}",
+                suggestion="nothing was changed there; index again, and push the new version",
+            )
 
     def object_size(self, sha256: str) -> int | None:
         """Look for an object.
@@ -302,29 +371,35 @@ class RemoteStore:
             RemoteError: The store does not answer.
             UnavailableError: It refuses.
         """
-        names = (each.path.removeprefix(_VERSIONS).partition("/")[0] for each in self._list(_VERSIONS))
-        return sorted(name for name in names if is_version_name(name))
+        return sorted(self.version_times())
+
+    def version_times(self) -> dict[str, datetime]:
+        """Return when the manifest of each version was put, by name; raises as `versions`."""
+        listed = ((each.path.removeprefix(_VERSIONS).partition("/")[0], each) for each in self.list_objects(_VERSIONS))
+        return {name: each.modified for name, each in listed if is_version_name(name)}
 
     def objects(self) -> Iterator[Stored]:
         """Yield the objects; raises as `versions`."""
-        return self._list(_OBJECTS)
+        return self.list_objects(_OBJECTS)
 
     def delete_version(self, version: str) -> None:
         """Remove a manifest; raises as `versions`."""
-        self._delete([_manifest(version)])
+        self.delete_paths([_manifest(version)])
 
     def delete_objects(self, digests: Iterable[str]) -> None:
         """Remove objects; raises as `versions`."""
-        self._delete([_object(each) for each in digests])
+        self.delete_paths([_object(each) for each in digests])
 
-    def _delete(self, paths: list[str]) -> None:
+    def delete_paths(self, paths: list[str]) -> None:
+        """Remove objects by their paths; raises as `versions`."""
         import obstore
 
         with self._translate_errors("removing what no version names"):
             if paths:
                 obstore.delete(self.store, paths)
 
-    def _list(self, prefix: str) -> Iterator[Stored]:
+    def list_objects(self, prefix: str) -> Iterator[Stored]:
+        """Yield the objects below a prefix; raises as `versions`."""
         import obstore
 
         with self._translate_errors(f"listing {prefix}"):

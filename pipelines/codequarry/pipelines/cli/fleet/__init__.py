@@ -1,0 +1,1 @@
+"""``codequarry fleet``: many bundles in one place of object storage."""
