@@ -15,6 +15,7 @@ ALL = (
     "reindex",
     "deltas",
     "branches",
+    "served_fleet",
     "fleet_push",
     "footprint",
     "serving",

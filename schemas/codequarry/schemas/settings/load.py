@@ -85,6 +85,13 @@ class ServingSettings(ConnectionSettings, VersionSettings, StageSettings, ModelS
         default=(), description="Browser origins accepted besides the service's own."
     )
     max_concurrency: int = Field(default=8, ge=1, le=256, description="Tool calls that run at once; more get BUSY.")
+    fleet_bundles: int = Field(
+        default=16,
+        ge=0,
+        le=20_000,
+        description="Bundles of a fleet that one search asks, the most promising ones; `filters.repos` decides where "
+        "it is given. 0: all.",
+    )
     search_timeout_s: float = Field(default=20.0, gt=0, description="Deadline of one search or symbol look-up.")
     fetch_timeout_s: float = Field(default=30.0, gt=0, description="Deadline of one fetch.")
     trusted_proxies: Annotated[tuple[str, ...], Reach.ACCESS] = Field(

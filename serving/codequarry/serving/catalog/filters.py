@@ -74,7 +74,7 @@ def scope_files(scope: FileFilters, directory: ChunkDirectory) -> np.ndarray | N
 
 def _files(filters: FileFilters, directory: ChunkDirectory, prefix: str) -> np.ndarray | None:
     _check_languages(f"{prefix}lang", filters.lang)
-    _check_repositories(f"{prefix}repos", filters.repos, directory.repo_names)
+    check_repositories(f"{prefix}repos", filters.repos, directory.repo_names)
     files = None if filters.within is None else scope_files(filters.within, directory)
     if filters.lang:
         files = _both(files, directory.files_of(filters.lang))
@@ -100,7 +100,17 @@ def _check_languages(field: str, given: list[str]) -> None:
             )
 
 
-def _check_repositories(field: str, given: list[str], known: Iterable[str]) -> None:
+def check_repositories(field: str, given: list[str], known: Iterable[str]) -> None:
+    """Check names of repositories.
+
+    Args:
+        field: Where they are given, for the message.
+        given: The names.
+        known: Names of the repositories that there are.
+
+    Raises:
+        InvalidArgumentError: A name is none of them.
+    """
     names = list(known)
     for name in given:
         if name not in names:

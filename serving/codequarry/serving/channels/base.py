@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +15,34 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.channels.faiss_search import USUAL, Effort
 from codequarry.serving.request.deadline import NEVER, Deadline
 from codequarry.serving.text.query_classes import Query
+
+
+@dataclass(frozen=True, slots=True)
+class TermStatistics:
+    """Documents of a lexical index, and those that hold the terms of a query."""
+
+    documents: int
+    frequencies: Mapping[tuple[str, str], int]
+    """Number of documents by field and term."""
+
+    def rarity(self, field: str, term: str) -> float:
+        """Return the inverse document frequency of a term in a field, as BM25 has it.
+
+        >>> every = TermStatistics(3, {("body", "open"): 3})
+        >>> every.rarity("body", "open") < 1 < every.rarity("body", "close")
+        True
+        """
+        frequency = self.frequencies.get((field, term), 0)
+        return math.log1p((self.documents - frequency + 0.5) / (frequency + 0.5))
+
+    @classmethod
+    def total(cls, parts: Iterable[TermStatistics]) -> Self:
+        """Return the sum of the statistics of several indexes."""
+        documents, frequencies = 0, Counter[tuple[str, str]]()
+        for part in parts:
+            documents += part.documents
+            frequencies.update(part.frequencies)
+        return cls(documents, frequencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +61,8 @@ class ChannelQuery:
     """No channel begins after it. Slow channels check it while they work."""
     effort: Effort = USUAL
     """Search parameters that override the operating point of a dense index."""
+    statistics: TermStatistics | None = None
+    """Statistics of all bundles that are asked, so that lexical scores of each are on one scale; None for one alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ without stop words, identifiers and code as they are written.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,16 @@ import numpy as np
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.ranking_profile import BUILT_IN, RankingProfile
 from codequarry.serving.catalog.filters import members
-from codequarry.serving.channels.base import NOTHING, NOTHING_HIDDEN, Candidates, Channel, ChannelQuery, Hidden, ranked
+from codequarry.serving.channels.base import (
+    NOTHING,
+    NOTHING_HIDDEN,
+    Candidates,
+    Channel,
+    ChannelQuery,
+    Hidden,
+    TermStatistics,
+    ranked,
+)
 from codequarry.serving.text.analyzer import source_tokens
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query
@@ -112,7 +120,7 @@ class Bm25Channel(Channel):
         notes = (f"bm25 searched the first {MAX_TERMS} of {len(terms)} terms",) if len(terms) > MAX_TERMS else ()
         if not terms or not self.count or (allowed is not None and not len(allowed)):
             return replace(NOTHING, notes=notes)
-        parsed = self._query(asked.query)
+        parsed = self._query(asked)
         if allowed is not None and len(allowed) <= _FEW:
             return ranked(*self._among(parsed, allowed), limit, notes)
         # The fetch grows until it holds `limit` allowed hits and every hit tied with the last of them.
@@ -128,11 +136,35 @@ class Bm25Channel(Channel):
                 return ranked(ids, scores, limit, notes)
             fetch *= 4
 
-    def complete(self, query: Query, found: Candidates, chunk_ids: np.ndarray) -> Candidates:
+    def statistics(self, query: Query) -> TermStatistics:
+        """Count the documents that hold the terms which are looked up for a query."""
+        terms = query.terms[:MAX_TERMS]
+        return TermStatistics(
+            self.count,
+            {(field, term): self._searcher.doc_freq(field, term) for field in FIELDS for term in terms},
+        )
+
+    def best_score(self, asked: ChannelQuery) -> float:
+        """Return the score of the best chunk for a query, whether it is allowed or not; 0.0 when none has a term.
+
+        Args:
+            asked: What is asked.
+
+        Returns:
+            The score.
+
+        Raises:
+            UnavailableError: The index is damaged.
+        """
+        if not asked.query.terms or not self.count:
+            return 0.0
+        return float(self._hits(self._query(asked), 1 + self._over.rows).scores.max(initial=0.0))
+
+    def complete(self, asked: ChannelQuery, found: Candidates, chunk_ids: np.ndarray) -> Candidates:
         """Append chunks that other channels found to an answer, with their own BM25 scores.
 
         Args:
-            query: Query of the request.
+            asked: What was asked.
             found: Answer of `search` to it.
             chunk_ids: (m,) int64: chunks to append; those without a word of the query are left out.
 
@@ -145,7 +177,7 @@ class Bm25Channel(Channel):
         missing = np.setdiff1d(chunk_ids, found.chunk_ids)
         if not len(missing):
             return found
-        more = ranked(*self._among(self._query(query), missing), len(missing))
+        more = ranked(*self._among(self._query(asked), missing), len(missing))
         return replace(
             found,
             chunk_ids=np.concatenate([found.chunk_ids, more.chunk_ids]),
@@ -224,16 +256,13 @@ class Bm25Channel(Channel):
             query = tantivy.Query.term_query(self._schema, "body", term, index_option="basic")
             yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1)).ids
 
-    def rarity(self, query: Query) -> dict[str, float]:
+    def rarity(self, asked: ChannelQuery) -> dict[str, float]:
         """Return the terms that are looked up for a query, with their inverse document frequencies.
 
         A term counts as frequent as in the field that has it most often.
         """
-        return {
-            term: math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
-            for term in query.terms[:MAX_TERMS]
-            for frequency in [max(self._searcher.doc_freq(field, term) for field in FIELDS)]
-        }
+        known = asked.statistics or self.statistics(asked.query)
+        return {term: min(known.rarity(field, term) for field in FIELDS) for term in asked.query.terms[:MAX_TERMS]}
 
     def _among(self, query: tantivy.Query, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ids and scores of all hits among these chunks, like `_BestHits`."""
@@ -260,14 +289,18 @@ class Bm25Channel(Channel):
         )
         return found if self._over is NOTHING_HIDDEN else found.of(self._over)
 
-    def _query(self, query: Query) -> tantivy.Query:
+    def _query(self, asked: ChannelQuery) -> tantivy.Query:
         import tantivy
 
+        query = asked.query
+        own = None if asked.statistics is None else self.statistics(query)
         kind = self.profile.classes[query.kind]
         boosts = dict(zip(FIELDS, (kind.path_field, kind.name_field, 1.0), strict=True))
         clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
         for term in query.terms[:MAX_TERMS]:
             for field, boost in boosts.items():
+                if boost and own is not None and asked.statistics is not None:
+                    boost *= asked.statistics.rarity(field, term) / own.rarity(field, term)
                 if boost:
                     clause = tantivy.Query.term_query(self._schema, field, term, index_option="freq")
                     clauses.append((tantivy.Occur.Should, tantivy.Query.boost_query(clause, boost)))

@@ -151,8 +151,7 @@ class FaissChannel(DenseChannel):
 
     def _rank(self, asked: ChannelQuery) -> Candidates:
         limit, allowed, effort = asked.limit, asked.allowed, asked.effort
-        with stage(f"{self.name}_encode"):
-            vector = self._encoder.encode(asked.query.text)
+        vector = self.encode(asked.query.text)
         rows = None if allowed is None else np.flatnonzero(np.isin(self._chunk_ids, allowed, assume_unique=True))
         if not len(self._chunk_ids) or (rows is not None and not len(rows)):
             return replace(NOTHING, vector=vector)
@@ -169,6 +168,11 @@ class FaissChannel(DenseChannel):
                     scores = self._vectors[rows] @ vector
             found = ranked(self._chunk_ids[rows], scores, limit)
         return replace(found, vector=vector, notes=(*self._notes, *clamps(effort, self.bounds)))
+
+    def encode(self, text: str) -> np.ndarray:
+        """Return the vector of a query: (d,) float32; waits for the encoder while it is being opened."""
+        with stage(f"{self.name}_encode"):
+            return self._encoder.encode(text)
 
     def problem(self) -> str | None:
         """Return the reason why the encoder could not be opened, once that is known."""

@@ -6,7 +6,7 @@ rank), which is weighted reciprocal rank fusion (Cormack, Clarke and Büttcher, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,30 @@ class Pool:
     """(n,) float64 by channel, in [0, 1]."""
 
 
-def pool(answers: Mapping[str, Candidates], *, method: str, k: float, extra: np.ndarray | None = None) -> Pool:
+def common_scores(answers: Sequence[Mapping[str, Candidates]]) -> dict[str, np.ndarray]:
+    """Merge the scores of several bundles, so that values of their candidates are on one scale.
+
+    Args:
+        answers: Candidates by channel, for each bundle.
+
+    Returns:
+        Scores of all candidates by channel, descending.
+    """
+    names = dict.fromkeys(name for each in answers for name in each)
+    return {
+        name: -np.sort(-np.concatenate([each[name].scores.astype(np.float64) for each in answers if name in each]))
+        for name in names
+    }
+
+
+def pool(
+    answers: Mapping[str, Candidates],
+    *,
+    method: str,
+    k: float,
+    extra: np.ndarray | None = None,
+    among: Mapping[str, np.ndarray] | None = None,
+) -> Pool:
     """Merge the candidates of all channels into one table.
 
     >>> one = Candidates(np.array([8, 7]), np.array([0.9, 0.3]))
@@ -48,6 +71,7 @@ def pool(answers: Mapping[str, Candidates], *, method: str, k: float, extra: np.
         method: ``score`` or ``weighted_rrf``.
         k: Constant of ``weighted_rrf``, positive.
         extra: (m,) int64: further chunks, which no channel found.
+        among: Scores of the candidates of all bundles as `common_scores` returns them; None for a bundle alone.
 
     Returns:
         The table of candidates.
@@ -61,20 +85,24 @@ def pool(answers: Mapping[str, Candidates], *, method: str, k: float, extra: np.
         rows = np.searchsorted(ids, answers[name].chunk_ids)
         own = answers[name].scores.astype(np.float64)
         rank = np.arange(1, len(rows) + 1)
-        value = _by_score(name, own) if method == "score" else (k + 1) / (k + rank)
+        everyones = own if among is None else among[name]
+        if method == "score":
+            value = _by_score(name, own, everyones)
+        else:
+            value = (k + 1) / (k + (rank if among is None else 1 + np.searchsorted(-everyones, -own)))
         ranks[name], scores[name], values[name] = (
             _scatter_column(rows, column, len(ids)) for column in (rank.astype(np.int32), own, value)
         )
     return Pool(ids, ranks, scores, values)
 
 
-def _by_score(name: str, scores: np.ndarray) -> np.ndarray:
-    """Convert a channel's scores, in descending order, into values."""
+def _by_score(name: str, scores: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Convert a channel's scores, in descending order, into values on the scale of scores that they are among."""
     if name == _SYMBOL or not len(scores):
         return scores  # how well a name fits is a value already
-    best = float(scores[0])
-    by_meaning = name.startswith(_BY_MEANING) and len(scores) > 1
-    floor = float(scores[min(_FLOOR_RANK, len(scores) - 1)]) if by_meaning else 0.0
+    best = float(among[0])
+    by_meaning = name.startswith(_BY_MEANING) and len(among) > 1
+    floor = float(among[min(_FLOOR_RANK, len(among) - 1)]) if by_meaning else 0.0
     if best <= floor:
         return np.ones(len(scores))
     return np.clip((scores - floor) / (best - floor), _LEAST, 1)

@@ -7,7 +7,7 @@ import json
 import sys
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from codequarry.serving.cli.install.clients import ANNOUNCED, Server, snippet
 from codequarry.serving.cli.options import RootOption, SettingsOption, lent_to
 from codequarry.serving.cli.terminal import log_to_stderr, take_over_fastmcp
 from codequarry.serving.http.host_guard import is_loopback, open_patterns
+
+if TYPE_CHECKING:
+    from codequarry.serving.engine.tool_engine import ToolEngine
 
 PROFILE_NAMES = ("default", "full", "chatgpt")
 _FOLLOW_S = 0.2
@@ -52,10 +55,13 @@ def serve(
     watch: Annotated[
         bool, typer.Option("--watch", help="Watch the repositories too: each save is searchable a moment later.")
     ] = False,
+    fleet: Annotated[
+        Path | None, typer.Option(help="Serve a replica of a fleet: the folder that `codequarry fleet pull` fills.")
+    ] = None,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Serve the current bundle over MCP.
+    """Serve the current bundle over MCP, or with --fleet all bundles of a replica as if they were one.
 
     Over HTTP all profiles are served: default at /mcp, full at /mcp/all, chatgpt at /chatgpt/mcp, with /healthz and
     /metrics beside them; --profile chooses one for --stdio. With --stdio and --root, settings are taken from --settings
@@ -66,6 +72,8 @@ def serve(
 
     Example: codequarry serve --stdio --watch
 
+    Example: codequarry serve --fleet replica --port 8321
+
     Example: codequarry serve --port 8321    (then connect to http://127.0.0.1:8321/mcp)
     """
     if stdio and (host is not None or port is not None):
@@ -74,6 +82,11 @@ def serve(
         raise InvalidArgumentError(
             f"--profile {profile}",
             suggestion="give default, full or chatgpt with --stdio; over HTTP each has a path of its own",
+        )
+    if fleet is not None and (watch or root is not None):
+        raise InvalidArgumentError(
+            f"--fleet with {'--watch' if watch else '--root'}",
+            suggestion="give --fleet alone: it names the bundles; `codequarry fleet pull` brings new ones",
         )
     if watch and (watching := lent_to(context).watching) is not None:
         context.with_resource(watching(root, settings_file))
@@ -93,32 +106,26 @@ def serve(
         )
     if not stdio:
         _check_guard(serving, allow_any_host=allow_any_host)
-    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(settings.bundle.root):
+    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(fleet or settings.bundle.root):
         raise SettingsError(
             "telemetry.folder lies inside of bundle.root",
             suggestion="choose a folder outside of it",
         )
-    from codequarry.serving.engine.engine import Engine
-
     # Open the engine before the imports below: the query encoder loads on its own thread meanwhile.
-    engine = Engine.open(settings.bundle.root, serving, first=lent_to(context).first)
+    observed = not stdio or settings.telemetry.timeline != "off" or settings.telemetry.pools
+    engine = (
+        _open_bundle(context, settings, serving, stdio=stdio, observed=observed)
+        if fleet is None
+        else _open_fleet(fleet, settings, serving, observed=observed)
+    )
     from codequarry.serving.server.mcp import build_server
 
     take_over_fastmcp()
     version = distribution_version("codequarry")
     try:
-        if not stdio or settings.telemetry.timeline != "off" or settings.telemetry.pools:
-            from codequarry.serving.telemetry.telemetry import Telemetry
-
-            engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
         if stdio:
-            from codequarry.serving.engine.local_files import LocalFiles
-            from codequarry.serving.engine.working_tree import WorkingTree
             from codequarry.serving.server.stdio import close_before_ending
 
-            engine.local_files = LocalFiles.of(settings.bundle.root)
-            if engine.refs is not None:
-                engine.refs.tree = WorkingTree(settings.bundle.root, Path.cwd())
             telemetry = engine.telemetry
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
             build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
@@ -133,6 +140,42 @@ def serve(
             )
     finally:
         engine.close()
+
+
+def _open_bundle(
+    context: typer.Context, settings: Settings, serving: ServingSettings, *, stdio: bool, observed: bool
+) -> ToolEngine:
+    from codequarry.serving.engine.engine import Engine
+
+    engine = Engine.open(settings.bundle.root, serving, first=lent_to(context).first)
+    if observed:
+        from codequarry.serving.telemetry.telemetry import Telemetry
+
+        engine.telemetry = Telemetry(settings.telemetry, engine.served.lease)
+    if stdio:
+        from codequarry.serving.engine.local_files import LocalFiles
+        from codequarry.serving.engine.working_tree import WorkingTree
+
+        engine.local_files = LocalFiles.of(settings.bundle.root)
+        if engine.refs is not None:
+            engine.refs.tree = WorkingTree(settings.bundle.root, Path.cwd())
+    return engine
+
+
+def _open_fleet(folder: Path, settings: Settings, serving: ServingSettings, *, observed: bool) -> ToolEngine:
+    if settings.telemetry.pools:
+        raise SettingsError(
+            "telemetry.pools is on, and candidates of a fleet are not written",
+            suggestion="leave it off with --fleet",
+        )
+    from codequarry.serving.fleet.replica_follower import open_replica
+
+    engine = open_replica(folder, serving)
+    if observed:
+        from codequarry.serving.telemetry.telemetry import Telemetry
+
+        engine.telemetry = Telemetry(settings.telemetry)
+    return engine
 
 
 def _check_guard(serving: ServingSettings, *, allow_any_host: bool) -> None:

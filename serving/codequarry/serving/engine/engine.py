@@ -142,7 +142,7 @@ class Engine:
         self, name: str, tool: Callable[[ToolContext, RequestT], AnswerT], request: RequestT
     ) -> AnswerT:
         """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
-        with tracing_call(name, _query_of(request)) as trace, self._observed(trace, request), ExitStack() as stack:
+        with tracing_call(name, query_of(request)) as trace, self._observed(trace, request), ExitStack() as stack:
             choice = self._choose(request)
             if choice.ref is None or self.refs is None:
                 bundle, files = stack.enter_context(self._leased()), self.local_files
@@ -253,7 +253,7 @@ def _add_note(answer: AnswerT, note: str) -> AnswerT:
     return answer.model_copy(update={"limits": [*limits, note]}) if note and isinstance(limits, list) else answer
 
 
-def _query_of(request: BaseModel) -> str:
+def query_of(request: BaseModel) -> str:
     return next((str(query) for name in ("query", "pattern", "symbol") if (query := getattr(request, name, ""))), "")
 
 
@@ -305,7 +305,7 @@ def health(
     if making and first is not None:
         given["first_index"] = first.sentence()
     if refused is not None:
-        given["refused"] = _describe_refusal(refused)
+        given["refused"] = describe_refusal(refused)
     return answer.model_copy(update=given)
 
 
@@ -319,7 +319,7 @@ def _channels(bundle: Bundle) -> dict[str, ChannelHealth]:
     }
 
 
-def _describe_refusal(refusal: Refusal) -> RefusedVersion:
+def describe_refusal(refusal: Refusal) -> RefusedVersion:
     return RefusedVersion(
         version=refusal.current.version if refusal.current else "",
         reason=refusal.reason,

@@ -237,16 +237,28 @@ class FileIndex:
         return found
 
 
-def card_evidence(similarity: np.ndarray) -> np.ndarray:
-    """Scale the similarity of file summaries to a query, (f,), so that the best is 1: (f,) float32.
+def nearest_cards(similarity: np.ndarray) -> np.ndarray:
+    """Select the similarities, (f,), that `card_evidence` needs of each bundle to scale those of several."""
+    count = min(_NEIGHBOURS + 1, len(similarity))
+    return -np.partition(-similarity, count - 1)[:count] if count else similarity
 
-    It is 0 from rank `_NEIGHBOURS` on.
+
+def card_evidence(similarity: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
+    """Scale the similarity of file summaries to a query so that the best is 1, and rank `_NEIGHBOURS` is 0.
+
+    Args:
+        similarity: (f,) float32.
+        among: (m,) the largest similarities of all bundles; None for a bundle alone.
+
+    Returns:
+        (f,) float32 in [0, 1].
     """
-    if len(similarity) < 2:
+    among = similarity if among is None else among
+    if len(among) < 2:
         return np.ones(len(similarity), np.float32)
-    rank = min(_NEIGHBOURS, len(similarity) - 1)
-    floor = float(-np.partition(-similarity, rank)[rank])
-    best = float(similarity.max())
+    rank = min(_NEIGHBOURS, len(among) - 1)
+    floor = float(-np.partition(-among, rank)[rank])
+    best = float(among.max())
     return np.clip((similarity - floor) / max(best - floor, 1e-6), 0, 1)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
     from starlette.applications import Starlette
 
-    from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.engine.tool_engine import ToolEngine
 
 PATHS: dict[str, str] = {DEFAULT_PROFILE: "/mcp", "full": "/mcp/all", "chatgpt": "/chatgpt/mcp"}
 """Path of each profile."""
@@ -57,7 +57,7 @@ STATUSES = {
 class Service:
     """Engine and options of a service over HTTP."""
 
-    engine: Engine
+    engine: ToolEngine
     version: str
     """Version of the program, as clients see it."""
     auth: AuthProvider | None = None

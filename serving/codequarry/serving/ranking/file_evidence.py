@@ -13,7 +13,7 @@ import numpy as np
 from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
 from codequarry.schemas.ranking_profile import ClassProfile, FactorProfile, RankingProfile
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.files.file_index import IndexedFiles, card_evidence
+from codequarry.serving.files.file_index import IndexedFiles, card_evidence, nearest_cards
 from codequarry.serving.text.analyzer import words
 from codequarry.serving.text.query_classes import Query
 
@@ -49,15 +49,29 @@ class RankedFiles:
         products = self._products * (1 + kind.fan_in * self._fan_in)
         return products * np.where(others, self.profile.factors.other_repository, 1.0)
 
-    def of_other_repositories(self, query: Query) -> np.ndarray:
-        """Select the files outside of the repositories that the query names: (f,) bool, all False when it names none.
+    def names_any(self, query: Query) -> bool:
+        """Return true when the query names a repository of this bundle."""
+        return bool(self._names_in(query).any())
+
+    def of_other_repositories(self, query: Query, *, elsewhere: bool = False) -> np.ndarray:
+        """Select the files outside of the repositories that the query names.
 
         The query names a repository when it has all words of its name; a text that is quoted or pasted names none.
+
+        Args:
+            query: Analyzed query.
+            elsewhere: It names a repository of another bundle that is asked as well.
+
+        Returns:
+            (f,) bool, all False when the query names no repository.
         """
+        named = self._names_in(query)
+        return (~named & (elsewhere or named.any()))[self._repo_of]
+
+    def _names_in(self, query: Query) -> np.ndarray:
         if query.kind in _PASTED:
-            return np.zeros(len(self), np.bool_)
-        named = np.array([bool(name) and name <= query.words for name in self._repo_words], np.bool_)
-        return (~named & named.any())[self._repo_of]
+            return np.zeros(len(self._repo_words), np.bool_)
+        return np.array([bool(name) and name <= query.words for name in self._repo_words], np.bool_)
 
     def by(self, profile: RankingProfile) -> Self:
         """Return the same files with another profile."""
@@ -95,19 +109,28 @@ class RankedFiles:
         """
         return self._directory.by_row[self._directory.first_rows[self._rows[files]]]
 
-    def evidence(self, query: Query, vector: np.ndarray | None) -> dict[str, np.ndarray]:
+    def nearest_cards(self, vector: np.ndarray | None) -> np.ndarray:
+        """Return the largest similarities of file summaries to a query's vector: (m,) float32, empty without one."""
+        if vector is None or len(vector) != self.index.dim:
+            return np.empty(0, np.float32)
+        return nearest_cards(self.index.similarity(vector))
+
+    def evidence(
+        self, query: Query, vector: np.ndarray | None, cards: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
         """Compute the evidence of the query for every file.
 
         Args:
             query: Analyzed query.
             vector: (d,) float32, vector of the query; None without a dense channel.
+            cards: (m,) what `nearest_cards` returns for all bundles that are asked; None for a bundle alone.
 
         Returns:
             (f,) float64 in [0, 1], by the name of its weight.
         """
         found = {"name_cover": self.index.name_cover(query.stems)}
         if vector is not None and len(vector) == self.index.dim:
-            found["card"] = card_evidence(self.index.similarity(vector))
+            found["card"] = card_evidence(self.index.similarity(vector), cards)
         return {name: values.astype(np.float64) for name, values in found.items()}
 
     def _without_fan_in(self) -> np.ndarray:

@@ -13,15 +13,16 @@ Every number of it is in the `Scored` of a result, and `Scored.recomputed` gives
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.ranking_profile import ClassProfile
 from codequarry.serving.channels.base import Candidates
-from codequarry.serving.channels.fusion import Pool, pool
+from codequarry.serving.channels.fusion import Pool, common_scores, pool
 from codequarry.serving.ranking.file_evidence import RankedFiles
 from codequarry.serving.text.query_classes import Query
 
@@ -88,6 +89,59 @@ class Scored:
         return min(found, key=lambda name: (-self.channels[name].value * self.channels[name].weight, name), default="")
 
 
+@dataclass(frozen=True, slots=True)
+class CommonScale:
+    """Figures of all bundles that a query is asked of, so that scores of each are on the scale of one bundle."""
+
+    scores: Mapping[str, np.ndarray]
+    """Scores of all candidates by channel, descending."""
+    cards: np.ndarray
+    """(m,) float32: the largest similarities of file summaries."""
+    names_repository: bool
+    """The query names a repository of one of them."""
+
+    @classmethod
+    def of(cls, query: Query, asked: Sequence[tuple[Mapping[str, Candidates], RankedFiles]]) -> Self:
+        """Collect the figures.
+
+        Args:
+            query: Analyzed query.
+            asked: Candidates by channel, and files, of each bundle.
+
+        Returns:
+            The figures.
+        """
+        cards = [files.nearest_cards(_vector_of(answers)) for answers, files in asked]
+        return cls(
+            common_scores([answers for answers, _ in asked]),
+            np.concatenate([np.empty(0, np.float32), *cards]),
+            any(files.names_any(query) for _, files in asked),
+        )
+
+
+def merge_rankings(rankings: Sequence[Sequence[Scored]]) -> list[tuple[int, Scored]]:
+    """Merge rankings that are on a `CommonScale` into one.
+
+    Args:
+        rankings: Chunks of each bundle, best first.
+
+    Returns:
+        Number of the ranking and chunk, best first, as if one bundle held all.
+    """
+    best_chunk = max((one[0].best_chunk for one in rankings if one), default=0.0)
+    best_file = max((one[0].best_file for one in rankings if one), default=0.0)
+    merged: list[tuple[int, Scored]] = []
+    for number, ranking in enumerate(rankings):
+        for one in ranking:
+            placed = replace(one, best_chunk=best_chunk, best_file=best_file)
+            merged.append((number, replace(placed, score=placed.recomputed())))
+    return sorted(merged, key=lambda each: (-each[1].score, each[1].chunk_id))
+
+
+def _vector_of(answers: Mapping[str, Candidates]) -> np.ndarray | None:
+    return answers["faiss"].vector if "faiss" in answers else None
+
+
 def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dict[str, float]:
     """Return the weight of each channel for a class of queries; dense channels share theirs.
 
@@ -105,9 +159,11 @@ def channel_weights(kind: ClassProfile, multipliers: Mapping[str, float]) -> dic
     return {name: own[name] * multiplier for name, multiplier in multipliers.items()}
 
 
-def rank_alone(answer: Candidates, name: str, *, method: str, k: float) -> list[Scored]:
+def rank_alone(
+    answer: Candidates, name: str, *, method: str, k: float, common: CommonScale | None = None
+) -> list[Scored]:
     """Return the order of one channel, unchanged."""
-    candidates = pool({name: answer}, method=method, k=k)
+    candidates = pool({name: answer}, method=method, k=k, among=None if common is None else common.scores)
     best = float(candidates.values[name].max(initial=0.0))
     order = np.searchsorted(candidates.chunk_ids, answer.chunk_ids).tolist()
     parts = [_parts(candidates, row, {name: 1.0}) for row in order]
@@ -139,6 +195,7 @@ def rank(
     method: str,
     k: float,
     limit: int,
+    common: CommonScale | None = None,
 ) -> list[Scored]:
     """Rank the candidates of all channels.
 
@@ -152,18 +209,19 @@ def rank(
         method: See `pool`.
         k: See `pool`.
         limit: Most chunks to return.
+        common: Figures of all bundles that are asked; None for a bundle alone.
 
     Returns:
         The best chunks, best first.
     """
     kind = files.profile.classes[query.kind]
-    evidence = files.evidence(query, answers["faiss"].vector if "faiss" in answers else None)
-    others = files.of_other_repositories(query)
+    evidence = files.evidence(query, _vector_of(answers), None if common is None else common.cards)
+    others = files.of_other_repositories(query, elsewhere=common is not None and common.names_repository)
     products = files.factors(kind, others)
     extra = _of_named_files(files, evidence, products, allowed)
     if len(phrases):
         extra = np.union1d(extra, phrases if allowed is None else np.intersect1d(phrases, allowed))
-    candidates = pool(answers, method=method, k=k, extra=extra)
+    candidates = pool(answers, method=method, k=k, extra=extra, among=None if common is None else common.scores)
     if not len(candidates.chunk_ids):
         return []
     file_of = files.files_of(candidates.chunk_ids)

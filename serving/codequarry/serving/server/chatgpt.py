@@ -6,6 +6,7 @@ Results link to web pages of the code: lines of a commit have an address when th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from urllib.parse import quote
 
 from codequarry.schemas.bundle.manifest import SourceEntry
@@ -17,7 +18,14 @@ from codequarry.schemas.wire.chatgpt import (
     ConnectorSearchAnswer,
     ConnectorSearchRequest,
 )
-from codequarry.schemas.wire.search import MAX_TOKENS_MAX, TOP_K_DEFAULT, FetchRequest, SearchRequest
+from codequarry.schemas.wire.search import (
+    MAX_TOKENS_MAX,
+    TOP_K_DEFAULT,
+    FetchRequest,
+    SearchAnswer,
+    SearchRequest,
+    SearchResult,
+)
 from codequarry.serving.server.descriptions import ToolDescription
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.fetch import fetch, no_chunk
@@ -37,13 +45,30 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 def connector_search(context: ToolContext, request: ConnectorSearchRequest) -> ConnectorSearchAnswer:
     """Answer ``search`` in OpenAI's shape; raises as `search`."""
-    answer = search(context, SearchRequest(query=request.query, top_k=TOP_K_DEFAULT))
+    return connector_results(search(context, connector_query(request)), lambda _: context.bundle)
+
+
+def connector_query(request: ConnectorSearchRequest) -> SearchRequest:
+    """Return the search that a request in OpenAI's shape means."""
+    return SearchRequest(query=request.query, top_k=TOP_K_DEFAULT)
+
+
+def connector_results(answer: SearchAnswer, bundle_of: Callable[[SearchResult], Bundle]) -> ConnectorSearchAnswer:
+    """Convert an answer into OpenAI's shape.
+
+    Args:
+        answer: Answer of `search`.
+        bundle_of: Returns the version that a result is of.
+
+    Returns:
+        Its results, with addresses of web pages where these are known.
+    """
     return ConnectorSearchAnswer(
         results=[
             ConnectorResult(
                 id=one.id,
                 title=one.title,
-                url=_page(context.bundle, one.metadata.uri, one.metadata.start_line, one.metadata.end_line),
+                url=_page(bundle_of(one), one.metadata.uri, one.metadata.start_line, one.metadata.end_line),
             )
             for one in answer.results
         ]

@@ -41,7 +41,7 @@ from codequarry.serving.tools.scopes import get_scope, set_scope
 from codequarry.serving.tools.search import search
 
 if TYPE_CHECKING:
-    from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.engine.tool_engine import ToolEngine
 
 Answering = Callable[[Any], BaseModel]
 """A typed request to a typed answer, for a caller that holds a place at the gate."""
@@ -83,7 +83,7 @@ class ToolDescription:
         """True when it answers at once: no place at the gate, no thread."""
         return self.function is None
 
-    def answering(self, engine: Engine) -> Answering:
+    def answering(self, engine: ToolEngine) -> Answering:
         """Return what answers requests of this tool by an engine."""
         return engine.health if self.function is None else partial(engine.answer_admitted, self.name, self.function)
 

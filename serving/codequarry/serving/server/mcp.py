@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from fastmcp.resources.base import ResourceResult
     from fastmcp.server.auth import AuthProvider
 
-    from codequarry.serving.engine.engine import Engine
+    from codequarry.serving.engine.tool_engine import ToolEngine
     from codequarry.serving.telemetry.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
 
 def build_server(
-    engine: Engine, *, version: str, profile: str = DEFAULT_PROFILE, auth: AuthProvider | None = None
+    engine: ToolEngine, *, version: str, profile: str = DEFAULT_PROFILE, auth: AuthProvider | None = None
 ) -> ToolServer:
     """Build the server for an open engine; its tool list does not depend on the indexed corpus.
 
     Args:
-        engine: Engine that answers.
+        engine: ToolEngine that answers.
         version: Version of the program, as clients see it.
         profile: One of `PROFILES`.
         auth: Check of callers over HTTP; None admits everyone.
@@ -103,16 +103,16 @@ class EngineTool(Tool):
     _answering: Answering = PrivateAttr()
     _described: ToolDescription = PrivateAttr()
     _gate: Gate | None = PrivateAttr()
-    _engine: Engine = PrivateAttr()
+    _engine: ToolEngine = PrivateAttr()
     _by_token: bool = PrivateAttr(default=False)
 
-    def serve(self, described: ToolDescription, gate: Gate | None, engine: Engine, *, by_token: bool) -> None:
+    def serve(self, described: ToolDescription, gate: Gate | None, engine: ToolEngine, *, by_token: bool) -> None:
         """Connect the tool to the engine.
 
         Args:
             described: Its function is called in a worker thread, only while the call is admitted.
             gate: Admission control. None for tools that answer from memory at once, which run on the event loop.
-            engine: Engine that answers.
+            engine: ToolEngine that answers.
             by_token: Tell clients apart by their bearer tokens: many may share an address, and one may have many.
         """
         self._answering, self._described = described.answering(engine), described

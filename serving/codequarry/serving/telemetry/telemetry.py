@@ -55,12 +55,12 @@ _IDLE = _Idle()
 class Telemetry:
     """Observer of requests. Safe to share between threads; none of its methods raises."""
 
-    def __init__(self, settings: TelemetrySettings, lease: Lease) -> None:
+    def __init__(self, settings: TelemetrySettings, lease: Lease | None = None) -> None:
         """Start the writing thread.
 
         Args:
             settings: Outputs and their limits.
-            lease: Leases the version being served, for the pool log.
+            lease: Leases the version being served, for the pool log; None where there is none.
         """
         self.metrics = Metrics()
         self._settings = settings
@@ -72,7 +72,7 @@ class Telemetry:
         if settings.timeline != "off":
             to_file = settings.timeline == "file"
             self._timeline = _Timeline(settings.folder / TIMELINE if to_file else None, settings.timeline_bytes)
-        if settings.pools:
+        if settings.pools and lease is not None:
             self._pools = PoolLog(
                 settings.pool_folder,
                 lease,

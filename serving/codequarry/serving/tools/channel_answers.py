@@ -17,7 +17,7 @@ from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.catalog import present
 from codequarry.serving.channels.base import Candidates, ChannelQuery
 from codequarry.serving.channels.bm25 import Bm25Channel
-from codequarry.serving.ranking.late import LATE, NO_TIME, Rescorer, decide, ran, rescore_first, skipped
+from codequarry.serving.ranking.late import LATE, NO_TIME, Decision, Rescorer, decide, ran, rescore_first, skipped
 from codequarry.serving.ranking.ranking import Scored, channel_weights
 from codequarry.serving.ranking.rerank import Reranker
 from codequarry.serving.request.trace import saw_candidates, saw_degraded, saw_gate, stage
@@ -193,7 +193,7 @@ def complete_names(plan: SearchPlan, answers: Answers) -> tuple[Answers, list[st
     if "symbol" not in answers or not isinstance(lexical, Bm25Channel):
         return answers, []
     try:
-        return {**answers, "bm25": lexical.complete(plan.query, found, answers["symbol"].chunk_ids)}, []
+        return {**answers, "bm25": lexical.complete(plan.asked, found, answers["symbol"].chunk_ids)}, []
     except UnavailableError as error:
         return answers, [f"channel bm25 is off: {error.message}"]
 
@@ -226,13 +226,16 @@ class LateReply(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def interact_late(plan: SearchPlan, answers: Answers, ordered: Sequence[Scored]) -> LateReply:
+def interact_late(
+    plan: SearchPlan, answers: Answers, ordered: Sequence[Scored], decided: Decision | None = None
+) -> LateReply:
     """Score the first results by late interaction if that is worth its cost.
 
     Args:
         plan: The search.
         answers: Candidates of the channels that were asked.
         ordered: Their ranking, best first.
+        decided: The decision, where several versions are searched together; None to make it here.
 
     Returns:
         The decision, and what came of it.
@@ -248,7 +251,7 @@ def interact_late(plan: SearchPlan, answers: Answers, ordered: Sequence[Scored])
     elif not plan.weights.get(LATE):
         decision = skipped("it has no weight")
     else:
-        decision = decide(ordered, answers, deadline, plan.settings)
+        decision = decided or decide(ordered, answers, deadline, plan.settings)
         if decision.runs:
             asked, count = replace(plan.asked, deadline=deadline), plan.settings.late_rescored
             reply = _ask_channel(LATE, partial(rescore_first, channel, asked, ordered, count))

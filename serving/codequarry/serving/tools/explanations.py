@@ -61,23 +61,23 @@ class ExplainedRanking:
     """Decision about late interaction."""
 
 
-def build_results(
-    ranked: ExplainedRanking, shown: Sequence[tuple[Scored, ChunkRow]], *, code: bool
-) -> list[SearchResult]:
+def build_results(shown: Sequence[tuple[ExplainedRanking, Scored, ChunkRow]], *, code: bool) -> list[SearchResult]:
     """Build the results of a search, each with its explanation if the request asks for that.
 
     Args:
-        ranked: The ranking.
-        shown: Score and chunk of each result, best first.
+        shown: The ranking that found each result, its score and its chunk, best first.
         code: Whether the first results show code although no explanation was asked for.
 
     Returns:
         The results.
     """
-    if ranked.plan.request.explain:
-        return [_explained(ranked, scored, row) for scored, row in shown]
     first = WITH_CODE if code else 0
-    return [_lean(ranked, scored, row, code=number < first) for number, (scored, row) in enumerate(shown)]
+    return [
+        _explained(ranked, scored, row)
+        if ranked.plan.request.explain
+        else _lean(ranked, scored, row, code=number < first)
+        for number, (ranked, scored, row) in enumerate(shown)
+    ]
 
 
 def _lean(ranked: ExplainedRanking, scored: Scored, row: ChunkRow, *, code: bool) -> SearchResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
@@ -25,7 +25,7 @@ from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.budgets import briefer_finding, fit_budget, shorter_finding
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
-from codequarry.serving.tools.search import find_results
+from codequarry.serving.tools.search import find_in_versions
 from codequarry.serving.version.open import Bundle
 
 CODERANK = "CodeRankEmbed"
@@ -42,18 +42,37 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
     Returns:
         Findings, best first.
     """
-    started = time.perf_counter()
-    bundle, request = context.bundle, scoped(request)
+    return search_with_stages([(context, request)])
+
+
+def search_with_stages(asked: Sequence[tuple[ToolContext, ProRequest]]) -> ProAnswer:
+    """Answer a search with chosen stages from several versions as if they were one.
+
+    Args:
+        asked: Each version, and the request to it, which differs from the others in its filters alone; at least one.
+
+    Returns:
+        Findings, best first. Raises as `find_results`.
+    """
+    started, request = time.perf_counter(), asked[0][1]
     limit, limits = clamp_argument("limit", request.limit, LIMIT_MIN, LIMIT_MAX)
-    weights, notes = _stages(bundle, request)
-    if request.use_reranker and context.reranker is None:
-        notes.append("no language model is configured to rerank; the order is that of the fusion")
-    asked = SearchRequest(query=request.query, top_k=limit, filters=request.filters, explain=True)
     effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
-    notes += _without_effect(bundle, effort)
-    settings = context.settings.model_copy(update=effort)
-    reranker = context.reranker if request.use_reranker else None
-    found = find_results(replace(context, settings=settings, reranker=reranker), asked, weights=weights)
+    weights: dict[str, float] = {}
+    notes: list[str] = []
+    searches: list[tuple[ToolContext, SearchRequest]] = []
+    for context, own in asked:
+        chosen, more = _stages(context.bundle, own)
+        weights |= chosen
+        notes += [*more, *_without_effect(context.bundle, effort)]
+        settings = context.settings.model_copy(update=effort)
+        reranker = context.reranker if request.use_reranker else None
+        filters = scoped(own).filters
+        search = SearchRequest(query=request.query, top_k=limit, filters=filters, explain=True)
+        searches.append((replace(context, settings=settings, reranker=reranker), search))
+    if request.use_reranker and asked[0][0].reranker is None:
+        notes.append("no language model is configured to rerank; the order is that of the fusion")
+    notes = list(dict.fromkeys(notes))
+    found = find_in_versions(searches, weights=weights)
     findings = [_finding(result, explain=request.explain) for result in found.results]
     shown, cuts = fit_budget(findings, request.max_tokens, shorter_finding, briefer_finding)
     limits += [*notes, *found.limits, *cuts]

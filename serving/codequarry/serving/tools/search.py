@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from codequarry.schemas.bundle.layout import DENSE_LEGS
-from codequarry.schemas.errors import EndpointError
+from codequarry.schemas.errors import DeadlineError, EndpointError
 from codequarry.schemas.wire.search import (
     MAX_QUERY_CHARS,
     TOP_K_MAX,
@@ -22,14 +21,14 @@ from codequarry.schemas.wire.search import (
 )
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.catalog.filters import allowed_chunks
-from codequarry.serving.channels.base import ChannelQuery
+from codequarry.serving.channels.base import ChannelQuery, TermStatistics
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.faiss_search import Effort
 from codequarry.serving.channels.symbol import NAMED
 from codequarry.serving.ranking.confidence import MatchStrength, match_strength
 from codequarry.serving.ranking.duplicates import SPARE, keep_distinct
-from codequarry.serving.ranking.late import LATE
-from codequarry.serving.ranking.ranking import Scored, rank, rank_alone
+from codequarry.serving.ranking.late import LATE, Decision, decide
+from codequarry.serving.ranking.ranking import CommonScale, Scored, merge_rankings, rank, rank_alone
 from codequarry.serving.ranking.rerank import Reranker, candidate_of, dealt
 from codequarry.serving.request.trace import saw_degraded, saw_density, saw_gate, stage
 from codequarry.serving.text.arguments import checked_text, clamp_argument
@@ -71,9 +70,25 @@ def search(context: ToolContext, request: SearchRequest) -> SearchAnswer:
     Returns:
         Results, best first, within the budget of the request.
     """
-    if not context.settings.reranker_always:
-        context = replace(context, reranker=None)
-    answer = find_results(context, scoped(request))
+    return search_versions([(context, request)])
+
+
+def search_versions(asked: Sequence[tuple[ToolContext, SearchRequest]]) -> SearchAnswer:
+    """Answer the tool ``search`` from several versions as if they were one.
+
+    Args:
+        asked: See `find_in_versions`.
+
+    Returns:
+        Results, best first, within the budget of the request. Raises as `find_results`.
+    """
+    request = asked[0][1]
+    answer = find_in_versions(
+        [
+            (context if context.settings.reranker_always else replace(context, reranker=None), scoped(own))
+            for context, own in asked
+        ]
+    )
     briefer = briefer_result if request.explain else None
     results, notes = fit_budget(answer.results, request.max_tokens, shorter_result, briefer)
     return answer.model_copy(update={"results": results, "limits": [*answer.limits, *notes]})
@@ -82,7 +97,7 @@ def search(context: ToolContext, request: SearchRequest) -> SearchAnswer:
 def find_results(
     context: ToolContext, request: SearchRequest, *, weights: Mapping[str, float] | None = None
 ) -> SearchAnswer:
-    """Search.
+    """Search one version.
 
     Args:
         context: Version, settings and deadline; its reranker, if any, orders the first results.
@@ -96,30 +111,42 @@ def find_results(
         InvalidArgumentError: The query or the filters cannot be used.
         DeadlineError: No channel answered in time.
     """
-    bundle = context.bundle
+    return find_in_versions([(context, request)], weights=weights)
+
+
+def find_in_versions(
+    asked: Sequence[tuple[ToolContext, SearchRequest]], *, weights: Mapping[str, float] | None = None
+) -> SearchAnswer:
+    """Search several versions as if they were one: scores of all are on one scale.
+
+    Args:
+        asked: Each version, and the request to it, which differs from the others in its filters alone; at least one.
+        weights: See `find_results`.
+
+    Returns:
+        Results, best first; the answer speaks for the first version. Raises as `find_results`.
+    """
+    first, request = asked[0]
     text = checked_text(
         "query", request.query, longest=MAX_QUERY_CHARS, suggestion="keep the words that name what you look for"
     )
     top_k, limits = clamp_argument("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX)
-    allowed, notes = allowed_chunks(request.filters, bundle.directory, bundle.catalog)
-    limits += notes
-    if allowed is not None:
-        saw_density(len(allowed), len(bundle.directory.chunk_ids))
-    for name, problem in bundle.problems().items():
-        saw_degraded(name)
-        limits.append(f"channel {name} is off: {problem}")
-    found = _Found([], 0, [], None)
-    if text.strip():
-        query, settings = analyze_query(text), context.settings
-        multipliers = {**settings.weights_by_channel, **(weights or {})}
-        if settings.late_mode == "off" and request.channel == "hybrid":
-            multipliers[LATE] = 0.0
-        chosen, notes = weigh_channels(bundle, request.channel, query, multipliers)
-        effort = Effort(settings.nprobe, settings.ef_search)
-        asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort)
-        plan = SearchPlan(bundle, request, settings, asked, chosen, top_k, context.reranker)
-        found = _results(plan)
-        limits += [*notes, *found.notes]
+    plans: list[SearchPlan] = []
+    notes: list[str] = []
+    for context, own in asked:
+        allowed, more = allowed_chunks(own.filters, context.bundle.directory, context.bundle.catalog)
+        limits += more
+        if allowed is not None:
+            saw_density(len(allowed), len(context.bundle.directory.chunk_ids))
+        for name, problem in context.bundle.problems().items():
+            saw_degraded(name)
+            limits.append(f"channel {name} is off: {problem}")
+        if text.strip():
+            plan, more = _plan(context, own, text, allowed, top_k, weights or {})
+            plans.append(plan)
+            notes += more
+    found = _results(_on_one_scale(plans)) if plans else _Found([], 0, [], None)
+    limits += [*notes, *found.notes]
     sure = {} if found.match is None or not request.explain else {"match": _explained_match(found.match)}
     # Channels off may be reported by the bundle and again by the channel itself.
     return SearchAnswer(
@@ -127,10 +154,37 @@ def find_results(
         queryEcho=text,
         top_k=top_k,
         limits=list(dict.fromkeys(limits)),
-        bundle=bundle.info,
+        bundle=first.bundle.info,
         candidates=found.candidates,
         **sure,
     )
+
+
+def _plan(
+    context: ToolContext,
+    request: SearchRequest,
+    text: str,
+    allowed: np.ndarray | None,
+    top_k: int,
+    weights: Mapping[str, float],
+) -> tuple[SearchPlan, list[str]]:
+    query, settings = analyze_query(text), context.settings
+    multipliers = {**settings.weights_by_channel, **weights}
+    if settings.late_mode == "off" and request.channel == "hybrid":
+        multipliers[LATE] = 0.0
+    chosen, notes = weigh_channels(context.bundle, request.channel, query, multipliers)
+    effort = Effort(settings.nprobe, settings.ef_search)
+    asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort)
+    return SearchPlan(context.bundle, request, settings, asked, chosen, top_k, context.reranker), notes
+
+
+def _on_one_scale(plans: Sequence[SearchPlan]) -> list[SearchPlan]:
+    """Let lexical indexes of several versions count terms in all of them."""
+    lexical = [channel for one in plans if isinstance(channel := one.bundle.channels.get("bm25"), Bm25Channel)]
+    if len(plans) == 1 or not lexical:
+        return list(plans)
+    total = TermStatistics.total(channel.statistics(plans[0].query) for channel in lexical)
+    return [replace(one, asked=replace(one.asked, statistics=total)) for one in plans]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +201,82 @@ class _Found:
     """None where confidence is unknown: nothing was found, one channel was asked, or the lexical index is off."""
 
 
-def _results(plan: SearchPlan) -> _Found:
-    answers, notes = ask_channels(plan)
-    if not answers:
+@dataclass(slots=True)
+class _VersionSearch:
+    """Search of one version."""
+
+    plan: SearchPlan
+    answers: Answers
+    """Candidates by channel."""
+    late: str = ""
+    """Decision about late interaction, see `LateReply.decision`."""
+
+
+def _results(plans: Sequence[SearchPlan]) -> _Found:
+    sides: list[_VersionSearch] = []
+    notes: list[str] = []
+    late: list[DeadlineError] = []
+    for one in plans:
+        try:
+            answers, more = ask_channels(one)
+        except DeadlineError as error:
+            if len(plans) == 1:
+                raise
+            late.append(error)
+            continue
+        notes += more
+        if answers:
+            sides.append(_VersionSearch(one, answers))
+    if late and not sides:
+        raise late[0]
+    if late:
+        notes.append(f"{len(late)} of {len(plans)} bundles are missing in this answer: {late[0].message}")
+    if not sides:
         return _Found([], 0, notes, None)
+    plan = sides[0].plan
     wanted = plan.top_k if plan.reranker is None else max(plan.top_k, plan.reranker.candidates)
-    order, more = _order(plan, answers, wanted + SPARE)
+    order, more = _order(sides, wanted + SPARE)
     notes += more
-    catalog = plan.bundle.catalog
     with stage("hydration"):
-        best = {one.chunk_id: one for one in order.first}
-        rows, more = keep_distinct(list(best), catalog.rows(list(best)), wanted)
+        best: dict[int, tuple[int, Scored]] = {}
+        for number, one in order:
+            best.setdefault(one.chunk_id, (number, one))
+        known: dict[int, ChunkRow] = {}
+        for number, side in enumerate(sides):
+            known |= side.plan.bundle.catalog.rows([chunk for chunk, (at, _) in best.items() if at == number])
+        rows, more = keep_distinct(list(best), known, wanted)
     notes += more
-    shown = [(best[row.chunk_id], row) for row in rows]
+    shown = [(best[row.chunk_id][1], row) for row in rows]
     if plan.reranker is not None:
         shown, more = _rerank(plan, plan.reranker, shown)
         notes += more
-    match = _match(plan, order.answers, shown)
+    of_side = {row.chunk_id: sides[best[row.chunk_id][0]] for row in rows}
+    match = max(
+        filter(None, (_match(side, [row for _, row in shown if of_side[row.chunk_id] is side]) for side in sides)),
+        key=lambda one: one.confidence,
+        default=None,
+    )
     weak = match is not None and match.weak and not _defines(shown)
     if weak:
         notes.append(WEAK_MATCH)
-    ranking = ExplainedRanking(plan, order.answers, order.late)
     with stage("hydration"):
-        results = build_results(ranking, _worth_showing(plan, shown, weak=weak), code=not weak)
-    candidates = np.unique(np.concatenate([one.chunk_ids for one in order.answers.values()]))
-    return _Found(results, len(candidates), notes, match)
+        explained = {id(side): ExplainedRanking(side.plan, side.answers, side.late) for side in sides}
+        worth = _worth_showing(plan, shown, weak=weak)
+        results = build_results([(explained[id(of_side[row.chunk_id])], one, row) for one, row in worth], code=not weak)
+    candidates = sum(len(np.unique(np.concatenate([one.chunk_ids for one in side.answers.values()]))) for side in sides)
+    return _Found(results, candidates, notes, match)
 
 
-def _match(plan: SearchPlan, answers: Answers, shown: Sequence[tuple[Scored, ChunkRow]]) -> MatchStrength | None:
+def _match(side: _VersionSearch, rows: Sequence[ChunkRow]) -> MatchStrength | None:
+    plan, answers = side.plan, side.answers
     lexical = plan.bundle.channels.get("bm25")
-    if not shown or not plan.hybrid or not isinstance(lexical, Bm25Channel):
+    if not rows or not plan.hybrid or not isinstance(lexical, Bm25Channel):
         return None
     encoder, nearest = plan.bundle.manifest.encoder.model, answers.get(DENSE_LEGS[0])
     similarity = None
     if encoder is not None and encoder.kind == "static" and nearest is not None and len(nearest.scores):
         similarity = float(nearest.scores[0])
-    return match_strength((row for _, row in shown), lexical.rarity(plan.query), similarity, whole=plan.request.explain)
+    return match_strength(rows, lexical.rarity(plan.asked), similarity, whole=plan.request.explain)
 
 
 def _defines(shown: Sequence[tuple[Scored, ChunkRow]]) -> list[int]:
@@ -223,47 +317,96 @@ def _explained_match(match: MatchStrength) -> Match:
     return Match(confidence=match.confidence, coverage=match.coverage, terms=match.terms, **known)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """Order of the candidates of all channels."""
-
-    first: Sequence[Scored]
-    """The first of them."""
-    answers: Answers
-    late: str
-    """Decision about late interaction, see `LateReply.decision`."""
-
-
-def _order(plan: SearchPlan, answers: Answers, limit: int) -> tuple[_Order, list[str]]:
-    """Rank the candidates of all channels.
+def _order(sides: Sequence[_VersionSearch], limit: int) -> tuple[list[tuple[int, Scored]], list[str]]:
+    """Rank the candidates of all channels of all versions, and let late interaction see the first of them.
 
     Args:
-        plan: The search.
-        answers: Candidates by channel.
+        sides: Search of each version; gets what is found out meanwhile.
         limit: Most chunks to return.
 
     Returns:
-        Their order, and notes for the caller.
+        Number of the side and chunk, best first, and notes for the caller.
     """
-    method, k = plan.settings.fusion, plan.settings.rrf_k
+    plan, notes = sides[0].plan, list[str]()
     if not plan.hybrid:
-        channel = plan.request.channel
         with stage("fusion"):
-            return _Order(rank_alone(answers[channel], channel, method=method, k=k)[:limit], answers, ""), []
-    answers, notes = complete_names(plan, answers)
+            return _rank_alone(sides, limit), notes
+    phrases: list[np.ndarray] = []
+    for side in sides:
+        side.answers, more = complete_names(side.plan, side.answers)
+        notes += more
     with stage("fusion"):
-        phrases, more = find_phrases(plan)
-        rank_again = partial(
-            rank, plan.query, weights=plan.weights, files=plan.bundle.files, phrases=phrases,
-            allowed=plan.asked.allowed, method=method, k=k,
-        )  # fmt: skip
-        ordered = rank_again(answers, limit=max(limit, plan.settings.late_rescored) if LATE in plan.weights else limit)
-    late = interact_late(plan, answers, ordered)
-    if late.candidates is not None:
-        answers = {**answers, LATE: late.candidates}
+        for side in sides:
+            found, more = find_phrases(side.plan)
+            phrases.append(found)
+            notes += more
+        rescored = plan.settings.late_rescored if any(LATE in side.plan.weights for side in sides) else 0
+        ordered = _rank(sides, phrases, max(limit, rescored))
+    merged = _merge(ordered)
+    decision = None if len(sides) == 1 else _decide_late(sides, [one for _, one in merged])
+    again = False
+    for side, own in zip(sides, ordered, strict=True):
+        reply = interact_late(side.plan, side.answers, own, decision)
+        side.late = reply.decision
+        notes += reply.notes
+        if reply.candidates is not None:
+            side.answers, again = {**side.answers, LATE: reply.candidates}, True
+    if again:
         with stage("fusion"):
-            ordered = rank_again(answers, limit=limit)
-    return _Order(ordered[:limit], answers, late.decision), [*notes, *more, *late.notes]
+            merged = _merge(_rank(sides, phrases, limit))
+    return merged[:limit], notes
+
+
+def _decide_late(sides: Sequence[_VersionSearch], merged: Sequence[Scored]) -> Decision:
+    """Decide once for all versions whether late interaction looks at the order: scores with and without it differ."""
+    decisions = [
+        decide(
+            merged,
+            side.answers,
+            side.plan.asked.deadline.within(side.plan.settings.stage2_budget_ms),
+            side.plan.settings,
+        )
+        for side in sides
+    ]
+    return next((one for one in decisions if one.runs), decisions[0])
+
+
+def _common(sides: Sequence[_VersionSearch]) -> CommonScale | None:
+    if len(sides) == 1:
+        return None
+    return CommonScale.of(sides[0].plan.query, [(side.answers, side.plan.bundle.files) for side in sides])
+
+
+def _rank_alone(sides: Sequence[_VersionSearch], limit: int) -> list[tuple[int, Scored]]:
+    common, channel = _common(sides), sides[0].plan.request.channel
+    return _merge(
+        [
+            rank_alone(
+                side.answers[channel],
+                channel,
+                method=side.plan.settings.fusion,
+                k=side.plan.settings.rrf_k,
+                common=common,
+            )[:limit]
+            for side in sides
+        ]
+    )[:limit]
+
+
+def _rank(sides: Sequence[_VersionSearch], phrases: Sequence[np.ndarray], limit: int) -> list[list[Scored]]:
+    common = _common(sides)
+    return [
+        rank(
+            side.plan.query, side.answers, side.plan.weights, side.plan.bundle.files, phrases=found,
+            allowed=side.plan.asked.allowed, method=side.plan.settings.fusion, k=side.plan.settings.rrf_k,
+            limit=limit, common=common,
+        )
+        for side, found in zip(sides, phrases, strict=True)
+    ]  # fmt: skip
+
+
+def _merge(rankings: Sequence[Sequence[Scored]]) -> list[tuple[int, Scored]]:
+    return [(0, one) for one in rankings[0]] if len(rankings) == 1 else merge_rankings(rankings)
 
 
 def _rerank(

@@ -1,0 +1,1 @@
+"""Many bundles behind one server: a call is asked of each that matters, and the answers are merged."""

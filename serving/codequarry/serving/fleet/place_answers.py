@@ -1,0 +1,119 @@
+"""Places over a fleet: matches of a text, definitions and references of all bundles in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import TypeVar
+
+from codequarry.schemas.wire.grep import (
+    MATCHES_MAX,
+    MATCHES_MIN,
+    CodeMatch,
+    CodeSearchAnswer,
+    CodeSearchRequest,
+)
+from codequarry.schemas.wire.symbols import (
+    DEFINITIONS_DEFAULT,
+    DEFINITIONS_MAX,
+    REFERENCES_MAX,
+    DefinitionAnswer,
+    DefinitionRequest,
+    ReferenceResult,
+    ReferencesAnswer,
+    ReferencesRequest,
+    ReferenceTotals,
+)
+from codequarry.serving.fleet.fleet_call import AskedBundle, FleetCall
+from codequarry.serving.tools.definitions import go_to_definition
+from codequarry.serving.tools.grep import search_code
+from codequarry.serving.tools.references import find_references
+
+ItemT = TypeVar("ItemT")
+
+
+def merge_matches(call: FleetCall, request: CodeSearchRequest) -> CodeSearchAnswer:
+    """Answer the tool ``search_code``: sources of all bundles come before tests of any; raises as `search_code`."""
+    replies = call.each(search_code, request)
+    limit = min(max(request.limit, MATCHES_MIN), MATCHES_MAX)
+    ordered = sorted(
+        ((_class_of(member, one), one.uri, one.start_line, one.start_column), number, one)
+        for number, (member, one) in enumerate(
+            (member, one) for member, each in replies.answers for one in each.results
+        )
+    )
+    limits = replies.limits(lambda answer: answer.total)
+    if len(ordered) > limit:
+        limits.append(f"the first {limit} matches are shown; raise limit or narrow the filters")
+    shown = [one for _, _, one in ordered[:limit]]
+    answers = [answer for _, answer in replies.answers]
+    return CodeSearchAnswer(
+        results=shown,
+        total=sum(answer.total for answer in answers),
+        total_is_exact=all(answer.total_is_exact for answer in answers) and not call.missing,
+        files=sum(answer.files for answer in answers),
+        limits=limits,
+        bundle=call.info(one.uri for one in shown),
+    )
+
+
+def merge_definitions(call: FleetCall, request: DefinitionRequest) -> DefinitionAnswer:
+    """Answer the tool ``go_to_definition``: the best of each bundle first; raises as `go_to_definition`."""
+    replies = call.each(go_to_definition, request)
+    limit = min(max(request.limit, 1), DEFINITIONS_MAX)
+    found = list(_by_turns([answer.results for _, answer in replies.answers]))
+    limits = replies.limits(lambda answer: answer.total)
+    if len(found) > limit:
+        limits.append(f"the first {limit} definitions; raise limit or narrow with filters")
+    shown = found[:limit]
+    return DefinitionAnswer(
+        results=shown,
+        total=sum(answer.total for _, answer in replies.answers),
+        limits=limits,
+        bundle=call.info(one.uri for one in shown),
+    )
+
+
+def merge_references(call: FleetCall, request: ReferencesRequest) -> ReferencesAnswer:
+    """Answer the tool ``find_references``: precise ones of all bundles first; raises as `find_references`."""
+    replies = call.each(find_references, request)
+    answers = [answer for _, answer in replies.answers]
+    limit = min(max(request.limit, 1), REFERENCES_MAX)
+    found = sorted(_by_turns([answer.results for answer in answers]), key=_certainty)
+    totals = ReferenceTotals(
+        precise=sum(answer.totals.precise for answer in answers),
+        heuristic=sum(answer.totals.heuristic for answer in answers),
+    )
+    limits = replies.limits(lambda answer: answer.results or answer.definitions)
+    if len(found) > limit:
+        limits.append(
+            f"the first {limit} of {totals.precise + totals.heuristic} references; raise limit or narrow with filters"
+        )
+    shown = found[:limit]
+    definitions = list(_by_turns([answer.definitions for answer in answers]))[:DEFINITIONS_DEFAULT]
+    return ReferencesAnswer(
+        results=shown,
+        definitions=definitions,
+        definitions_total=sum(answer.definitions_total for answer in answers),
+        totals=totals,
+        limits=limits,
+        bundle=call.info(one.uri for one in (*shown, *definitions)),
+    )
+
+
+def _class_of(member: AskedBundle, match: CodeMatch) -> int:
+    """Return the rank of the class of a match's file: 1 for sources."""
+    directory = member.context.bundle.directory
+    file = directory.find(*match.uri.split("/", 1))
+    return len(directory.class_rank) if file is None else int(directory.class_rank[file])
+
+
+def _certainty(one: ReferenceResult) -> tuple[bool, bool]:
+    """Return the order of references: definitions, precise ones, those that share the name."""
+    return "definition" not in one.roles, one.precise != "precise"
+
+
+def _by_turns(lists: Sequence[Iterable[ItemT]]) -> Iterator[ItemT]:
+    """Yield the first of each list, then the second of each, and so on."""
+    for row in zip_longest(*lists):
+        yield from (one for one in row if one is not None)
