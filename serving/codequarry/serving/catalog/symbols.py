@@ -307,8 +307,8 @@ class SymbolTables:
         named = {f"value{number}": target for number, target in enumerate(targets)}
         among = ", ".join(f"${name}" for name in named) or "NULL"
         sql = (
-            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({among}) AND {self._live} UNION ALL "
-            f"SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({among})"
+            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({among}) AND {self._live} "
+            f"UNION ALL SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({among})"
         )
         return dict(self._fetch(sql, {**named, **self._hidden}))
 
