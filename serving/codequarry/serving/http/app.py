@@ -30,7 +30,7 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
-from codequarry.serving.request.admission import current_call
+from codequarry.serving.request.admission import begin_call, current_call
 from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
@@ -198,7 +198,9 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
 def _add_routes(server: FastMCP, service: Service) -> None:
     @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
     async def healthz(request: Request) -> Response:
-        current_call().scope = _scope_of(service, request)
+        call = current_call()
+        call.scope = _scope_of(service, request)
+        begin_call(call)
         found = service.engine.health(HealthRequest())
         status = 503 if found.status in ("starting", "unavailable") else 200
         told: dict[str, Any] = to_wire(found) if _is_authenticated(service, request) else {"status": found.status}
