@@ -285,6 +285,42 @@ def test_the_words_of_hidden_repositories_are_there_for_their_owner(port: int) -
         assert CANARIES.search(without_echo(called(port, CLERK, tool, arguments)[1], arguments)) is None, tool
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        *((tool, {"query": "open", "filters": {"symbols": ["quokka_of"]}}) for tool in ("search", "explore")),
+        ("search_code", {"pattern": "open", "filters": {"symbols": ["quokka_of"]}}),
+        ("search_code", {"pattern": "open", "filters": {"symbols": ["quoka_of"]}}),
+        ("search_code", {"pattern": "open", "filters": {"repos": ["vault"]}}),
+        ("search_code", {"pattern": "open", "filters": {"ref": "main"}}),
+        ("search_code", {"pattern": "quokka", "mode": "regex"}),
+        ("go_to_definition", {"symbol": "quokk_of"}),
+        ("go_to_definition", {"symbol": "open", "filters": {"include": ["vault/**"]}}),
+        ("go_to_definition", {"uri": "vault/lib/quokka_store.py:4"}),
+        ("find_references", {"symbol": "use"}),
+        ("outline", {"path": "vault"}),
+        ("outline", {"path": "io/index.py"}),
+        ("list_files", {"pattern": "vault/**"}),
+        ("set_scope", {"repos": ["vault"]}),
+        ("fetch", {"objectIds": ["quokka_store.py", "billing/io/index.py", "io/index.py", "vault/io/index.py"]}),
+        ("overview", {"repos": ["vault"]}),
+        ("search", {"query": "quokka_off", "channel": "symbol"}),
+        ("search", {"query": "vault open", "explain": True, "channel": "symbol"}),
+    ],
+)
+def test_what_is_asked_for_by_name_is_as_good_as_nowhere(
+    port: int, twin: int, tool: str, arguments: dict[str, Any]
+) -> None:
+    assert called(port, CLERK, tool, arguments) == called(twin, OWNER, tool, arguments)
+
+
+def test_a_query_that_names_a_hidden_repository_ranks_no_other_lower(port: int) -> None:
+    asked = {"query": "vault open", "explain": True}
+    owner, clerk = (called(port, token, "search", asked)[1] for token in (OWNER, CLERK))
+    assert b"other_repository" in owner
+    assert b"other_repository" not in clerk
+
+
 @pytest.mark.parametrize("explain", [False, True])
 @pytest.mark.parametrize("query", ["open the index", "Index.open", "quokka", "vault open", "posting_of"])
 def test_a_ranking_is_that_of_the_whole_version_with_these_repositories_as_its_filter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.settings.load import ServingSettings, Settings
+from codequarry.schemas.wire.grep import CodeSearchRequest
+from codequarry.schemas.wire.search import SearchFilters
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.request.admission import Call, begin_call
 from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
@@ -56,6 +59,10 @@ def test_what_is_hidden_changes_no_answer(as_app: None, make_settings: MakeSetti
             names = [f"app/{file.relative_to(app)}" for file in files[0]]
             names += [f"vault/{file.relative_to(vault)}" for file in files[1]]
             assert differing(*opened, texts, names) == []
+            for name in sorted({name for text in texts for name in re.findall(r"def (\w+)", text)}):
+                asked = CodeSearchRequest(pattern="value", filters=SearchFilters(symbols=[name]))
+                ours, theirs = (engine.search_code(asked) for engine in opened)
+                assert (ours.limits, ours.results) == (theirs.limits, theirs.results)
         finally:
             for engine in opened:
                 engine.close()
