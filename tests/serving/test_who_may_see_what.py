@@ -25,7 +25,7 @@ from codequarry.schemas.wire.scope import Scope, SetScopeRequest
 from codequarry.serving.cli.clients import new_token
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
-from codequarry.serving.http.auth import build_auth
+from codequarry.serving.http.auth import Grants, build_auth
 from codequarry.serving.server.mcp import listed_tools
 from codequarry.serving.telemetry.telemetry import Telemetry
 from codequarry.serving.telemetry.usage import TIMELINE
@@ -510,3 +510,19 @@ def test_the_command_prints_a_grant_that_the_settings_accept(run, tmp_path: Path
     assert found.grants == {"bob": ("group:payments", "billing", "ledger-*")}
     code, _, err = run("token", "bob", "--repositories", "../x")
     assert code == 2 and "--repositories" in err
+
+
+def test_the_example_of_the_operators_page_means_what_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    example = page.partition("### Who may see what")[2].partition("```toml\n")[2].partition("```")[0]
+    file = tmp_path / "settings.toml"
+    file.write_text(example)
+    grants = Grants(load_settings(file, env={}).auth)
+    assert grants.of_client("alice").whole
+    bob, others = grants.of_client("bob"), grants.of_client("carol")
+    names = ("billing", "ledger-eu", "website", "docs-api", "vault", "ledger")
+    assert [bob.sees(name) for name in names] == [True, True, True, True, False, False]
+    assert not any(map(others.sees, names))
+    claimed = grants.of_claims({"realm_access": {"groups": ["payments", "unknown"]}})
+    assert [name for name in names if claimed.sees(name)] == ["billing", "ledger-eu"]
+    assert not any(map(grants.of_claims({"realm_access": {"groups": ["unknown"]}}).sees, names))
