@@ -369,12 +369,12 @@ class SymbolTables:
         """Return the places that name or define one of these targets."""
         found = self._columns(_PLACES.format(marks=marks(targets)), list(targets))
         named, files, precise, roles, lines, columns, more_lines, widths, enclosing, chunks = found
-        return self._seen(Places(
+        return self._only_visible(Places(
             named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
             self._chunk_ids[chunks],
         ))  # fmt: skip
 
-    def _seen(self, places: Places) -> Places:
+    def _only_visible(self, places: Places) -> Places:
         """Return the places in files that the caller may see."""
         return places if self._visible is None else places.where(self._visible[places.file])
 

@@ -93,7 +93,7 @@ class StackedSymbols(SymbolTables):
             named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
             self._chunk_ids[chunks],
         )  # fmt: skip
-        return self._seen(Places(*map(np.concatenate, zip(held.where(live), own, strict=True))))
+        return self._only_visible(Places(*map(np.concatenate, zip(held.where(live), own, strict=True))))
 
     def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
