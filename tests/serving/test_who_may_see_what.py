@@ -341,7 +341,7 @@ def mcp(port: int, token: str, call) -> Any:
 
 
 def test_a_client_of_the_protocol_sees_its_repositories_in_tools_and_resources(port: int) -> None:
-    async def read(client: Client) -> tuple[Any, str, str, Any]:
+    async def read(client: Client) -> tuple[Any, str, list[str], Any]:
         found = await client.call_tool("search", {"query": "open the index"})
         (content,) = await client.read_resource("repo://billing/io/index.py")
         errors: list[str] = []
