@@ -64,7 +64,7 @@ def test_the_commands_of_operators_run(tmp_path: Path, tmp_path_factory: pytest.
     verbs = {line.split()[0] for line in lines}
     assert verbs == {
         "index", "versions", "verify", "doctor", "gates", "rollback", "prune", "store", "export", "import", "usage",
-        "push", "pull",
+        "push", "pull", "token",
     }  # fmt: skip
     app, shared = tmp_path / "app", tmp_path_factory.mktemp("shared")
     app.mkdir()

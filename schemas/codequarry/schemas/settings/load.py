@@ -371,7 +371,8 @@ def _parsed(section: str, key: str, text: str, variable: str) -> Any:
     model = Settings.model_fields[section].annotation
     assert isinstance(model, type) and issubclass(model, BaseModel)
     annotation = model.model_fields[key].annotation
-    is_list, is_table = get_origin(annotation) is tuple, EncoderSettings in get_args(annotation)
+    is_list, is_map = get_origin(annotation) is tuple, get_origin(annotation) is dict
+    is_table = is_map or EncoderSettings in get_args(annotation)
     if not (is_list or is_table):
         return text
     try:
@@ -379,6 +380,7 @@ def _parsed(section: str, key: str, text: str, variable: str) -> Any:
     except json.JSONDecodeError as error:
         inner = getattr(get_args(annotation)[0], "__name__", "value")
         expected = f'["…"], a list of {inner}' if is_list else '{"model": "minilm"}, with the keys of the table'
+        expected = '{"NAME": ["…"]}' if is_map else expected
         raise SettingsError(f"{variable}: not JSON: {error}", suggestion=f"write it like {expected}") from error
 
 

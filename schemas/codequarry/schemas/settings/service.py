@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -13,6 +14,19 @@ from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 _CLIENT_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}:[0-9a-f]{64}")
+_GROUP = re.compile(r"[^\s,\x00-\x1f]{1,128}")
+_REPOSITORIES = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,256}")
+GROUP_PREFIX = "group:"
+"""Before the name of a group in a grant; no repository's name has a colon."""
+
+
+def is_repository_glob(text: str) -> bool:
+    """Tell whether a text is a glob over names of repositories: letters, digits, '.', '_', '-', '*', '?' and [..].
+
+    >>> is_repository_glob("ledger-*"), is_repository_glob("../billing"), is_repository_glob("")
+    (True, False, False)
+    """
+    return _REPOSITORIES.fullmatch(text) is not None
 
 
 class AuthSettings(StrictModel):
@@ -37,6 +51,37 @@ class AuthSettings(StrictModel):
         default=(), description="OAuth scopes that JWTs must hold."
     )
 
+    groups: Annotated[dict[str, tuple[str, ...]], Reach.ACCESS] = Field(
+        default={}, description="Groups of repositories: by the name of a group, globs over names of repositories."
+    )
+    grants: Annotated[dict[str, tuple[str, ...]], Reach.ACCESS] = Field(
+        default={},
+        description="Repositories that the client of a token may see: by its NAME, globs over names of repositories, "
+        "and groups as `group:GROUP`.",
+    )
+    groups_claim: Annotated[str, Reach.ACCESS] = Field(
+        default="groups",
+        description="Claim of a JWT that names the groups of its holder; `realm.groups` for a nested one.",
+    )
+    repositories_claim: Annotated[str, Reach.ACCESS] = Field(
+        default="",
+        description="Claim of a JWT with globs over the repositories that its holder may see; none when empty.",
+    )
+    without_grant: Literal["", "everything", "nothing"] = Field(
+        default="",
+        description="Repositories that a caller without any grant may see; when empty, nothing as soon as groups, "
+        "grants or repositories_claim are set, and everything until then.",
+    )
+
+    @field_validator("groups")
+    @classmethod
+    def _named_groups(cls, values: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name, globs in values.items():
+            if not _GROUP.fullmatch(name):
+                raise ValueError(f"the name {name[:80]!r} of a group: expected 1 to 128 characters, no space or comma")
+            _check_globs(f"group {name}", globs)
+        return values
+
     @field_validator("tokens")
     @classmethod
     def _hashed(cls, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,10 +104,52 @@ class AuthSettings(StrictModel):
             raise ValueError("give jwks_uri or public_key, not both")
         return self
 
+    @model_validator(mode="after")
+    def _grants_of_known_callers(self) -> Self:
+        clients = {entry.partition(":")[0] for entry in self.tokens}
+        for client, given in self.grants.items():
+            if client not in clients:
+                raise ValueError(
+                    f"grants: {client[:80]!r} is not the NAME of a token, expected one of {sorted(clients)}; add its "
+                    "token to `tokens`, or remove the grant"
+                )
+            names = [each.removeprefix(GROUP_PREFIX) for each in given if each.startswith(GROUP_PREFIX)]
+            if unknown := [name for name in names if name not in self.groups]:
+                raise ValueError(
+                    f"grants of {client}: {unknown[0][:128]!r} is not one of the groups {sorted(self.groups)}; add it "
+                    "to [auth.groups], or remove it here"
+                )
+            _check_globs(f"grants of {client}", [each for each in given if not each.startswith(GROUP_PREFIX)])
+        if self.restricts and not self.required:
+            raise ValueError(
+                "who may see what can be told of known callers alone; add tokens, jwks_uri or public_key, or remove "
+                "groups, grants, repositories_claim and without_grant"
+            )
+        return self
+
     @property
     def required(self) -> bool:
         """True when callers must show a token."""
         return bool(self.tokens or self.jwks_uri or self.public_key)
+
+    @property
+    def restricts(self) -> bool:
+        """True when not every caller may see every repository."""
+        return bool(self.groups or self.grants or self.repositories_claim or self.without_grant == "nothing")
+
+    @property
+    def open_to_all(self) -> bool:
+        """True when a caller without any grant may see every repository."""
+        return self.without_grant == "everything" if self.without_grant else not self.restricts
+
+
+def _check_globs(where: str, globs: Iterable[str]) -> None:
+    for glob in globs:
+        if not is_repository_glob(glob):
+            raise ValueError(
+                f"{where}: {glob[:80]!r} is no glob over names of repositories; write it like 'billing' or 'ledger-*', "
+                "and a group in a grant like 'group:GROUP'"
+            )
 
 
 class TelemetrySettings(StrictModel):

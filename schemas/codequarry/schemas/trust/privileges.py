@@ -109,6 +109,8 @@ def _requests(model: type[BaseModel], data: Mapping[str, Any], base: Path, prefi
             continue
         reach = reach_of(field) or Reach.CODE
         harmless = {"", False, *_harmless(field)}
+        if isinstance(value, dict):  # a table whose keys are names
+            value = [f"{own} = {each}" for own, each in cast("dict[str, Any]", value).items()]
         for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
             if item not in harmless and _reaches_out(reach, item, base):
                 yield Request(key, reach, _mask_value(field, reach, item))

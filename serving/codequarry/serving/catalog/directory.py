@@ -35,6 +35,11 @@ class ChunkDirectory:
     torn: np.ndarray
     """(files,) bool: a chunk of the file starts inside a line."""
 
+    @property
+    def visible(self) -> np.ndarray | None:
+        """Mask of the files that the caller may see, (files,) bool; None for all. `chunk_ids` has no other chunks."""
+        return None
+
     @cached_property
     def place(self) -> np.ndarray:
         """Position of each file among all by repository and path: (files,) int64."""

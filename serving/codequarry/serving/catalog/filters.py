@@ -32,14 +32,17 @@ def allowed_chunks(
         catalog: Catalog of the version, which is asked for chunks by symbol.
 
     Returns:
-        Their ids, (m,) int64, sorted, or None when nothing is filtered; and notes for the caller.
+        Their ids, (m,) int64, sorted, or None when nothing is filtered; and notes for the caller. Where the caller may
+        not see every repository, the chunks of those that it may see are a filter of their own.
 
     Raises:
         InvalidArgumentError: A language or repository is unknown, or a glob or symbol is not allowed.
     """
     symbols = [_symbol(name) for name in filters.symbols]
     files = allowed_files(filters, directory)
-    sets = [] if files is None else [directory.chunk_ids[files[directory.file_of]]]
+    sets = [] if directory.visible is None else [directory.chunk_ids]
+    if files is not None:
+        sets = [directory.chunk_ids[files[directory.file_of]]]
     notes: list[str] = []
     if symbols:
         by_symbol = {name: catalog.defining([name]) for name in symbols}
@@ -84,7 +87,7 @@ def _files(filters: FileFilters, directory: ChunkDirectory, prefix: str) -> np.n
         files = _both(files, np.logical_or.reduce([directory.files_matching(glob) for glob in filters.include]))
     if filters.exclude:
         files = _both(files, ~np.logical_or.reduce([directory.files_matching(glob) for glob in filters.exclude]))
-    return files
+    return files if files is None or directory.visible is None else files & directory.visible
 
 
 def _both(left: np.ndarray | None, right: np.ndarray) -> np.ndarray:

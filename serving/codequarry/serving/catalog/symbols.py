@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -34,7 +35,7 @@ SELECT DISTINCT name FROM ({names}) ORDER BY jaro_winkler_similarity(lower(name)
 """
 _STARTING = "SELECT name FROM symbols_mat WHERE name_key >= $first AND name_key < $beyond AND {live}"
 _FEW_HIDDEN = 256
-"""Most hidden files whose numbers stand in the SQL: they are a parameter otherwise."""
+"""Most hidden files, or runs of visible ones, whose numbers stand in the SQL: they are a parameter otherwise."""
 # Only of members, not of types: code that uses a base class does not use all classes derived from it.
 _RELATIONS = """
 SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (role = 'implementation' AND NOT of_type)
@@ -159,11 +160,37 @@ class SymbolTables:
         """
         self._catalog = catalog
         self._chunk_ids = chunk_ids
+        self._visible: np.ndarray | None = None
         self._live, self._hidden = "true", dict[str, Any]()
         if len(hidden) > _FEW_HIDDEN:
             self._live, self._hidden = "file NOT IN (SELECT unnest($hidden::INTEGER[]))", {"hidden": list(hidden)}
         elif hidden:
             self._live = f"file NOT IN ({', '.join(map(str, hidden))})"
+
+    def within(self, visible: np.ndarray) -> Self:
+        """Return the same tables as if they held nothing of other files.
+
+        Args:
+            visible: (files,) bool, files that the caller may see.
+
+        Returns:
+            The restricted tables.
+        """
+        _ = self._relations  # once for all
+        found = copy.copy(self)
+        found._visible = visible
+        edges = np.diff(visible.astype(np.int8), prepend=0, append=0)
+        runs = list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))
+        if len(runs) > _FEW_HIDDEN:
+            seen = "file IN (SELECT unnest($visible::INTEGER[]))"
+            found._hidden = {**self._hidden, "visible": np.flatnonzero(visible).tolist()}
+        else:
+            seen = " OR ".join(f"file BETWEEN {first} AND {end - 1}" for first, end in runs) or "false"
+        found._live = f"{self._live} AND ({seen})"
+        return found
+
+    def _sees(self, file: int) -> bool:
+        return self._visible is None or bool(self._visible[file])
 
     def called(self, name: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions whose full name is or ends with a dotted name; case is ignored when no name matches exactly.
@@ -221,7 +248,8 @@ class SymbolTables:
     def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
         """Return definitions by number, in no order."""
         sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
-        return [self._row(row) for row in self._fetch(sql, {"numbers": list(numbers)})]
+        found = (self._row(row) for row in self._fetch(sql, {"numbers": list(numbers)}))
+        return [row for row in found if self._sees(row.file)]
 
     def _find_named(
         self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool
@@ -276,12 +304,13 @@ class SymbolTables:
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
         """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""
-        ids = list(targets)
+        named = {f"value{number}": target for number, target in enumerate(targets)}
+        among = ", ".join(f"${name}" for name in named) or "NULL"
         sql = (
-            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({marks(ids)}) UNION ALL "
-            f"SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({marks(ids)})"
+            f"SELECT symbol_id, qualified_name FROM symbols_mat WHERE symbol_id IN ({among}) AND {self._live} "
+            f"UNION ALL SELECT target_id, qualified_name FROM outside_mat WHERE target_id IN ({among})"
         )
-        return dict(self._fetch(sql, [*ids, *ids]))
+        return dict(self._fetch(sql, {**named, **self._hidden}))
 
     def near_names(self, name: str) -> list[str]:
         """Return at most five names that resemble this one and share its first letter."""
@@ -328,6 +357,8 @@ class SymbolTables:
 
     def _names_where(self, file: int, first: int, last: int, *, on_one_line: bool = False) -> list[Named]:
         """Return the names that start on some lines of a file, in no order."""
+        if not self._sees(file):
+            return []
         sql = f"{_NAMED} AND lines = 0" if on_one_line else _NAMED
         return [
             Named(column, line + lines, column + width, *others)
@@ -338,10 +369,14 @@ class SymbolTables:
         """Return the places that name or define one of these targets."""
         found = self._columns(_PLACES.format(marks=marks(targets)), list(targets))
         named, files, precise, roles, lines, columns, more_lines, widths, enclosing, chunks = found
-        return Places(
+        return self._only_visible(Places(
             named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
             self._chunk_ids[chunks],
-        )  # fmt: skip
+        ))  # fmt: skip
+
+    def _only_visible(self, places: Places) -> Places:
+        """Return the places in files that the caller may see."""
+        return places if self._visible is None else places.where(self._visible[places.file])
 
     def enclosing_name(self, enclosing: int) -> str:
         """Return the qualified name of the definition that encloses a place; "" at the top level."""
@@ -356,7 +391,9 @@ class SymbolTables:
     def outside_target(self, symbol: str) -> int | None:
         """Return the ``target_id`` of a SCIP symbol that the bundle names without defining it."""
         found = self._fetch("SELECT target_id FROM outside_mat WHERE symbol = ?", [symbol])
-        return found[0][0] if found else None
+        target = found[0][0] if found else None
+        # Where only hidden files name it, it is as if nothing did.
+        return target if self._visible is None or target is None or len(self.places([target]).file) else None
 
     def related(self, targets: Sequence[int]) -> list[int]:
         """Return the targets, what they override, and what overrides them, at any distance; at most `MAX_RELATED`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.file import find_settings
 from codequarry.schemas.settings.load import SETTINGS_FILE
-from codequarry.schemas.settings.service import AuthSettings
+from codequarry.schemas.settings.service import GROUP_PREFIX, AuthSettings
 from codequarry.schemas.trust.trusted_folders import is_trusted
 
 
@@ -24,12 +25,22 @@ def register(app: typer.Typer) -> None:
 
 def token(
     name: Annotated[str, typer.Argument(help="Who will use it: letters, digits, dots, dashes.")],
+    repositories: Annotated[
+        list[str] | None, typer.Option(help="Repositories that it may see, by name or glob; comma between several.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option(help="Groups of [auth.groups] that it holds; comma between several.")
+    ] = None,
 ) -> None:
     """Make a bearer token for a client of the HTTP service.
 
-    The token goes to the client and is shown this once; the settings hold only its hash.
+    The token goes to the client and is shown this once; the settings hold only its hash. With --repositories or
+    --groups the client sees these repositories alone. Once [auth.groups] or [auth.grants] are set, a token without a
+    grant sees nothing.
 
     Example: codequarry token alice
+
+    Example: codequarry token bob --repositories "billing,ledger-*" --groups payments
     """
     value, digest = new_token()
     try:
@@ -38,8 +49,28 @@ def token(
         raise InvalidArgumentError(
             "NAME: expected letters, digits, '.', '_' or '-', at most 64", suggestion="e.g. codequarry token alice"
         ) from None
+    held, globs = _parts(groups), _parts(repositories)
+    granted = [f"{GROUP_PREFIX}{group}" for group in held] + globs
+    try:
+        AuthSettings(
+            tokens=(f"{name}:{digest}",),
+            groups=dict.fromkeys(held, ()),
+            grants={name: tuple(granted)} if granted else {},
+        )
+    except ValueError:
+        raise InvalidArgumentError(
+            "--repositories or --groups: a name is neither a glob over repositories nor a group",
+            suggestion=f'e.g. codequarry token {name} --repositories "billing,ledger-*" --groups payments',
+        ) from None
     typer.echo(f"token for {name}, shown once:\n  {value}\nadd to dagster_project.toml:\n  [auth]")
     typer.echo(f'  tokens = ["{name}:{digest}"]')
+    if granted:
+        typer.echo(f"  [auth.grants]\n  {json.dumps(name)} = {json.dumps(granted, ensure_ascii=False)}")
+
+
+def _parts(given: list[str] | None) -> list[str]:
+    """Return the names of an option that may be given several times, and hold several with commas."""
+    return [part for one in given or () for each in one.split(",") if (part := each.strip())]
 
 
 def new_token() -> tuple[str, str]:

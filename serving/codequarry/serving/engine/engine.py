@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -25,8 +26,9 @@ from codequarry.serving.engine.served_refs import Choice, ServedRefs, is_commit
 from codequarry.serving.ranking.rerank import reranker_of
 from codequarry.serving.request.admission import Gate, Lanes, current_call
 from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.request.repository_scope import RepositoryScope
 from codequarry.serving.request.trace import Trace, saw_version, tracing_call
-from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.context import ToolContext, no_version
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.fetch import fetch
 from codequarry.serving.tools.grep import search_code
@@ -34,6 +36,7 @@ from codequarry.serving.tools.references import find_references
 from codequarry.serving.tools.search import search
 from codequarry.serving.version.open import Bundle
 from codequarry.serving.version.served import Served
+from codequarry.serving.visible.visible_bundle import visible_bundle
 
 if TYPE_CHECKING:
     from codequarry.serving.telemetry.telemetry import Telemetry
@@ -143,7 +146,8 @@ class Engine:
     ) -> AnswerT:
         """Answer a call that holds a place at the gate; arguments and errors are those of `answer`."""
         with tracing_call(name, query_of(request)) as trace, self._observed(trace, request), ExitStack() as stack:
-            choice = self._choose(request)
+            scope = current_call().scope
+            choice = self._choose(request, scope)
             if choice.ref is None or self.refs is None:
                 bundle, files = stack.enter_context(self._leased()), self.local_files
             else:
@@ -153,8 +157,11 @@ class Engine:
             current_call().trace = trace
             saw_version(bundle.manifest.version)
             deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
-            refs = list[RefDescription] if self.refs is None else self.refs.describe
-            context = ToolContext(bundle, self.settings, deadline, self.reranker, self.served.version_before, refs)
+            refs = list[RefDescription] if self.refs is None else partial(self.refs.describe, scope)
+            # An id that was there before may have been of any repository.
+            before = self.served.version_before if scope.whole else no_version
+            seen = visible_bundle(bundle, scope)
+            context = ToolContext(seen, self.settings, deadline, self.reranker, before, refs)
             answer = tool(context, request)
             return _add_note(answer if files is None else files.mark(answer, bundle), choice.note)
 
@@ -181,6 +188,9 @@ class Engine:
     def health(self, _: HealthRequest) -> HealthAnswer:
         """Return the state of the server, without admission; over HTTP it needs no disk either."""
         answer = health(self.served, self.follower, uptime_s=time.monotonic() - self._started, first=self.first)
+        scope = current_call().scope
+        if not scope.whole:
+            return self._visible_health(answer, scope)
         if self.local_files is None:
             return answer
         try:
@@ -190,6 +200,19 @@ class Engine:
             return answer
         moved = [each for each in heads if each.indexed.removesuffix("+dirty") != each.head]
         return answer.model_copy(update={"heads": moved}) if moved else answer
+
+    def _visible_health(self, answer: HealthAnswer, scope: RepositoryScope) -> HealthAnswer:
+        """Return the state of the server without what tells of repositories that the caller may not see."""
+        channels = {name: ChannelHealth(open=one.open, reason="") for name, one in answer.channels.items()}
+        given = answer.model_dump(exclude_unset=True, exclude={"first_index", "refused", "bundle", "heads", "channels"})
+        told: dict[str, Any] = {**given, "damaged": [], "chunks": 0, "channels": channels}
+        try:
+            with self.served.lease() as bundle:
+                seen = visible_bundle(bundle, scope)
+                told |= {"chunks": len(seen.directory.chunk_ids), "bundle": seen.info}
+        except UnavailableError:  # there is no version
+            pass
+        return HealthAnswer(**told)
 
     def close(self) -> None:
         """Stop following, and close the version once its last request has ended."""
@@ -206,14 +229,16 @@ class Engine:
     def _no_version_error(self) -> UnavailableError:
         """Return the error of requests until the first version is served."""
         refusal = self.follower.refusal if self.follower is not None else None
+        if not current_call().scope.whole:  # the reason may name a repository
+            return UnavailableError("no version is served now", suggestion="call again in a minute")
         if refusal is not None or self.first is None:
             reason = refusal.reason if refusal is not None else "no version is served"
             return UnavailableError(reason, suggestion="ask healthz, and look into the server's log")
         return self.first.error()
 
-    def _choose(self, request: BaseModel) -> Choice:
+    def _choose(self, request: BaseModel, scope: RepositoryScope) -> Choice:
         if self.refs is not None:
-            return self.refs.choose(request)
+            return self.refs.choose(request, scope)
         if getattr(getattr(request, "filters", None), "ref", ""):
             raise InvalidArgumentError("ref: no other branch is indexed", suggestion="leave it out")
         return Choice(None)

@@ -21,6 +21,7 @@ from codequarry.serving.catalog import present
 from codequarry.serving.engine.local_files import LocalFiles
 from codequarry.serving.engine.working_tree import WorkingTree
 from codequarry.serving.files.integrity import read_manifest, verify
+from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
 from codequarry.serving.version.served import Served
 
@@ -67,11 +68,12 @@ class ServedRefs:
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._open: OrderedDict[RefName, _OpenRef] = OrderedDict()
 
-    def choose(self, request: BaseModel) -> Choice:
+    def choose(self, request: BaseModel, scope: RepositoryScope = EVERYTHING) -> Choice:
         """Return the ref that a request is about.
 
         Args:
             request: Arguments of any tool.
+            scope: Repositories that the caller may see; refs of others are not indexed for it.
 
         Returns:
             The ref that it names; else that of the client's work tree, or a sentence when that one is not indexed.
@@ -81,9 +83,9 @@ class ServedRefs:
         """
         filters: Any = getattr(request, "filters", None)
         if ref := str(getattr(filters, "ref", "") or ""):
-            return Choice(self._resolve(ref, getattr(filters, "repos", [])))
+            return Choice(self._resolve(ref, getattr(filters, "repos", []), scope))
         if (ref := str(getattr(request, "ref", "") or "")) and not is_commit(ref):
-            return Choice(self._resolve(ref, []))
+            return Choice(self._resolve(ref, [], scope))
         if self.tree is None:
             return Choice(None)
         name, note = self.tree.other_than_served()
@@ -110,10 +112,12 @@ class ServedRefs:
             bundle.require_whole()
             yield bundle, opened.files
 
-    def describe(self) -> list[RefDescription]:
-        """Return the refs that are indexed."""
+    def describe(self, scope: RepositoryScope = EVERYTHING) -> list[RefDescription]:
+        """Return the refs of a scope that are indexed."""
         found: list[RefDescription] = []
         for name, current in sorted(sound_refs(self._root).items()):
+            if not scope.sees(name.repository):
+                continue
             commit = ""
             with suppress(CodequarryError):
                 manifest = read_manifest(self._root.version(current.version), expected_sha256=current.manifest_sha256)
@@ -135,13 +139,12 @@ class ServedRefs:
             while self._open:
                 self._open.popitem()[1].served.close()
 
-    def _resolve(self, ref: str, repositories: Iterable[str]) -> RefName | None:
+    def _resolve(self, ref: str, repositories: Iterable[str], scope: RepositoryScope) -> RefName | None:
         """Return the indexed ref that a request means; None when it is what CURRENT holds."""
-        wanted, names = set(repositories), list_refs(self._root)
+        wanted, names = set(repositories), [each for each in list_refs(self._root) if scope.sees(each.repository)]
+        labels = {name: label for name, label in served_labels(self._root.path).items() if scope.sees(name)}
         current = sorted(
-            repository
-            for repository, label in served_labels(self._root.path).items()
-            if label == ref and (not wanted or repository in wanted)
+            repository for repository, label in labels.items() if label == ref and (not wanted or repository in wanted)
         )
         found = [
             name
@@ -155,7 +158,7 @@ class ServedRefs:
             raise InvalidArgumentError(
                 f"ref: several repositories have it: {of}", suggestion="name one of them in `filters.repos`"
             )
-        known = sorted({str(name) for name in names} | _primary(self._root.path))
+        known = sorted({str(name) for name in names} | {str(RefName(*each)) for each in labels.items()})
         shown = ", ".join(map(present.printable, known[:_MOST_LISTED]))
         more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
         raise InvalidArgumentError(
@@ -249,10 +252,6 @@ def served_labels(root: Path) -> dict[str, str]:
         manifest = read_manifest(bundle_root.version(bundle_root.read_current().version))
         labels = {each.name: each.ref or labels.get(each.name, "") for each in manifest.sources}
     return {name: label for name, label in labels.items() if label}
-
-
-def _primary(root: Path) -> set[str]:
-    return {str(RefName(*each)) for each in served_labels(root).items()}
 
 
 def is_commit(ref: str) -> bool:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
-from codequarry.schemas.wire.health import HealthAnswer, HealthRequest
+from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRequest
 from codequarry.serving.engine.engine import describe_refusal, health, query_of
 from codequarry.serving.fleet.browse_answers import (
     merge_descriptions,
@@ -37,7 +37,7 @@ from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.browse.outline import outline
 from codequarry.serving.tools.browse.overview import overview
 from codequarry.serving.tools.browse.resource import read_resource
-from codequarry.serving.tools.context import ToolContext, ToolFunction
+from codequarry.serving.tools.context import ToolContext, ToolFunction, no_version
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.describe import describe_index
 from codequarry.serving.tools.fetch import fetch
@@ -47,6 +47,7 @@ from codequarry.serving.tools.references import find_references
 from codequarry.serving.tools.scopes import get_scope, set_scope
 from codequarry.serving.tools.search import search
 from codequarry.serving.version.served import Served
+from codequarry.serving.visible.visible_bundle import visible_bundle
 
 if TYPE_CHECKING:
     from codequarry.serving.fleet.replica_follower import ReplicaFollower
@@ -74,6 +75,18 @@ _MERGED: dict[ToolFunction, Callable[[FleetCall, Any], BaseModel]] = {
     get_scope: merge_get_scope,
 }
 
+_UNTOLD = "it cannot be read now; the server's operator can ask healthz"
+"""Reason for callers who may not see every repository: the true one may name a hidden one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingBundle:
+    """A bundle of a generation that cannot be opened."""
+
+    reason: str
+    repositories: frozenset[str]
+    """Its repositories, which decide to whom it is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedGeneration:
@@ -84,8 +97,8 @@ class ServedGeneration:
     """When it was made, UTC."""
     served: Mapping[str, Served] = field(default_factory=dict[str, Served])
     """Version of each bundle, by name."""
-    missing: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Bundles that could not be opened, with the reasons."""
+    missing: Mapping[str, MissingBundle] = field(default_factory=dict[str, MissingBundle])
+    """Bundles that could not be opened."""
 
 
 class FleetEngine:
@@ -160,10 +173,10 @@ class FleetEngine:
 
     def health(self, _: HealthRequest) -> HealthAnswer:
         """Return the state of all bundles together, without admission."""
-        generation, uptime = self._generation, time.monotonic() - self._started
+        generation, uptime, scope = self._generation, time.monotonic() - self._started, current_call().scope
         parts = {name: health(served, None, uptime_s=uptime) for name, served in generation.served.items()}
         damaged = [f"{name}/{file}" for name, part in parts.items() for file in part.damaged]
-        damaged += [f"{name}: {reason}" for name, reason in generation.missing.items()]
+        damaged += [f"{name}: {each.reason}" for name, each in generation.missing.items()]
         if not parts:
             status = "unavailable"
         else:
@@ -186,14 +199,18 @@ class FleetEngine:
             draining=sum(part.draining for part in parts.values()),
         )
         refusal = self.follower.refusal if self.follower is not None else None
-        if refusal is not None:
+        if not scope.whole:
+            closed = {name: ChannelHealth(open=one.open, reason="") for name, one in answer.channels.items()}
+            answer = answer.model_copy(update={"damaged": [], "channels": closed, "chunks": 0})
+        elif refusal is not None:
             answer = answer.model_copy(
                 update={"refused": describe_refusal(refusal), "follows_current": False, "status": "degraded"}
             )
         if not parts:
             return answer
         with self._call() as call:
-            return answer.model_copy(update={"bundle": call.info()})
+            seen = sum(len(member.context.bundle.directory.chunk_ids) for member in call.members)
+            return answer.model_copy(update={"bundle": call.info(), "chunks": answer.chunks if scope.whole else seen})
 
     def close(self) -> None:
         """Stop following and answering; versions close when their last request has ended."""
@@ -209,19 +226,26 @@ class FleetEngine:
     @contextmanager
     def _call(self) -> Iterator[FleetCall]:
         deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
+        scope = current_call().scope
         members: list[AskedBundle] = []
         with ExitStack() as leases:
             with self._lock:  # until all are leased, so that none is closed meanwhile
                 generation = self._generation
                 bundles = [(name, each, leases.enter_context(each.lease())) for name, each in generation.served.items()]
-            missing = dict(generation.missing)
+            told = {name: each for name, each in generation.missing.items() if any(map(scope.sees, each.repositories))}
+            missing = {name: each.reason if scope.whole else _UNTOLD for name, each in told.items()}
             for name, served, bundle in bundles:
+                seen = visible_bundle(bundle, scope)
+                if not seen.manifest.sources:
+                    continue
                 try:
                     bundle.require_whole()
                 except UnavailableError as error:
-                    missing[name] = error.message
+                    missing[name] = error.message if scope.whole else _UNTOLD
                     continue
-                context = ToolContext(bundle, self.settings, deadline, self.reranker, served.version_before)
+                # An id that was there before may have been of any repository.
+                before = served.version_before if scope.whole else no_version
+                context = ToolContext(seen, self.settings, deadline, self.reranker, before)
                 members.append(AskedBundle(name, context))
             yield FleetCall(members, generation.number, generation.created, missing)
 

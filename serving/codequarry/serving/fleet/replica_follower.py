@@ -13,7 +13,7 @@ from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.fleet.replica import HeldGeneration, ReplicaRoot, version_line
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.follow import FIRST_RETRY_S, LAST_RETRY_S, Refusal
-from codequarry.serving.fleet.fleet_engine import FleetEngine, ServedGeneration
+from codequarry.serving.fleet.fleet_engine import FleetEngine, MissingBundle, ServedGeneration
 from codequarry.serving.version.open import Bundle
 from codequarry.serving.version.served import Served
 
@@ -39,7 +39,7 @@ def open_replica(folder: Path, settings: ServingSettings) -> FleetEngine:
     held = root.read()
     opened = _open(root, held, settings, {})
     if not opened.served:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in opened.missing.items())
+        reasons = "; ".join(f"{name}: {each.reason}" for name, each in opened.missing.items())
         raise UnavailableError(
             f"no bundle of generation {opened.number} can be served: {reasons or 'its share has none'}",
             suggestion="run `codequarry fleet pull` again, or choose another share",
@@ -96,7 +96,7 @@ class ReplicaFollower:
                 if self._engine.generation.served.get(name) is not served:
                     served.close()
             self._refuse(
-                "; ".join(f"generation {opened.number}, {name}: {why}" for name, why in opened.missing.items())
+                "; ".join(f"generation {opened.number}, {name}: {each.reason}" for name, each in opened.missing.items())
             )
             return
         self._engine.swap(opened)
@@ -124,7 +124,7 @@ def _open(
 ) -> ServedGeneration:
     """Open the bundles of a generation, of which those of the one before that did not change are open already."""
     served: dict[str, Served] = {}
-    missing: dict[str, str] = {}
+    missing: dict[str, MissingBundle] = {}
     for name, entry in held.own_bundles.items():
         line, known = version_line(entry), before.get(name)
         if known is not None and _line_of(known) == line:
@@ -133,7 +133,7 @@ def _open(
         try:
             served[name] = Served(Bundle.open_version(root.bundle(name), line, settings))
         except CodequarryError as error:
-            missing[name] = error.message
+            missing[name] = MissingBundle(error.message, frozenset(entry.repositories))
     return ServedGeneration(held.fleet.generation, held.fleet.created, served, missing)
 
 

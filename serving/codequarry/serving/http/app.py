@@ -30,8 +30,11 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
+from codequarry.serving.request.admission import begin_call, current_call
+from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
+from codequarry.serving.server.scoped_token import scope_of
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -195,6 +198,9 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
 def _add_routes(server: FastMCP, service: Service) -> None:
     @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
     async def healthz(request: Request) -> Response:
+        call = current_call()
+        call.scope = _scope_of(service, request)
+        begin_call(call)
         found = service.engine.health(HealthRequest())
         status = 503 if found.status in ("starting", "unavailable") else 200
         told: dict[str, Any] = to_wire(found) if _is_authenticated(service, request) else {"status": found.status}
@@ -205,7 +211,8 @@ def _add_routes(server: FastMCP, service: Service) -> None:
         telemetry = service.engine.telemetry
         if not _is_authenticated(service, request):
             return Response("Unauthorized", 401, headers={"WWW-Authenticate": "Bearer"})
-        if telemetry is None:
+        # Its sums are of all callers and all repositories.
+        if telemetry is None or not _scope_of(service, request).whole:
             return Response("Not Found", 404)
         from codequarry.serving.telemetry.metrics import CONTENT_TYPE
 
@@ -214,6 +221,12 @@ def _add_routes(server: FastMCP, service: Service) -> None:
 
 def _is_authenticated(service: Service, request: Request) -> bool:
     return service.auth is None or request.user.is_authenticated
+
+
+def _scope_of(service: Service, request: Request) -> RepositoryScope:
+    if service.auth is None:
+        return EVERYTHING
+    return scope_of(getattr(request.user, "access_token", None))
 
 
 def listen(host: str, port: int) -> socket.socket:

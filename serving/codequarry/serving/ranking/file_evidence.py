@@ -32,7 +32,8 @@ class RankedFiles:
         self._classes = directory.class_rank[self._rows]
         self._products = self._without_fan_in()
         self._fan_in = np.log1p(index.facts["fan_in"].astype(np.float64))
-        numbers = {repo: number for number, repo in enumerate(directory.repo_names)}
+        # A file that the caller may not see is of the repository "", which no query names.
+        numbers = {repo: number for number, repo in enumerate((*directory.repo_names, ""))}
         self._repo_of = np.array([numbers[directory.repos[row]] for row in self._rows.tolist()], np.int64)
         self._repo_words = [frozenset(word.text.lower() for word in words(repo)) for repo in numbers]
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from codequarry.schemas.errors import BusyError
 from codequarry.schemas.resources import available_cores
+from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 
 if TYPE_CHECKING:
     from codequarry.serving.request.trace import Trace
@@ -45,6 +46,8 @@ class Call:
     """Its place among the running calls, if the transport took one; the transport also gives it back."""
     trace: Trace | None = None
     """Measurements of the request, once a tool works on it."""
+    scope: RepositoryScope = EVERYTHING
+    """Repositories that the client may see."""
     abandoned: bool = False
     """The client has stopped waiting: work stops at its next deadline check."""
 

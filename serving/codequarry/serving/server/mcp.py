@@ -35,6 +35,7 @@ from codequarry.serving.request.trace import Trace, new_run_id
 from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
 from codequarry.serving.server.resource import READ, file_template, resource_result
+from codequarry.serving.server.scoped_token import scope_of
 from codequarry.serving.server.stdio import answering_stdio
 from codequarry.serving.text.arguments import parse_call
 from codequarry.serving.tools.fetch import error_body
@@ -125,6 +126,8 @@ class EngineTool(Tool):
             # No transport began a call: the worker thread must see the same call that a cancellation marks here.
             call = Call()
             begin_call(call)
+        if self._by_token:
+            call.scope = scope_of(get_access_token())
         try:
             result = await self._answered(call, *parse_call(self.request, arguments))
         except CodequarryError as error:

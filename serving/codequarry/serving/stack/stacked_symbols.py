@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,19 @@ class StackedSymbols(SymbolTables):
             target: index.texts[index.column("qualified_name", target)]
             for target in targets
             if 0 <= target < count and (target >= self._first or not hidden[index.column("chunk", target)])
+            if self._visible is None or self._sees_chunk(index.column("chunk", target))
         }
+
+    def _sees_chunk(self, row: int) -> bool:
+        return bool(self._seen_rows[row])
+
+    @cached_property
+    def _seen_rows(self) -> np.ndarray:
+        """Mask of the rows of chunks in files that the caller may see: (rows,) bool."""
+        found = np.zeros(len(self._chunk_ids), np.bool_)
+        if self._visible is not None:
+            found[self._directory.rows_of(np.flatnonzero(self._visible))] = True
+        return found
 
     def places(self, targets: Sequence[int]) -> Places:
         """Return the places that name or define one of these targets."""
@@ -80,7 +93,7 @@ class StackedSymbols(SymbolTables):
             named, files, precise, roles, lines, columns, lines + more_lines, columns + widths, enclosing,
             self._chunk_ids[chunks],
         )  # fmt: skip
-        return Places(*map(np.concatenate, zip(held.where(live), own, strict=True)))
+        return self._only_visible(Places(*map(np.concatenate, zip(held.where(live), own, strict=True))))
 
     def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
@@ -129,6 +142,8 @@ class StackedSymbols(SymbolTables):
         index, columns = self._catalog.index, self._own.definitions
         found: list[SymbolRow] = []
         for number in numbers:
+            if not self._sees(int(columns["file"][number - self._first])):
+                continue
             values: dict[str, Any] = {name: column[number - self._first] for name, column in columns.items()}
             values = {name: value if isinstance(value, str) else value.item() for name, value in values.items()}
             values |= {name: index.texts[index.column(name, number)] for name in IN_ARRAYS}
@@ -154,6 +169,8 @@ class StackedSymbols(SymbolTables):
         return sorted(rows, key=place)
 
     def _names_where(self, file: int, first: int, last: int, *, on_one_line: bool = False) -> list[Named]:
+        if not self._sees(file):
+            return []
         places = self._own.places
         columns = ("start_column", "start_line", "lines", "width", "precise", "roles", "target_id")
         rows = self._own.places_in(file, first, last)
@@ -170,7 +187,10 @@ class StackedSymbols(SymbolTables):
 
     def _own_names(self, first: str, beyond: str) -> list[str]:
         index = self._stack.own.rows
-        names = np.unique(index.column("name", np.arange(self._stack.own.definitions))).tolist()
+        numbers = np.arange(self._stack.own.definitions)
+        if self._visible is not None:
+            numbers = numbers[self._visible[self._own.definitions["file"][numbers]]]
+        names = np.unique(index.column("name", numbers)).tolist()
         return [name for name in map(index.texts.__getitem__, names) if first <= name.lower() < beyond]
 
     def _is_dead(self, target: int, file: int) -> bool:

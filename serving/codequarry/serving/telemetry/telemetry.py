@@ -137,7 +137,9 @@ class Telemetry:
         else:
             # Write counts only: names and globs would reveal what a user works on.
             event["filters"] = {name: len(values) for name, values in filters.items()}
-        event |= {"scoped": bool(given.get("scope_id")), "client": current_call().client}
+        call = current_call()
+        event |= {"scoped": bool(given.get("scope_id")), "client": call.client}
+        event["sees"] = {"whole": call.scope.whole, "digest": call.scope.digest, "groups": call.scope.groups}
         event |= {name: getattr(request, name) for name in _OPTIONS if hasattr(request, name)}
         self._put({"ts": _now(), **event})
 

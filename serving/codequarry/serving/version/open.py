@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -160,6 +161,8 @@ class Bundle:
     """The base of a delta version, which other delta versions over it share."""
     ref: str = ""
     """Further ref that it is of; "" for what CURRENT names."""
+    restricted: OrderedDict[tuple[str, ...], Any] = field(default_factory=OrderedDict[tuple[str, ...], Any], init=False)
+    """Its parts for callers who may not see every repository, see `visible_bundle`; the one used last is last."""
 
     @classmethod
     def open_current(
@@ -396,6 +399,7 @@ class Bundle:
 
     def close_now(self) -> None:
         """Close like `close`, whoever uses the bundle."""
+        self.restricted.clear()
         for channel in self.channels.values():
             channel.close()
         self.catalog.close()

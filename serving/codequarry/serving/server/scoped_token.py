@@ -1,0 +1,27 @@
+"""Token of a caller over HTTP, with the repositories that the caller may see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastmcp.server.auth import AccessToken
+
+from codequarry.serving.request.repository_scope import NOTHING, RepositoryScope
+
+
+class ScopedToken(AccessToken):
+    """A verified token and its scope."""
+
+    repositories: RepositoryScope
+
+
+def scope_of(token: Any) -> RepositoryScope:
+    """Return the scope of a caller where callers must show a token.
+
+    Args:
+        token: Token as the check of callers returned it; None where there is none.
+
+    Returns:
+        Its scope; nothing for a caller whose token has none.
+    """
+    return token.repositories if isinstance(token, ScopedToken) else NOTHING
