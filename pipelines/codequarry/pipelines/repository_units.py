@@ -50,7 +50,7 @@ class RepositoryReports:
 
 
 class RepositoryEngine:
-    """What does the stages of repositories, in this process or in several, as ``[compute]`` says.
+    """The stages of repositories, done in this process or in several, as ``[compute]`` says.
 
     Args:
         settings: Settings of the run.

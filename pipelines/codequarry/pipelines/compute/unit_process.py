@@ -33,7 +33,7 @@ def _read_requests(requests: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-class _Answers:
+class _AnswerLines:
     """Lines that the other process reads."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -55,7 +55,7 @@ class _Answers:
             self.write([what, done, total, None])
 
 
-class _Unit:
+class _UnitInUse:
     """The function that was asked for last, and the value that it gets with every item."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Unit:
         self._function: Callable[..., Any] = print
         self.common: Any = None
 
-    def named(self, name: str) -> Callable[..., Any]:
+    def load(self, name: str) -> Callable[..., Any]:
         """Return a function by its module and name."""
         if name != self._name:
             module, _, function = name.partition(":")
@@ -71,13 +71,13 @@ class _Unit:
         return self._function
 
 
-def _answer(request: dict[str, Any], unit: _Unit, answers: _Answers) -> None:
+def _answer(request: dict[str, Any], unit: _UnitInUse, answers: _AnswerLines) -> None:
     if "common" in request:
         unit.common = request["common"]
         return
     result = error = None
     try:
-        function = unit.named(request["unit"])
+        function = unit.load(request["unit"])
         item = request["item"]
         result = function(unit.common, item, answers.show) if request["told"] else function(item)
     except BaseException as raised:  # noqa: BLE001 - the other process raises it; a panic in Rust is no Exception
@@ -93,7 +93,7 @@ def main() -> None:
     return_freed_memory()
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
-    unit, answers = _Unit(), _Answers(stream)
+    unit, answers = _UnitInUse(), _AnswerLines(stream)
     while True:
         _answer(json.loads(requests.get()), unit, answers)
 

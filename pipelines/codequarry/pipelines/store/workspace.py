@@ -141,8 +141,10 @@ def working(settings: Settings) -> Iterator[None]:
     require_own_links([settings.paths.work, settings.paths.store])
     make_state_folders(settings)
     with exclusive(settings.paths.work / ".lock", "indexing"):
-        with _locked(_units_lock(settings), fcntl.LOCK_EX):  # units of a run that was killed end within moments
-            hide_home(settings)
+        if _units_lock(settings).exists():
+            with _locked(_units_lock(settings), fcntl.LOCK_EX):  # units of a run that was killed end within moments
+                pass
+        hide_home(settings)
         yield
 
 
