@@ -16,6 +16,7 @@ ALL = (
     "deltas",
     "branches",
     "footprint",
+    "engines",
     "serving",
     "service",
     "search",
