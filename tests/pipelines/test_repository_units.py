@@ -130,8 +130,8 @@ def test_the_settings_choose_the_engine(run: Run, monkeypatch: pytest.MonkeyPatc
     assert "in_process" in run("settings").stdout
     monkeypatch.setenv("CODEQUARRY__COMPUTE__ENGINE", "threads")
     refused = run("index", ".")
-    assert refused.returncode == 1
-    assert "compute.engine" in refused.stderr
+    assert refused.returncode == 2
+    assert "in_process" in refused.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
