@@ -1,4 +1,4 @@
-"""Settings of how the work of a run is divided."""
+"""Settings of the division of a run among processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codequarry.schemas.strict_model import StrictModel
 
 
 class ComputeSettings(StrictModel):
-    """How the work of a run is divided. The version is the same in every case."""
+    """Division of the work of a run. The version is the same in every case."""
 
     engine: Literal["in_process", "processes"] = Field(
         default="processes",
