@@ -18,6 +18,7 @@ ALL = (
     "served_fleet",
     "fleet_push",
     "footprint",
+    "engines",
     "serving",
     "service",
     "search",

@@ -11,22 +11,23 @@ from codequarry.pipelines.bundle.disk_space import require_space_for_run
 from codequarry.pipelines.bundle.manifest import is_current
 from codequarry.pipelines.bundle.stage import stage_bundle
 from codequarry.pipelines.embed.encoders import keeps_vectors
-from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository, require_encoders
+from codequarry.pipelines.embed.stage import EmbeddingReport, require_encoders
 from codequarry.pipelines.gates.verify import verify_staged
-from codequarry.pipelines.modules.stage import ModuleReport, module_repository
+from codequarry.pipelines.modules.stage import ModuleReport
 from codequarry.pipelines.publish.publish import acknowledge_current, publish_verified
 from codequarry.pipelines.publish.ref_files import publish_ref
 from codequarry.pipelines.publish.remote.push import Pushed, push_published
 from codequarry.pipelines.publish.retention import Pruned
-from codequarry.pipelines.scip.stage import ScipReport, scip_repository
+from codequarry.pipelines.repository_units import RepositoryEngine
+from codequarry.pipelines.scip.stage import ScipReport
 from codequarry.pipelines.sources.base_work import drop_base_work, keep_base_work
-from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
-from codequarry.pipelines.sources.sources import open_source, repositories_to_index
+from codequarry.pipelines.sources.snapshot import Snapshot
+from codequarry.pipelines.sources.sources import repositories_to_index
 from codequarry.pipelines.store.links import link_to_published
 from codequarry.pipelines.store.parts import release_rows
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent, working
-from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
+from codequarry.pipelines.syntax.stage import ChunkReport
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.refs import RefName
@@ -143,16 +144,14 @@ def _index(
     ref: RefName | None,
     stand_ins: Mapping[str, RepositorySettings],
 ) -> IndexReport:
-    repositories = repositories_to_index(settings)
-    names, root, clock = list(repositories), BundleRoot(settings.bundle.root), StageClock()
-    with working(settings):
+    names, root, clock = list(repositories_to_index(settings)), BundleRoot(settings.bundle.root), StageClock()
+    with working(settings), RepositoryEngine(settings, progress, clock) as engine:
         require_space_for_run(root, settings.paths.work)
         current = current_manifest(root) if ref is None else ref_manifest(root, ref)
-        with clock.time("census"):
-            if ref is None:
+        if ref is None:
+            with clock.time("census"):
                 keep_base_work(current, settings)
-            sources = ((each, open_source(stand_ins.get(name, each), settings)) for name, each in repositories.items())
-            snapshots = tuple(snapshot_source(each, source, settings, progress) for each, source in sources)
+        snapshots = engine.read(names, stand_ins)
         rebuilt = force or (whole and current is not None and current.stack is not None)
         if current is not None and not rebuilt and is_current(current, snapshots, settings):
             acknowledge_current(root)
@@ -162,18 +161,12 @@ def _index(
         adaptation = _fit_encoder(settings, progress, clock)
         with clock.time("embed"):  # what is missing is said before the long stages
             require_encoders(settings)
-        with clock.time("chunk"):
-            chunks = tuple(chunk_repository(name, settings, progress, whole=False) for name in names)
-        with clock.time("module"):
-            modules = tuple(module_repository(name, settings, progress) for name in names)
-        with clock.time("scip"):
-            scip = tuple(scip_repository(name, settings, progress) for name in names)
-        with clock.time("embed"):
-            embeddings = tuple(embed_repository(name, settings, progress, whole=False) for name in names)
+        reports = engine.index(snapshots)
+        engine.close()  # its processes hold memory that staging needs
         _embed_more(names, settings, progress, clock)
         with clock.time("stage"):
             staged = stage_bundle(names, settings, progress)
-        uses = (*(leg.use for each in embeddings for leg in each.legs), *staged.devices)
+        uses = (*(leg.use for each in reports for leg in each.embeddings.legs), *staged.devices)
         fallbacks = dict.fromkeys(use.sentence() for use in uses if use.fell_back)
         with clock.time("verify"):
             verified = verify_staged(staged, settings, progress, accept=accept or accepted_of(ref))
@@ -187,7 +180,8 @@ def _index(
             limits = limit_store_to_settings(settings, progress)
     return IndexReport(
         published.path, published.manifest, published.unchanged, clock.seconds, clock.cpu_seconds,
-        snapshots, chunks, modules, scip, embeddings,
+        snapshots, tuple(each.chunks for each in reports), tuple(each.modules for each in reports),
+        tuple(each.scip for each in reports), tuple(each.embeddings for each in reports),
         published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
         (*verified.warnings, *fallbacks, *limits),
     )  # fmt: skip

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from codequarry.pipelines.compute import work_units
-from codequarry.pipelines.compute.work_units import describe_error, error_of, map_units, processes_for
+from codequarry.pipelines.compute import unit_processes, work_units
+from codequarry.pipelines.compute.unit_errors import describe_error, error_of
+from codequarry.pipelines.compute.work_units import map_units, processes_for
 from codequarry.schemas.errors import (
     CodequarryError,
     PublishError,
@@ -27,6 +28,7 @@ from codequarry.schemas.errors import (
     SourceLimitError,
     UnavailableError,
 )
+from codequarry.schemas.settings.compute import ComputeSettings
 
 _PATIENCE_S = 60.0
 
@@ -41,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[b
         found.append(real(*arguments, **options))
         return found[-1]
 
-    monkeypatch.setattr(work_units.subprocess, "Popen", start)
+    monkeypatch.setattr(unit_processes.subprocess, "Popen", start)
     yield found
     assert all(process.poll() is not None for process in found)
 
@@ -154,8 +156,15 @@ def _is_zombie(pid: int) -> bool:
 
 
 def test_as_many_processes_as_cores_and_work_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = ComputeSettings()
     monkeypatch.setattr(work_units, "available_cores", lambda: 4)
-    assert [processes_for(32, work) for work in (0, 0.9, 1.9, 2, 3.5, 100)] == [1, 1, 1, 2, 3, 4]
-    assert processes_for(2, 100) == 2
+    assert [processes_for(32, work, free) for work in (0, 0.9, 1.9, 2, 3.5, 100)] == [1, 1, 1, 2, 3, 4]
+    assert processes_for(2, 100, free) == 2
     monkeypatch.setattr(work_units, "available_cores", lambda: 64)
-    assert processes_for(32, 100) == 8
+    assert processes_for(32, 100, free) == 8
+
+
+def test_a_number_of_processes_is_taken_whatever_the_work_and_one_process_is_one() -> None:
+    assert processes_for(32, 0, ComputeSettings(processes=3)) == 3
+    assert processes_for(2, 100, ComputeSettings(processes=3)) == 2
+    assert processes_for(32, 100, ComputeSettings(engine="in_process", processes=3)) == 1

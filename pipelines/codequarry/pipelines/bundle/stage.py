@@ -338,7 +338,7 @@ def _put_shards(
         progress("shards", reused + done, len(plan))
         trim_memory()
 
-    processes = processes_for(len(new), sum(map(_chunk_count, new)) / _CHUNKS_A_PROCESS)
+    processes = processes_for(len(new), sum(map(_chunk_count, new)) / _CHUNKS_A_PROCESS, settings.compute)
     for shard, contents in zip(new, map_units(write_shard, tasks(), len(new), processes, show), strict=True):
         entries[shard.number] = shard_entry(shard, *contents)
     return [entries[shard.number] for shard in plan], frozenset(linked), reused

@@ -124,6 +124,25 @@ def plan_parts(work: RepositoryWork, settings: Settings) -> list[Part]:
     ]
 
 
+def unfinished_share(work: RepositoryWork, settings: Settings) -> float:
+    """Return the share of a repository's files in parts that the chunk stage has to make, by their keys alone.
+
+    Args:
+        work: Work folder of the repository.
+        settings: Settings, whose chunking decides the keys.
+
+    Returns:
+        0 for a repository as it was in the last run, and 1 for a new one.
+
+    Raises:
+        SourceError: The snapshot stage has not run.
+    """
+    parts = plan_parts(work, settings)
+    keys = ((part, _record(part.folder, CHUNKED)) for part in parts)
+    new = sum(len(part.files) for part, record in keys if record is None or record["key"] != part.key)
+    return new / max(1, sum(len(part.files) for part in parts))
+
+
 def release_rows(work: RepositoryWork, *, keep_chunks: bool) -> None:
     """Remove what the next run does not need and can make again.
 

@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -22,6 +23,7 @@ from types import FrameType
 _UNKNOWN_BASE = 4 << 30
 """Address space that a process is assumed to reserve where it cannot be read."""
 _PS_TIMEOUT_S = 5.0
+_STARTING_LOOK_S = 0.002
 
 
 def limit_memory(more_bytes: int) -> bool:
@@ -96,6 +98,8 @@ class _ProcessGroups:
         """Programs that are being started and are not in `running` yet: a signal waits for them."""
         self.postponed = 0
         """The signal that waits; 0 for none."""
+        self.ended = False
+        """True when this process is about to end, and starts nothing any more."""
         self.interrupting = False
         """True when every signal that ends a command raises KeyboardInterrupt, as SIGINT does."""
 
@@ -114,6 +118,8 @@ def start_group(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Pope
     """
     _groups.starting += 1
     try:
+        if _groups.ended:
+            raise SystemExit("this process is about to end")
         process = start()
         _groups.running.add(process.pid)
     finally:
@@ -156,6 +162,14 @@ def ending_groups(*, interrupting: bool = False) -> Iterator[None]:
         _kill_all()
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def end_for_good() -> None:
+    """End all groups and let nothing be started after them, for a thread that is about to end this process."""
+    _groups.ended = True
+    while _groups.starting:
+        time.sleep(_STARTING_LOOK_S)
+    _kill_all()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -24,8 +24,18 @@ class StageClock:
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
-            self.cpu_seconds[stage] = self.cpu_seconds.get(stage, 0.0) + _cpu_seconds() - cpu_started
+            self.add(stage, time.perf_counter() - started, _cpu_seconds() - cpu_started)
+
+    def add(self, stage: str, seconds: float, cpu_seconds: float) -> None:
+        """Add time to a stage.
+
+        Args:
+            stage: Name of the stage.
+            seconds: Wall-clock seconds.
+            cpu_seconds: CPU seconds.
+        """
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        self.cpu_seconds[stage] = self.cpu_seconds.get(stage, 0.0) + cpu_seconds
 
 
 def _cpu_seconds() -> float:

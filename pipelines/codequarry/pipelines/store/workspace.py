@@ -141,7 +141,35 @@ def working(settings: Settings) -> Iterator[None]:
     require_own_links([settings.paths.work, settings.paths.store])
     make_state_folders(settings)
     with exclusive(settings.paths.work / ".lock", "indexing"):
+        if _units_lock(settings).exists():
+            with _locked(_units_lock(settings), fcntl.LOCK_EX):  # units of a run that was killed end within moments
+                pass
         hide_home(settings)
+        yield
+
+
+@contextmanager
+def in_unit(settings: Settings) -> Iterator[None]:
+    """Keep the next run waiting until this unit of the current one has ended, also when the run itself is killed.
+
+    Args:
+        settings: Settings with the paths.
+
+    Yields:
+        Nothing.
+    """
+    with _locked(_units_lock(settings), fcntl.LOCK_SH):
+        yield
+
+
+def _units_lock(settings: Settings) -> Path:
+    return settings.paths.work / ".units"
+
+
+@contextmanager
+def _locked(lock: Path, how: int) -> Iterator[None]:
+    with open(lock, "a", opener=_for_writers) as stream:
+        fcntl.flock(stream, how)
         yield
 
 

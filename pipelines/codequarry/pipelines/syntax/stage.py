@@ -184,7 +184,8 @@ def _chunk_parts(
     groups = [todo[start : start + _PARTS_AT_ONCE] for start in range(0, len(todo), _PARTS_AT_ONCE)]
     with open_syntax_store(settings.paths.store, settings.chunking) as store:
         contents = chain.from_iterable(read_contents(work, _part_of(group).keys()) for group in groups)
-        with closing(chunk_files(contents, settings.chunking, store=store)) as chunked:
+        workers = settings.compute.processes if settings.compute.divides else 1
+        with closing(chunk_files(contents, settings.chunking, store=store, workers=workers)) as chunked:
             for group in groups:
                 made |= _write_parts(group, chunked, lambda files, before=done: show(before + files))
                 trim_memory()

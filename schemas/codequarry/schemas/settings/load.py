@@ -22,6 +22,7 @@ from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.git_urls import without_credentials
 from codequarry.schemas.settings.automation import AutomationSettings, NotifySettings, ScheduleSettings
 from codequarry.schemas.settings.bundle import ArchiveSettings, BundleSettings, StoreSettings, VersionSettings
+from codequarry.schemas.settings.compute import ComputeSettings
 from codequarry.schemas.settings.device_setting import device_kind
 from codequarry.schemas.settings.embedding import EmbeddingSettings, EncoderSettings
 from codequarry.schemas.settings.file import SETTINGS_FILE as SETTINGS_FILE
@@ -159,6 +160,7 @@ class Settings(StrictModel):
     """Every setting of codequarry."""
 
     paths: PathsSettings = PathsSettings()
+    compute: ComputeSettings = ComputeSettings()
     sources: SourcesSettings = SourcesSettings()
     limits: LimitsSettings = LimitsSettings()
     secrets: SecretsSettings = SecretsSettings()
