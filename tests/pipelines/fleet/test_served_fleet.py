@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -22,6 +23,8 @@ from codequarry.schemas.wire.health import HealthRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.fleet.fleet_engine import FleetEngine
 from codequarry.serving.fleet.replica_follower import ReplicaFollower, open_replica
+from codequarry.serving.request.admission import Call, begin_call, current_call
+from codequarry.serving.request.repository_scope import RepositoryScope
 from codequarry.serving.server.chatgpt import FETCH as CONNECTOR_FETCH
 from codequarry.serving.server.chatgpt import SEARCH as CONNECTOR_SEARCH
 from codequarry.serving.server.descriptions import TOOLS
@@ -139,8 +142,9 @@ def test_a_tool_answers_as_one_bundle_does(
     assert apart(ask(fleet, name, **arguments)) == apart(ask(single, name, **arguments))
 
 
-def test_every_tool_of_every_profile_answers(fleet: FleetEngine) -> None:
-    given: dict[str, dict[str, object]] = {
+def arguments_of_all(fleet: FleetEngine) -> dict[str, dict[str, object]]:
+    """Arguments of every tool."""
+    return {
         "search": {"query": "store"}, "fetch": {"id": "ledger/README.md"}, "semantic_search_pro": {"query": "store"},
         "search_code": {"pattern": "def "}, "go_to_definition": {"symbol": "now_ledger"},
         "find_references": {"symbol": "now_ledger"}, "outline": {"path": "billing/billing"}, "list_files": {},
@@ -148,8 +152,11 @@ def test_every_tool_of_every_profile_answers(fleet: FleetEngine) -> None:
         "get_scope": {"scope_id": ask(fleet, "set_scope", repos=["ledger"])["scope_id"]}, "describe_index": {},
         "healthz": {}, "read_resource": {"uri": "repo://ledger/README.md"},
     }  # fmt: skip
+
+
+def test_every_tool_of_every_profile_answers(fleet: FleetEngine) -> None:
     for tool in (*TOOLS, READ):
-        answer = ask(fleet, tool.name, **given[tool.name])
+        answer = ask(fleet, tool.name, **arguments_of_all(fleet)[tool.name])
         if tool.name not in ("read_resource", "semantic_search_pro"):
             assert answer["bundle"]["version"] == "fleet-1", tool.name
             assert len(answer["bundle"]["commits"]) >= 2
@@ -217,6 +224,33 @@ def test_a_path_that_several_bundles_have_is_named_with_all_of_them(fleet: Fleet
     error = refusal(fleet, "fetch", id="common/shared.py")
     assert all(f"{name}/common/shared.py" in error.message for name in NAMES)
     assert "repository/path" in error.suggestion
+
+
+def test_a_caller_of_one_repository_learns_of_no_other(fleet: FleetEngine) -> None:
+    given = arguments_of_all(fleet) | {
+        "search": {"query": "expired invoices of billing", "explain": True},
+        "search_code": {"pattern": "retry_"},
+        "find_references": {"symbol": "remove_expired"},
+        "go_to_definition": {"symbol": "shared_helper"},
+        "outline": {"path": "common"},
+        "get_scope": {"scope_id": ask(fleet, "set_scope", languages=["python"])["scope_id"]},
+    }
+    before = current_call()
+    begin_call(Call(scope=RepositoryScope(("led*",))))
+    try:
+        for tool in (*TOOLS, READ):
+            answer = ask(fleet, tool.name, **given[tool.name])
+            text = json.dumps({name: value for name, value in answer.items() if name not in ("queryEcho", "scope")})
+            assert "webshop" not in text and "billing/" not in text and "retry_billing" not in text, tool.name
+            assert "3 bundles" not in text and "b0001" not in text, tool.name
+        assert [one["uri"] for one in ask(fleet, "search_code", pattern="retry_ledger", mode="word")["results"]]
+        assert list(ask(fleet, "overview")["bundle"]["commits"]) == ["ledger"]
+        nowhere = refusal(fleet, "fetch", id="atlantis/README.md").message.replace("atlantis", "webshop")
+        assert refusal(fleet, "fetch", id="webshop/README.md").message == nowhere
+        unknown = {"query": "x", "filters": {"repos": ["webshop"]}}
+        assert "1 repositories" in refusal(fleet, "search", **unknown).message
+    finally:
+        begin_call(before)
 
 
 @contextmanager

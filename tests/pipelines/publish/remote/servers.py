@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 Fault = Literal["", "503", "drop", "cut answer", "lose answer", "cut upload"]
 Choose = Callable[[str, str], Fault]
 """(method, path of the request) -> fault"""
@@ -159,3 +161,21 @@ def each_once(fault: Fault, method: str, text: str) -> Choose:
             return fault
 
     return choose
+
+
+@pytest.fixture(scope="module")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as port:
+        yield port
+
+
+@pytest.fixture
+def proxy(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    proxy = FaultyProxy(s3_port)
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    yield proxy
+    proxy.close()

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,29 +34,13 @@ from codequarry.schemas.errors import (
 )
 from codequarry.schemas.settings.load import Settings
 from tests.pipelines.conftest import MakeSettings, Run
-from tests.pipelines.publish.remote.servers import BUCKET, KEY, SECRET, FaultyProxy, each_once, seaweed
+from tests.pipelines.publish.remote.servers import BUCKET, FaultyProxy, each_once
+from tests.pipelines.publish.remote.servers import proxy as proxy
+from tests.pipelines.publish.remote.servers import s3_port as s3_port
 from tests.pipelines.repositories import commit
 from tests.pipelines.stack.test_changes import FILES
 from tests.pipelines.test_moving_deltas import alike, elsewhere, names_in, same_files
 from tests.pipelines.test_moving_deltas import stacked as stacked
-
-
-@pytest.fixture(scope="module")
-def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with seaweed(tmp_path_factory.mktemp("seaweed")) as port:
-        yield port
-
-
-@pytest.fixture
-def proxy(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    proxy = FaultyProxy(s3_port)
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture
