@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -337,28 +338,41 @@ def test_an_agent_asks_a_fleet_over_mcp(replica: Replica) -> None:
 
 
 def test_a_push_to_one_repository_reaches_an_agent(local: Fleet) -> None:
-    local("build")
-    local("pull", "--root", "replica")
-    replica = local.home / "replica"
-    engine = open_replica(replica, SETTINGS)
-    try:
-        assert ask(engine, "overview")["repositories_total"] == len(local.current.bundle_of)
-        local.save("cat", "brand_new")
+    Path(local.url.removeprefix("file://")).mkdir(parents=True)
+    command = [sys.executable, "-P", "-m", "codequarry.pipelines.cli", "fleet", "follow", "--every", "0.1"]
+    with subprocess.Popen(
+        [*command, "--root", "replica", "--settings", "fleet.toml"], cwd=local.home, text=True, stderr=subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "300"},
+    ) as follower:  # fmt: skip
+        assert follower.stderr is not None
+        lines = iter(follower.stderr.readline, "")
+        assert any("no fleet" in line for line in lines)
         local("build")
-        local("pull", "--root", "replica")
-        deadline = time.monotonic() + 20
-        while engine.version_name != "fleet-2" and time.monotonic() < deadline:
-            time.sleep(0.02)
-        found = ask(engine, "search_code", pattern="brand_new")
-        assert found["total"] and {one["uri"].partition("/")[0] for one in found["results"]} == {"cat"}
-        assert found["bundle"]["version"] == "fleet-2"
-        local("rollback")
-        local("pull", "--root", "replica")
-        while engine.version_name != "fleet-3" and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not ask(engine, "search_code", pattern="brand_new")["total"]
-    finally:
-        engine.close()
+        assert any("held is generation 1, 3 bundles of 3" in line for line in lines)
+        engine = open_replica(local.home / "replica", SETTINGS)
+        try:
+            assert ask(engine, "overview")["repositories_total"] == len(local.current.bundle_of)
+            local.save("cat", "brand_new")
+            local("build")
+            found = once_served(engine, "fleet-2")
+            assert found["total"] and {one["uri"].partition("/")[0] for one in found["results"]} == {"cat"}
+            local("rollback")
+            assert not once_served(engine, "fleet-3")["total"]
+        finally:
+            engine.close()
+        follower.terminate()
+        assert any("stopped following" in line for line in lines)
+        assert follower.wait(60) == 0
+
+
+def once_served(engine: FleetEngine, generation: str) -> dict[str, Any]:
+    """The matches of a word once a generation is served."""
+    deadline = time.monotonic() + 60
+    while engine.version_name != generation and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found = ask(engine, "search_code", pattern="brand_new")
+    assert found["bundle"]["version"] == generation
+    return found
 
 
 def test_a_folder_that_is_no_replica_says_what_to_do(tmp_path: Path) -> None:

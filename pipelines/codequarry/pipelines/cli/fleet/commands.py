@@ -15,14 +15,17 @@ from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.store.processes import ending_groups
-from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.settings.load import load_settings
+from codequarry.pipelines.store.workspace import Progress, silent
+from codequarry.schemas.errors import InvalidArgumentError, NoBundleError
+from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from codequarry.pipelines.fleet.fleet_pull import PulledFleet
     from codequarry.pipelines.publish.remote.pull import Pulled
     from codequarry.schemas.fleet.generation import FleetManifest
+    from codequarry.schemas.fleet.replica import ReplicaRoot
 
 EXIT_WITH_FAILURES = 3
 """Exit code of a build whose generation names failures."""
@@ -180,16 +183,16 @@ def rollback(
     typer.echo(made.generation)
 
 
+ShareOption = Annotated[
+    str, typer.Option(metavar="K/N", help="Share of the bundles, such as 2/8: the second of eight.")
+]
+ReplicaOption = Annotated[
+    Path | None, typer.Option("--root", help="Folder of the replica.", show_default="[fleet] folder, replica/")
+]
+
+
 @fleet_app.command("pull")
-def pull(
-    share: Annotated[
-        str, typer.Option(metavar="K/N", help="Share of the bundles, such as 2/8: the second of eight.")
-    ] = "1/1",
-    root: Annotated[
-        Path | None, typer.Option("--root", help="Folder of the replica.", show_default="[fleet] folder, replica/")
-    ] = None,
-    settings_file: SettingsOption = None,
-) -> None:
+def pull(share: ShareOption = "1/1", root: ReplicaOption = None, settings_file: SettingsOption = None) -> None:
     """Take a share of the bundles in the versions of the current generation, each into a bundle root of its own.
 
     Every byte is checked. When all are there, fleet.json in the folder is replaced: it names the generation and the
@@ -203,21 +206,67 @@ def pull(
       codequarry fleet pull --share 2/8 --root /srv/fleet
     """
     settings = load_settings(settings_file, look="above")
+    replica = _replica(root, settings)
+    with Bars() as bars:
+        done = _pull(replica, settings, share, bars.show)
+    _tell_pull(done)
+    typer.echo(replica.path)
+
+
+@fleet_app.command("follow")
+def follow(
+    every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks at the fleet.")] = 1.0,
+    share: ShareOption = "1/1",
+    root: ReplicaOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Pull each generation that becomes current, until Ctrl-C.
+
+    A server beside it (`codequarry serve --fleet` with the same folder) goes over to each generation by itself. Without
+    a connection the last one stays, and the looks become rarer, up to one a minute.
+
+    Examples:
+
+      codequarry fleet follow --root /srv/fleet
+
+      codequarry fleet follow --share 2/8 --every 5
+    """
+    settings = load_settings(settings_file, look="above")
+    replica = _replica(root, settings)
+    from codequarry.pipelines.cli.moving.remote import FollowLoop
+
+    def look() -> str:
+        try:
+            done = _pull(replica, settings, share)
+        except NoBundleError as error:
+            return error.message
+        if not done.unchanged:
+            _tell_pull(done)
+        return ""
+
+    FollowLoop(settings.fleet.url, every).run(look)
+
+
+def _replica(root: Path | None, settings: Settings) -> ReplicaRoot:
     require_build_extra()
+    from codequarry.schemas.fleet.replica import ReplicaRoot
+
+    return ReplicaRoot(root.absolute() if root is not None else settings.fleet.folder / "replica")
+
+
+def _pull(replica: ReplicaRoot, settings: Settings, share: str, progress: Progress = silent) -> PulledFleet:
     from codequarry.pipelines.cli.moving.remote import describe_pull
     from codequarry.pipelines.fleet.fleet_pull import pull_fleet
     from codequarry.pipelines.fleet.fleet_store import FleetStore
-    from codequarry.schemas.fleet.replica import ReplicaRoot
     from codequarry.schemas.fleet.shares import Share
-
-    wanted = Share.parse(share)
 
     def tell(bundle: str, pulled: Pulled) -> None:
         console.print(f"{bundle}: {describe_pull(pulled)}", highlight=False, soft_wrap=True)
 
-    replica = ReplicaRoot(root.absolute() if root is not None else settings.fleet.folder / "replica")
-    with Bars() as bars:
-        done = pull_fleet(FleetStore.open(settings), replica, settings, wanted, bars.show, tell)
+    return pull_fleet(FleetStore.open(settings), replica, settings, Share.parse(share), progress, tell)
+
+
+def _tell_pull(done: PulledFleet) -> None:
     verb = "unchanged: held is" if done.unchanged else "held is"
     held = f"{counted(len(done.held.own_bundles), 'bundle')} of {len(done.held.fleet.bundles)}, share {done.held.share}"
     console.print(
@@ -225,7 +274,6 @@ def pull(
         f"{done.received_bytes / 1e6:.2f} MB travelled",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-    typer.echo(replica.path)
 
 
 def _describe(manifest: FleetManifest) -> str:

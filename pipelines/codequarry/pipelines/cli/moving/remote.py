@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from codequarry.pipelines.cli.bundle import RootOption, existing_root
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError
-from codequarry.schemas.settings.load import Settings, load_settings
+from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted
 
 if TYPE_CHECKING:
@@ -133,59 +134,64 @@ def follow(
       codequarry follow s3://search/team-a --every 5 --root /srv/bundles
     """
     settings = load_settings(settings_file, bundle_root=root, look="above")
-    PullLoop(_open(url), settings, every).run()
+    from codequarry.pipelines.publish.remote.pull import pull_version
+
+    store = _open(url)
+    held: NamedCurrent | None = None
+
+    def look() -> str:
+        nonlocal held
+        named = store.read_current()
+        if named is None:
+            return f"nothing is current at {store.url} yet"
+        if named != held:
+            done = pull_version(store, settings, named=named)
+            held = named
+            console.print(describe_pull(done), highlight=False, soft_wrap=True)
+        return ""
+
+    FollowLoop(store.url, every).run(look)
 
 
-class PullLoop:
-    """The loop of `codequarry follow`.
+class FollowLoop:
+    """Loop that looks at a place until a signal ends this process, the more rarely the longer it does not answer.
 
     Args:
-        store: The place.
-        settings: Settings of the bundle root.
+        url: The place, for messages.
         every_s: Seconds between two looks.
     """
 
-    def __init__(self, store: RemoteStore, settings: Settings, every_s: float) -> None:
-        self._store, self._settings, self._every_s = store, settings, every_s
+    def __init__(self, url: str, every_s: float) -> None:
+        self._url, self._every_s = url, every_s
         self._ended = threading.Event()
-        self._held: NamedCurrent | None = None
-        self._error = ""
 
-    def run(self) -> None:
-        """Look until a signal ends this process."""
+    def run(self, look: Callable[[], str]) -> None:
+        """Look until a signal comes.
+
+        Args:
+            look: Takes what is new; returns a sentence that is said once where there is nothing to take yet.
+
+        Raises:
+            InvalidArgumentError: Looking again would not help.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
-        console.print(f"following {self._store.url}", highlight=False)
-        wait_s = 0.0
+        console.print(f"following {self._url}", highlight=False)
+        wait_s, said = 0.0, ""
         while not self._ended.wait(wait_s):
             try:
-                self._look()
+                sentence = escape(look())
             except InvalidArgumentError:
                 raise
             except CodequarryError as error:
                 wait_s = min(max(2 * wait_s, self._every_s), _LONGEST_S)
-                if error.message != self._error:
-                    self._error = error.message
-                    said = f"[red]error:[/red] {escape(error.message)}; it is tried again"
-                    console.print(said, highlight=False, soft_wrap=True)
+                sentence = f"[red]error:[/red] {escape(error.message)}; it is tried again"
             else:
-                wait_s, self._error = self._every_s, ""
-        console.print(f"stopped following {self._store.url}", highlight=False)
-
-    def _look(self) -> None:
-        """Pull what CURRENT names, if it is another version than at the last look."""
-        from codequarry.pipelines.publish.remote.pull import pull_version
-
-        named = self._store.read_current()
-        if named is None:
-            if self._error:
-                return
-            self._error = "nothing is current"
-            console.print(f"nothing is current at {self._store.url} yet", highlight=False)
-        elif named != self._held:
-            done = pull_version(self._store, self._settings, named=named)
-            self._held = named
-            console.print(describe_pull(done), highlight=False, soft_wrap=True)
+                wait_s = self._every_s
+            if sentence and sentence != said:
+                console.print(sentence, highlight=False, soft_wrap=True)
+            said = sentence
+        console.print(f"stopped following {self._url}", highlight=False)
 
     def _end(self, _signal: int, _frame: FrameType | None) -> None:
         self._ended.set()
