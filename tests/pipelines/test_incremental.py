@@ -25,6 +25,7 @@ from codequarry.pipelines.syntax import workers as chunk_workers
 from codequarry.pipelines.syntax.parsing import TOO_MANY_READS
 from codequarry.schemas.bundle import shards
 from codequarry.schemas.bundle.layout import BundlePaths
+from codequarry.schemas.settings.compute import ComputeSettings
 from codequarry.schemas.settings.load import PathsSettings, Settings
 from codequarry.serving.engine.doctor import examine
 from codequarry.serving.files.integrity import verify
@@ -101,7 +102,7 @@ def test_shards_of_several_processes_are_those_of_one(
     alone = from_nothing(made, tmp_path)
     numbers: list[int] = []
 
-    def two(units: int, work: float) -> int:
+    def two(units: int, work: float, _: ComputeSettings) -> int:
         numbers.append(units)
         assert work < 1
         return 2

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from codequarry.pipelines.bundle import manifest as building
 from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration
 from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.schemas.bundle.manifest import from_json
@@ -279,12 +280,31 @@ def test_two_builders_of_two_machines_end_at_one_fleet(
             )
         )  # fmt: skip
     ends = [(each.communicate(timeout=240)[1], each.returncode) for each in builders]
-    assert [code for _, code in ends] == [0, 0], ends
+    assert [code for _, code in ends] == [0, 0], "\n".join(said for said, _ in ends)
     current = fleet.current
     assert sorted(current.bundle_of) == sorted(NAMES)
     assert set(fleet.store.generations()) in ({1}, {1, 2})
     fleet("pull", "--root", "replica")
     assert "unchanged" in fleet("build", file="machine0.toml")
+
+
+def test_a_version_whose_name_another_builder_took_gets_another_name(
+    local: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = building.time_of_build()
+    monkeypatch.setattr(building, "time_of_build", lambda: second)
+    for number in range(2):
+        local.write(f'folder = "{tmp_path}/machine{number}"', file=f"machine{number}.toml")
+    local("build", file="machine0.toml")
+    first = local.current
+    shutil.rmtree(tmp_path / "shared/fleet/fleet")  # as a builder sees it that began before
+    assert "could not be built" not in local("build", file="machine1.toml")
+    again = local.current
+    assert {name: each.digest for name, each in again.bundles.items()} == {
+        name: each.digest for name, each in first.bundles.items()
+    }
+    assert all(each.version == f"{first.bundles[name].version}-2" for name, each in again.bundles.items())
+    local("pull", "--root", "replica")
 
 
 def test_lost_answers_and_refusals_of_the_store_change_nothing(run: Run, tmp_path: Path, proxy: FaultyProxy) -> None:

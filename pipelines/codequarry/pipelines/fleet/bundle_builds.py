@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from codequarry.pipelines.fleet.fleet_store import time_now
@@ -22,7 +22,14 @@ from codequarry.pipelines.stack.build import NotStacked, index_changes
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.layout import BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
-from codequarry.schemas.errors import BusyError, CodequarryError, IntegrityError, PublishError, SourceError
+from codequarry.schemas.errors import (
+    BusyError,
+    CodequarryError,
+    IntegrityError,
+    NotFoundError,
+    PublishError,
+    SourceError,
+)
 from codequarry.schemas.fleet.generation import BundleEntry, FailedAttempt, RepositoryEntry
 from codequarry.schemas.git_urls import parse_git_url
 from codequarry.schemas.settings.load import RepositorySettings, Settings
@@ -41,6 +48,8 @@ class BuildMode:
     """Build a complete version also where the last one is a delta version of the same sources."""
     accept: str = ""
     """Why regressions against the last version of a bundle are acceptable; kept in its manifest."""
+    renamed: bool = False
+    """Build again what is there already, for another name: another builder put a version of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,9 @@ def build_bundle(
         try:
             pushed = push_version(BundleRoot(own.bundle.root), store, manifest.version, progress, keep_current=True)
         except (IntegrityError, PublishError) as error:
-            return carry_bundle(task, error.message)
+            if mode.renamed or not _is_name_taken(manifest, own, store):
+                return carry_bundle(task, error.message)
+            return build_bundle(task, settings, store, progress, replace(mode, renamed=True))
         entry = _entry(manifest, own, task.before, indexed.failed)
     outcome: Outcome = "unchanged" if pushed is None else "built" if manifest.stack is None else "delta"
     return BuiltBundle(task.name, outcome, entry, pushed, indexed.failed, indexed.warnings)
@@ -157,6 +168,15 @@ def carry_bundle(task: BundleTask, message: str) -> BuiltBundle:
     return BuiltBundle(task.name, "carried", entry, failed=left_out)
 
 
+def _is_name_taken(manifest: Manifest, own: Settings, store: RemoteStore) -> bool:
+    """Return whether another builder put the same contents in the same second, so that names are equal."""
+    try:
+        there = store.read_manifest(manifest.version)
+    except NotFoundError:
+        return False
+    return there != BundleRoot(own.bundle.root).version(manifest.version).manifest.read_bytes()
+
+
 @dataclass(frozen=True, slots=True)
 class _IndexedBundle:
     manifest: Manifest
@@ -175,10 +195,10 @@ def _fetch_last_version(task: BundleTask, own: Settings, store: RemoteStore, pro
 
 def _index(task: BundleTask, own: Settings, progress: Progress, mode: BuildMode) -> _IndexedBundle:
     try:
-        tried = index_changes(own, progress, accept=mode.accept) if mode.delta else None
+        tried = index_changes(own, progress, accept=mode.accept) if mode.delta and not mode.renamed else None
         if tried is not None and not isinstance(tried, NotStacked):
             return _IndexedBundle(tried.manifest, {}, tried.warnings)
-        report = index_repositories(own, progress, accept=mode.accept, whole=mode.whole)
+        report = index_repositories(own, progress, accept=mode.accept, whole=mode.whole, force=mode.renamed)
         reason = (f"no delta version: {tried.reason}",) if tried is not None else ()
         return _IndexedBundle(report.manifest, {}, (*report.warnings, *reason))
     except SourceError as error:
@@ -194,7 +214,7 @@ def _index(task: BundleTask, own: Settings, progress: Progress, mode: BuildMode)
     if not readable:
         raise SourceError(next(iter(unreadable.values())), suggestion="see the messages about its repositories")
     own = settings_of_bundle(own, task.name, readable)
-    report = index_repositories(own, progress, accept=mode.accept, stand_ins=stand_ins)
+    report = index_repositories(own, progress, accept=mode.accept, force=mode.renamed, stand_ins=stand_ins)
     failed = {name: _attempt(unreadable[name], held[name].failed) for name in stand_ins}
     failed |= {name: _attempt(unreadable[name], task.attempts.get(name)) for name in left_out}
     return _IndexedBundle(report.manifest, failed, report.warnings)
