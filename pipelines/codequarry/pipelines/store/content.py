@@ -19,6 +19,8 @@ from pathlib import Path
 from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.resources import raise_if_exhausted
 
+_WAIT_S, _RETRY_S = 60.0, 0.02
+"""How long another process may hold a store, and how often it is asked."""
 _BATCH = 500
 _CHECKSUM_BYTES = 16
 _DAY_S = 86_400
@@ -194,10 +196,10 @@ def _connected(file: Path, page_bytes: int, *, fresh: bool = False) -> sqlite3.C
     if fresh:
         remove_store(file)
     # The lock of `ContentStore` lets one thread at a time use it.
-    connection = sqlite3.connect(file, timeout=60, check_same_thread=False)
+    connection = sqlite3.connect(file, timeout=_WAIT_S, check_same_thread=False)
     try:
         connection.execute(f"PRAGMA page_size={page_bytes}")
-        connection.execute("PRAGMA journal_mode=WAL")
+        _write_ahead(connection)
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(_TABLE)
     except sqlite3.OperationalError:
@@ -209,6 +211,20 @@ def _connected(file: Path, page_bytes: int, *, fresh: bool = False) -> sqlite3.C
             raise
         return _connected(file, page_bytes, fresh=True)
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; SQLite does not wait for another process that does so with a new file."""
+    until = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 def _parts(keys: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], str]]:
