@@ -254,6 +254,20 @@ def test_a_caller_of_one_repository_learns_of_no_other(fleet: FleetEngine) -> No
         begin_call(before)
 
 
+def test_a_caller_of_nothing_finds_an_empty_index(fleet: FleetEngine) -> None:
+    before = current_call()
+    begin_call(Call(scope=RepositoryScope(("atlantis",))))
+    try:
+        assert ask(fleet, "search", query="expired invoices")["results"] == []
+        assert ask(fleet, "list_files")["total"] == ask(fleet, "describe_index")["repositories_total"] == 0
+        assert isinstance(refusal(fleet, "fetch", id="ledger/README.md"), NotFoundError)
+        assert isinstance(refusal(fleet, "read_resource", uri="repo://ledger/README.md"), NotFoundError)
+        assert "neither is given" in refusal(fleet, "fetch").message
+        assert fleet.health(HealthRequest()).chunks == 0
+    finally:
+        begin_call(before)
+
+
 @contextmanager
 def followed(replica: Replica, folder: Path) -> Iterator[tuple[Replica, FleetEngine, ReplicaFollower]]:
     """A copy of the replica that may change, and an engine that follows it."""

@@ -38,7 +38,7 @@ class PulledFleet:
     unchanged: bool
     """True when the same generation and share were held before."""
     bundles: dict[str, Pulled]
-    """What travelled, by bundle whose version was not here."""
+    """Result of the pull of each bundle whose version was not here."""
 
     @property
     def received_bytes(self) -> int:

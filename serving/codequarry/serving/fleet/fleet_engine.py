@@ -234,10 +234,10 @@ class FleetEngine:
                 bundles = [(name, each, leases.enter_context(each.lease())) for name, each in generation.served.items()]
             told = {name: each for name, each in generation.missing.items() if any(map(scope.sees, each.repositories))}
             missing = {name: each.reason if scope.whole else _UNTOLD for name, each in told.items()}
-            for name, served, bundle in bundles:
-                seen = visible_bundle(bundle, scope)
-                if not seen.manifest.sources:
-                    continue
+            views = [(name, served, bundle, visible_bundle(bundle, scope)) for name, served, bundle in bundles]
+            # A caller who may see nothing asks an empty bundle, as where there is only one.
+            shown = [view for view in views if view[-1].manifest.sources] or ([] if missing else views[:1])
+            for name, served, bundle, seen in shown:
                 try:
                     bundle.require_whole()
                 except UnavailableError as error:

@@ -15,7 +15,7 @@ from codequarry.schemas.wire.search import (
     FetchRequest,
 )
 from codequarry.serving.catalog import present
-from codequarry.serving.fleet.fleet_call import AskedBundle, FleetCall
+from codequarry.serving.fleet.fleet_call import AskedBundle, FleetCall, nothing_served
 from codequarry.serving.server.chatgpt import connector_fetch
 from codequarry.serving.tools.browse.resource import read_resource
 from codequarry.serving.tools.fetch import error_body, fetch
@@ -37,7 +37,10 @@ def merge_fetch(call: FleetCall, request: FetchRequest) -> FetchAnswer:
         InvalidArgumentError: The arguments do not fit, or ``id`` is in several bundles.
         NotFoundError: ``id`` is in none.
         DeadlineError: No time is left to read.
+        UnavailableError: No bundle can answer.
     """
+    if not call.members:
+        raise nothing_served(call.missing)
     if bool(request.id) == bool(request.objectIds):
         return fetch(call.members[0].context, request)  # which says what is wrong
     asked = list(dict.fromkeys(request.objectIds or [request.id]))
