@@ -17,6 +17,7 @@ ALL = (
     "branches",
     "served_fleet",
     "fleet_push",
+    "fleet_plan",
     "footprint",
     "engines",
     "serving",

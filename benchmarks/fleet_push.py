@@ -1,20 +1,30 @@
-"""One push into a fleet of small bundles beside one bundle of all: CPU time, and bytes that travel."""
+"""One push into a fleet of 64 bundles beside one bundle of all: CPU time, bytes that travel, time until it is served.
+
+A replica follows the fleet and a server answers from it, each in a process of its own, while the pushes are made.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import time
-from collections.abc import Iterable
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.corpus import CODEQUARRY, HOME, LARGE, children_cpu, package_folder
+from benchmarks.corpus import CODEQUARRY, HOME, children_cpu, package_folder
 from benchmarks.report import Figure, at_most, print_figures
+from benchmarks.served_fleet import PACKAGES as REPOSITORIES
 
-REPOSITORIES = (*LARGE, "pydantic", "uvicorn", "click", "jinja2", "sqlalchemy")
-_PUSHED = ("starlette", "rich", "fastmcp")
+_PUSHED = ("starlette", "rich", "jedi")
+_FOLLOWED = "fleet"
+_LIMIT_S = 300.0
+"""Seconds after which a generation that is not served ends the benchmark."""
 _GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.invalid")
 _SIZES = {"fleet": 1, "one bundle": 10_000_000}
 """Chunks that a bundle is filled to: each repository alone, or all together."""
@@ -39,14 +49,24 @@ def _figures() -> Iterable[Figure]:
         yield Figure(f"{kind}: what", said)
         yield Figure(f"{kind}: first build", f"{cpu:.1f} CPU-s, {seconds:.1f} s, {sent:.1f} MB travel")
     costs: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for number, name in enumerate(_PUSHED):
-        files = sorted((home / name).rglob("*.py"), key=lambda file: (file.stat().st_size, file))
-        file = files[len(files) // 2]
-        for mode in ("--delta", "--full"):
-            file.write_text(file.read_text() + f"\n\ndef added_{number}{mode.count('d')}(value):\n    return value\n")
-            _commit(home / name)
-            for kind in _SIZES:
-                costs.setdefault((kind, mode), []).append(_build(home, kind, mode)[:3])
+    delays: list[tuple[float, float]] = []
+    with _replica(home) as health:
+        for number, name in enumerate(_PUSHED):
+            files = sorted((home / name).rglob("*.py"), key=lambda file: (file.stat().st_size, file))
+            file = files[len(files) // 2]
+            for mode in ("--delta", "--full"):
+                added = f"\n\ndef added_{number}{mode.count('d')}(value):\n    return value\n"
+                file.write_text(file.read_text() + added)
+                _commit(home / name)
+                for kind in _SIZES:
+                    costs.setdefault((kind, mode), []).append(_build(home, kind, mode)[:3])
+                    if kind == _FOLLOWED:
+                        delays.append(_delays(home, health))
+    for what, column in zip(("held by a following replica", "answered from"), zip(*delays, strict=True), strict=True):
+        yield at_most(
+            f"fleet: from the PUT of a generation until it is {what}, median", statistics.median(column), 2, "s"
+        )
+        yield Figure(f"fleet: the same, longest of {len(delays)}", f"{max(column):.1f} s")
     for (kind, mode), measured in costs.items():
         cpu, seconds, sent = (statistics.median(column) for column in zip(*measured, strict=True))
         yield Figure(f"{kind}, {mode}: a push, median", f"{cpu:.2f} CPU-s, {seconds:.2f} s")
@@ -54,6 +74,57 @@ def _figures() -> Iterable[Figure]:
         yield at_most(name, sent, 3, "MB", digits=2) if kind == "fleet" else Figure(name, f"{sent:.2f} MB")
     cpu, seconds, _, _ = _build(home, "fleet", "--delta")
     yield Figure("fleet: a build without a push", f"{cpu:.2f} CPU-s, {seconds:.2f} s, nothing travels")
+
+
+@contextmanager
+def _replica(home: Path) -> Iterator[str]:
+    """Run a follower of the fleet and a server of what it holds; yields the address of the server's health page."""
+    replica = home / "replica"
+    follow = [*CODEQUARRY, "fleet", "follow", "--root", str(replica), "--settings", f"{_FOLLOWED}.toml"]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    health = f"http://127.0.0.1:{port}/healthz"
+    with _started(follow, home) as follower:
+        try:
+            _wait_for((replica / "fleet.json").is_file)
+            serve = [*CODEQUARRY, "serve", "--fleet", str(replica), "--port", str(port)]
+            with _started(serve, home) as server:
+                try:
+                    _wait_for(lambda: _served_version(health) != "")
+                    yield health
+                finally:
+                    server.terminate()
+        finally:
+            follower.terminate()
+
+
+def _started(command: Sequence[str], home: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _delays(home: Path, health: str) -> tuple[float, float]:
+    """Return the seconds from the PUT of the current generation until it is held by the replica, and is served."""
+    current = home / _FOLLOWED / "shared" / "fleet" / "CURRENT"
+    generation = int(current.read_text().split()[0])
+    _wait_for(lambda: _served_version(health) == f"fleet-{generation}", every_s=0.01)
+    served, put = time.time(), current.stat().st_mtime
+    return (home / "replica" / "fleet.json").stat().st_mtime - put, served - put
+
+
+def _served_version(health: str) -> str:
+    try:
+        with urllib.request.urlopen(health, timeout=5) as answer:
+            return str(json.load(answer)["bundle"]["version"])
+    except OSError:
+        return ""
+
+
+def _wait_for(condition: Callable[[], bool], every_s: float = 0.1) -> None:
+    ends = time.monotonic() + _LIMIT_S
+    while not condition():
+        if time.monotonic() > ends:
+            raise SystemExit(f"the replica did not follow within {_LIMIT_S:.0f} s")
+        time.sleep(every_s)
 
 
 def _write_settings(home: Path, kind: str, size: int) -> None:

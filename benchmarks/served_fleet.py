@@ -44,18 +44,18 @@ def run() -> None:
     """Measure and print."""
     settings = ServingSettings()
     every = _index("every", PACKAGES)
-    memory = [_anonymous_mb()]
+    memory = [anonymous_mb()]
     single = Engine(Bundle.open_current(every, settings), settings)
     questions = [one for package in PACKAGES for one in _questions(package)]
     single_figures = _asked(single, questions)
-    memory.append(_anonymous_mb())
+    memory.append(anonymous_mb())
     served = {
         f"b{number:04d}": Served(Bundle.open_current(_index(name, [name]), settings))
         for number, name in enumerate(PACKAGES)
     }
     fleet = FleetEngine(ServedGeneration(1, "2026-01-01T00:00:00Z", served), settings)
     asked = _asked(fleet, questions)
-    memory.append(_anonymous_mb())
+    memory.append(anonymous_mb())
     fleet.settings = settings.model_copy(update={"fleet_bundles": 0})
     all_asked = _asked(fleet, questions)
     filtered = _filtered(single, questions), _filtered(fleet, questions)
@@ -95,10 +95,10 @@ def _index(name: str, packages: Sequence[str]) -> Path:
 
 def _questions(package: str) -> Iterator[tuple[str, str]]:
     """Yield first sentences of docstrings of a package, with the uris of their files."""
-    return islice(_sentences(package), QUESTIONS_EACH)
+    return islice(sentences_of(package), QUESTIONS_EACH)
 
 
-def _sentences(package: str) -> Iterator[tuple[str, str]]:
+def sentences_of(package: str) -> Iterator[tuple[str, str]]:
     folder = package_folder(package)
     for file in sorted(folder.rglob("*.py"), key=lambda one: (one.stat().st_size % 1009, str(one))):
         with suppress(SyntaxError, UnicodeDecodeError):
@@ -135,7 +135,7 @@ def _filtered(engine: Engine | FleetEngine, questions: Sequence[tuple[str, str]]
     return statistics.median(times)
 
 
-def _anonymous_mb() -> float:
+def anonymous_mb() -> float:
     """Return the memory of this process that no file backs."""
     with suppress(OSError):
         read = Path("/proc/self/status").read_text()
