@@ -40,9 +40,9 @@ def _figures() -> Iterable[Figure]:
     shutil.rmtree(home, ignore_errors=True)
     for name in REPOSITORIES:
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        shutil.copytree(package_folder(name), home / name, ignore=ignored)
-        subprocess.run([*_GIT, "init", "--quiet"], cwd=home / name, check=True)
-        _commit(home / name)
+        shutil.copytree(package_folder(name), home / "repositories" / name, ignore=ignored)
+        subprocess.run([*_GIT, "init", "--quiet"], cwd=home / "repositories" / name, check=True)
+        _commit(home / "repositories" / name)
     for kind, size in _SIZES.items():
         _write_settings(home, kind, size)
         cpu, seconds, sent, said = _build(home, kind, "--full")
@@ -52,12 +52,12 @@ def _figures() -> Iterable[Figure]:
     delays: list[tuple[float, float]] = []
     with _replica(home) as health:
         for number, name in enumerate(_PUSHED):
-            files = sorted((home / name).rglob("*.py"), key=lambda file: (file.stat().st_size, file))
+            files = sorted((home / "repositories" / name).rglob("*.py"), key=lambda file: (file.stat().st_size, file))
             file = files[len(files) // 2]
             for mode in ("--delta", "--full"):
                 added = f"\n\ndef added_{number}{mode.count('d')}(value):\n    return value\n"
                 file.write_text(file.read_text() + added)
-                _commit(home / name)
+                _commit(home / "repositories" / name)
                 for kind in _SIZES:
                     costs.setdefault((kind, mode), []).append(_build(home, kind, mode)[:3])
                     if kind == _FOLLOWED:
@@ -88,7 +88,7 @@ def _replica(home: Path) -> Iterator[str]:
         try:
             _wait_for((replica / "fleet.json").is_file)
             serve = [*CODEQUARRY, "serve", "--fleet", str(replica), "--port", str(port)]
-            with _started(serve, home) as server:
+            with _started(serve, replica) as server:
                 try:
                     _wait_for(lambda: _served_version(health) != "")
                     yield health
@@ -98,8 +98,8 @@ def _replica(home: Path) -> Iterator[str]:
             follower.terminate()
 
 
-def _started(command: Sequence[str], home: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _delays(home: Path, health: str) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def _wait_for(condition: Callable[[], bool], every_s: float = 0.1) -> None:
 
 
 def _write_settings(home: Path, kind: str, size: int) -> None:
-    listed = ", ".join(f'{{ path = "{name}", ref = "HEAD" }}' for name in REPOSITORIES)
+    listed = ", ".join(f'{{ path = "repositories/{name}", ref = "HEAD" }}' for name in REPOSITORIES)
     (home / f"{kind}.toml").write_text(
         f"[sources]\nrepositories = [{listed}]\n[scip]\nenabled = false\n[retrieval]\nenabled = false\n"
         f'[paths]\nstore = "{kind}/store"\n[fleet]\nurl = "file://{home}/{kind}/shared"\nfolder = "{kind}/here"\n'
