@@ -18,6 +18,7 @@ ALL = (
     "served_fleet",
     "fleet_push",
     "fleet_plan",
+    "encoder_copies",
     "footprint",
     "engines",
     "serving",

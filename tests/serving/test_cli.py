@@ -92,13 +92,13 @@ def test_a_channel_that_is_off_is_an_error_with_its_reason(run, lexical_root) ->
 
 def test_a_channel_whose_encoder_fails_late_is_an_error_too(run, lexical_root, monkeypatch) -> None:
     """The channel was judged before its encoder had been opened, and the exit code was 0 on a busy machine."""
-    opened = query_encoder.open_encoder
+    opened = query_encoder.open_shared_encoder
 
     def late(*arguments, **options):
         time.sleep(1)
         return opened(*arguments, **options)
 
-    monkeypatch.setattr(query_encoder, "open_encoder", late)
+    monkeypatch.setattr(query_encoder, "open_shared_encoder", late)
     code, out, err = run("search", "open", "--channel", "faiss", "--root", lexical_root)
     assert (code, out) == (1, "")
     assert "is off" in err

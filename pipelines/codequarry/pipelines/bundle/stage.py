@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ from codequarry.pipelines.indexes.ranking_profile import profile_bytes
 from codequarry.pipelines.sources.snapshot import read_snapshot
 from codequarry.pipelines.store.access import make_bundle_root
 from codequarry.pipelines.store.device_use import DeviceUse
-from codequarry.pipelines.store.links import link_all
+from codequarry.pipelines.store.links import encoder_files, link_all, link_or_copy, roots_beside
 from codequarry.pipelines.store.parts import Shard, plan_parts, plan_shards
 from codequarry.pipelines.store.row_groups import row_groups
 from codequarry.pipelines.store.stage_clock import StageClock
@@ -251,12 +251,13 @@ def _put_encoders(
         Entries of the dense indexes, and the paths that are links.
     """
     folders, adapted = encoder_directories(settings), read_adapted(settings)
+    beside = encoder_files(roots_beside(root, settings.fleet))
     gpu = builds_on_gpu(settings.indexes)
     said = adapted.said if adapted is not None else ""
     legs: list[LegEntry] = []
     linked: frozenset[str] = frozenset()
     for channel, folder in folders.items():
-        entry, links = _put_encoder(folder, paths.leg(channel), root, held)
+        entry, links = _put_encoder(folder, paths.leg(channel), root, held, beside)
         if channel == DENSE_LEGS[0]:
             entry = entry.model_copy(update={"adaptation": said})
         factory = EXACT if exact else faiss_factory(chunks, entry.dim, settings.indexes, gpu=gpu)
@@ -267,18 +268,19 @@ def _put_encoders(
 
 
 def _put_encoder(
-    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None
+    source: Path, paths: BundlePaths, root: BundleRoot, held: Manifest | None, beside: Mapping[str, Path]
 ) -> tuple[EncoderEntry, frozenset[str]]:
-    """Put one query encoder into a version; files that CURRENT has are links to it.
+    """Put one query encoder into a version; files that CURRENT or another bundle of the fleet has are links.
 
     Args:
         source: Folder of the encoder.
         paths: Paths of the version, for this dense index.
         root: Bundle root.
         held: Manifest of the complete version that CURRENT is or lies over; None when there is none.
+        beside: Files of encoders of another bundle by sha256.
 
     Returns:
-        Entry of the encoder, and the paths that are links.
+        Entry of the encoder, and the paths that are links to the held version.
     """
     spec, name = EncoderSpec.load(source), paths.encoder.name
     paths.encoder.mkdir()
@@ -288,9 +290,10 @@ def _put_encoder(
         same = [entry for entry in held.files if wanted.get(entry.path) == entry.sha256]
         if link_all(root.version(held.version), paths, same):
             linked = {entry.path for entry in same}
-    for file in (*spec.sha256, SPEC_FILE):
+    for file, sha256 in spec.sha256.items():
         if f"{name}/{file}" not in linked:
-            shutil.copyfile(source / file, paths.encoder / file)
+            link_or_copy(source / file, beside.get(sha256), paths.encoder / file, sha256)
+    shutil.copyfile(source / SPEC_FILE, paths.encoder / SPEC_FILE)
     return encoder_entry(spec), frozenset(linked)
 
 

@@ -19,6 +19,7 @@ from codequarry.pipelines.publish.remote.store import NamedCurrent, RemoteStore
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.sources.sources import open_source
 from codequarry.pipelines.stack.build import NotStacked, index_changes
+from codequarry.pipelines.store.links import encoder_files, roots_beside
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.bundle.layout import BundleRoot, Current
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
@@ -94,11 +95,11 @@ def settings_of_bundle(settings: Settings, name: str, repositories: Iterable[Rep
     Returns:
         The settings.
     """
-    folder = settings.fleet.folder / "bundles" / name
+    root = settings.fleet.bundle_root(name)
     return settings.model_copy(
         update={
-            "paths": settings.paths.model_copy(update={"work": folder / "work"}),
-            "bundle": settings.bundle.model_copy(update={"root": folder / "bundles", "push_to": ""}),
+            "paths": settings.paths.model_copy(update={"work": root.with_name("work")}),
+            "bundle": settings.bundle.model_copy(update={"root": root, "push_to": ""}),
             "sources": settings.sources.model_copy(update={"repositories": tuple(repositories)}),
         }
     )
@@ -189,8 +190,9 @@ def _fetch_last_version(task: BundleTask, own: Settings, store: RemoteStore, pro
     if task.before is None or BundleRoot(own.bundle.root).current.exists():
         return
     line = Current(task.before.version, task.before.manifest_sha256)
+    encoders = encoder_files(roots_beside(BundleRoot(own.bundle.root), own.fleet))
     with suppress(CodequarryError):  # then it is built from nothing
-        pull_version(store, own, line.version, progress, named=NamedCurrent(line, ""))
+        pull_version(store, own, line.version, progress, named=NamedCurrent(line, ""), beside=encoders)
 
 
 def _index(task: BundleTask, own: Settings, progress: Progress, mode: BuildMode) -> _IndexedBundle:

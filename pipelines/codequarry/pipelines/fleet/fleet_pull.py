@@ -1,15 +1,17 @@
 """Pull of a share of a fleet into bundle roots of this machine, switched by one file.
 
-Each version is verified byte for byte and added to the bundle root of its bundle. When all are there, ``fleet.json`` is
-replaced; only then, versions that it no longer names go, one before the current one and those that readers hold apart.
+Each version is verified byte for byte and added to the bundle root of its bundle. Bundles of a fleet have the same
+encoder, whose files travel once and are links to one another. When all versions are there, ``fleet.json`` is replaced;
+only then, versions that it no longer names go, one before the current one and those that readers hold apart.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration, time_now
 from codequarry.pipelines.publish.publish import named_by, publishing
@@ -18,6 +20,7 @@ from codequarry.pipelines.publish.remote.store import NamedCurrent
 from codequarry.pipelines.publish.retention import prune, remove_version
 from codequarry.pipelines.store.access import make_bundle_root, make_folder_for
 from codequarry.pipelines.store.durable import new_file, write_all
+from codequarry.pipelines.store.links import encoder_files
 from codequarry.pipelines.store.workspace import Progress, exclusive, silent
 from codequarry.schemas.errors import CodequarryError, NoBundleError, PublishError, UnavailableError
 from codequarry.schemas.fleet.generation import FleetManifest, is_bundle_name
@@ -90,10 +93,13 @@ def pull_fleet(
         ):
             return PulledFleet(before, True, {})
         came: dict[str, Pulled] = {}
-        for name in share.select(known.manifest.bundles):
-            pulled = _pull_bundle(fleet, root, settings, known.manifest, name, progress)
+        own = share.select(known.manifest.bundles)
+        encoders = encoder_files(root.bundle(name) for name in own)
+        for name in own:
+            pulled = _pull_bundle(fleet, root, settings, known.manifest, name, encoders, progress)
             if pulled is not None:
                 came[name] = pulled
+                encoders |= encoder_files([root.bundle(name)])
                 tell(name, pulled)
         held = _switch(root, fleet, known, share)
         _remove_old(root, held, settings)
@@ -110,7 +116,13 @@ def _held_before(root: ReplicaRoot) -> HeldGeneration | None:
 
 
 def _pull_bundle(
-    fleet: FleetStore, root: ReplicaRoot, settings: Settings, manifest: FleetManifest, name: str, progress: Progress
+    fleet: FleetStore,
+    root: ReplicaRoot,
+    settings: Settings,
+    manifest: FleetManifest,
+    name: str,
+    encoders: Mapping[str, Path],
+    progress: Progress,
 ) -> Pulled | None:
     """Add the version of a bundle to its bundle root; None when it was current there."""
     line, bundle = version_line(manifest.bundles[name]), root.bundle(name)
@@ -120,9 +132,9 @@ def _pull_bundle(
         update={"root": bundle.path, "push_to": "", "keep_versions": _KEPT_ON_THE_WAY, "keep_days": 0.0}
     )
     make_bundle_root(own)
-    return pull_version(
-        fleet.store, settings.model_copy(update={"bundle": own}), line.version, progress, named=NamedCurrent(line, "")
-    )
+    own_settings = settings.model_copy(update={"bundle": own})
+    named = NamedCurrent(line, "")
+    return pull_version(fleet.store, own_settings, line.version, progress, named=named, beside=encoders)
 
 
 def _switch(root: ReplicaRoot, fleet: FleetStore, known: KnownGeneration, share: Share) -> HeldGeneration:

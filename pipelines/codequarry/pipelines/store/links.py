@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from codequarry.schemas.bundle.layout import STAGING_PREFIX, BundlePaths, BundleRoot
+from codequarry.schemas.bundle.layout import STAGING_PREFIX, BundlePaths, BundleRoot, is_encoder_file
 from codequarry.schemas.bundle.manifest import FileEntry, Manifest
 from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.settings.fleet import FleetSettings
 from codequarry.serving.files.integrity import file_sha256, read_manifest
 
 
@@ -75,6 +78,25 @@ def link_all(base: BundlePaths, staged: BundlePaths, entries: list[FileEntry]) -
     return True
 
 
+def link_or_copy(source: Path, other: Path | None, target: Path, sha256: str) -> None:
+    """Put a file into a staged version: a link to a published one with the same bytes, or else a copy.
+
+    Args:
+        source: File to copy.
+        other: File of a published version, which is hashed before it is linked; None where there is none.
+        target: Place of the file, which does not exist.
+        sha256: Digest of the file.
+
+    Raises:
+        OSError: The file cannot be copied.
+    """
+    with suppress(OSError):
+        if other is not None and not other.is_symlink() and file_sha256(other) == sha256:
+            os.link(other, target, follow_symlinks=False)
+            return
+    shutil.copyfile(source, target)
+
+
 def link_to_published(folder: Path, version: BundlePaths, manifest: Manifest) -> None:
     """Replace tables of a work folder by hard links to equal ones of a version, so that the disk has them once.
 
@@ -94,6 +116,41 @@ def link_to_published(folder: Path, version: BundlePaths, manifest: Manifest) ->
         with suppress(OSError):
             for entry in tables.get(file.stat().st_size, ()):
                 _link_if_equal(version.path / entry.path, file, entry.sha256)
+
+
+def roots_beside(root: BundleRoot, fleet: FleetSettings) -> Iterator[BundleRoot]:
+    """Yield the bundle roots of the other bundles that a fleet builds on this machine.
+
+    Args:
+        root: Bundle root.
+        fleet: Folder of the bundles.
+
+    Yields:
+        Bundle roots by name; none when the root is that of no bundle of the fleet.
+    """
+    name = root.path.parent.name
+    if root.path == fleet.bundle_root(name):
+        for folder in sorted(fleet.bundles.iterdir()):
+            if folder.name != name:
+                yield BundleRoot(fleet.bundle_root(folder.name))
+
+
+def encoder_files(roots: Iterable[BundleRoot]) -> dict[str, Path]:
+    """Return the files of the encoders of one version, for bundles that have the same encoders.
+
+    Args:
+        roots: Bundle roots; the first whose current version can be read gives the files.
+
+    Returns:
+        Files by sha256; none where nothing can be read.
+    """
+    for root in roots:
+        with suppress(CodequarryError, OSError):
+            current = root.read_current()
+            paths = root.version(current.version)
+            files = read_manifest(paths, expected_sha256=current.manifest_sha256).files
+            return {entry.sha256: paths.path / entry.path for entry in files if is_encoder_file(entry.path)}
+    return {}
 
 
 def _link_if_equal(source: Path, file: Path, sha256: str) -> None:

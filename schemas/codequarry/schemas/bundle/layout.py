@@ -66,6 +66,22 @@ def is_version_name(name: str) -> bool:
     return _VERSION.fullmatch(name) is not None
 
 
+def is_encoder_file(path: str) -> bool:
+    """Return whether a file of a version belongs to an encoder.
+
+    Args:
+        path: Path of the file as the manifest names it.
+
+    Returns:
+        True for files of each dense index's encoder, and of the encoders in ``warp/`` and ``splade/``.
+
+    >>> [is_encoder_file(path) for path in ("encoder/rows.npy", "warp/encoder/model.onnx", "rows/chunks.npy")]
+    [True, True, False]
+    """
+    folders = path.split("/")[:-1]
+    return bool(folders) and folders[-1] in {f"encoder{leg_suffix(leg)}" for leg in DENSE_LEGS}
+
+
 @dataclass(frozen=True, slots=True)
 class Current:
     """The content of CURRENT."""

@@ -45,3 +45,12 @@ class FleetSettings(StrictModel):
                 f"bundle_chunks {self.bundle_chunks} must not exceed bundle_chunks_max {self.bundle_chunks_max}"
             )
         return self
+
+    @property
+    def bundles(self) -> Path:
+        """Folder of the bundles that are built here."""
+        return self.folder / "bundles"
+
+    def bundle_root(self, bundle: str) -> Path:
+        """Return the bundle root in which a bundle is built."""
+        return self.bundles / bundle / "bundles"

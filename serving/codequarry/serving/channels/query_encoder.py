@@ -15,7 +15,8 @@ from codequarry.schemas.bundle.manifest import EncoderEntry
 from codequarry.schemas.errors import CodequarryError, IntegrityError, UnavailableError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.model_servers import EndpointOptions
-from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
+from codequarry.serving.encoders.shared_encoders import open_shared_encoder
+from codequarry.serving.encoders.spec import EncoderSpec
 
 
 class QueryEncoder(Protocol):
@@ -100,7 +101,7 @@ def begin_opening(
 
     def load() -> QueryEncoder:
         try:
-            encoder = open_encoder(paths.encoder, endpoint=endpoint)
+            encoder = open_shared_encoder(paths.encoder, endpoint=endpoint)
         except IntegrityError as error:
             raise IntegrityError(error.message.replace(f"{paths.path}/", ""), suggestion=error.suggestion) from error
         found = encoder.spec

@@ -298,6 +298,27 @@ def open_encoder(directory: Path, *, threads: int = 1, endpoint: EndpointOptions
     """
     spec = EncoderSpec.load(directory)
     spec.verify(directory)
+    return open_verified(directory, spec, threads=threads, endpoint=endpoint)
+
+
+def open_verified(
+    directory: Path, spec: EncoderSpec, *, threads: int = 1, endpoint: EndpointOptions | None = None
+) -> Encoder:
+    """Open an encoder directory whose files were compared with their digests.
+
+    Args:
+        directory: Folder of the encoder.
+        spec: Its description.
+        threads: See `open_encoder`.
+        endpoint: See `open_encoder`.
+
+    Returns:
+        The open encoder.
+
+    Raises:
+        IntegrityError: A file is not what the description says.
+        UnavailableError: The encoder needs an endpoint, and there is none.
+    """
     if spec.kind not in ("onnx", "static", "endpoint"):
         found = "vectors of tokens, expected of texts" if spec.kind == "tokens" else "terms, expected vectors of texts"
         raise IntegrityError(f"{directory}: gives {found}", suggestion=REMEDY)

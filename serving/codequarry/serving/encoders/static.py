@@ -2,7 +2,7 @@
 
 The directory holds, besides its description::
 
-    rows.npy        (v, d) int8, mapped: the vector of each token
+    rows.npy        (v, d) int8: the vector of each token
     scales.npy      (v,) float32: what a row is multiplied with, the token's learned weight included
     tokenizer.json  splits the tokens of the analyzer into the v tokens
 
@@ -23,7 +23,7 @@ import numpy as np
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.prefixes import prefixed
 from codequarry.serving.encoders.spec import FILES, REMEDY, EncoderSpec, open_tokenizer
-from codequarry.serving.files.arrays import map_array, read_array
+from codequarry.serving.files.arrays import read_array
 from codequarry.serving.text.analyzer import source_tokens, terms_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class StaticEncoder:
     def open(cls, directory: Path, spec: EncoderSpec) -> Self:
         """Open an encoder directory whose files were compared with their digests; raises as `open_encoder`."""
         try:
-            rows = map_array(directory / ROWS_FILE)
+            rows = read_array(directory / ROWS_FILE)
             scales = read_array(directory / SCALES_FILE)
         except (OSError, IntegrityError) as error:
             raise IntegrityError(f"{directory}: not the tables of an encoder: {error}", suggestion=REMEDY) from error

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,6 +52,7 @@ def pull_version(
     *,
     keep_current: bool = False,
     named: NamedCurrent | None = None,
+    beside: Mapping[str, Path] | None = None,
     check: CheckContents = check_imported,
 ) -> Pulled:
     """Take a version from a store, and publish it under the bundle root.
@@ -66,6 +67,7 @@ def pull_version(
         progress: Told of the megabytes received.
         keep_current: Add the version without making it current.
         named: Content of the store's CURRENT, where it was read already.
+        beside: Files by sha256 of other bundle roots, which are linked too.
         check: Checks the contents of the files; raises.
 
     Returns:
@@ -99,7 +101,7 @@ def pull_version(
     now = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
     provenance = Provenance(file=store.url, imported=f"{now.isoformat()}Z", signed_by="")
     with exclusive(root.path / f"{DOWNLOADS}.lock", "pulling"):
-        objects = _Objects(store, root, here=_files_here(root))
+        objects = _Objects(store, root, here={**(beside or {}), **_files_here(root)})
         done = publish_arriving(
             own, base, objects, settings, provenance, progress, keep_current=keep_current, check=check
         )
@@ -134,7 +136,7 @@ class _Objects:
     count: int = 0
     received_bytes: int = 0
     here: dict[str, Path] = field(default_factory=dict[str, Path])
-    """Files of this machine by digest: those of published versions, then those that came."""
+    """Files of this machine by digest: those of published versions here and beside, then those that came."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write_base(self, base: RawManifest, folder: Path, progress: Progress) -> None:
