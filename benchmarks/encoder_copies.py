@@ -44,9 +44,9 @@ def _versions(home: Path) -> Iterable[Figure]:
         file.write_text(file.read_text() + f"\n\ndef added_{number}(value):\n    return value\n")
         _codequarry(home, "index", "app", BUNDLE__KEEP_VERSIONS=max(_VERSIONS))
         if number in _VERSIONS:
-            every, copies, one = _disk(home / ".codequarry" / "bundles")
+            every, copies = _disk(home / ".codequarry" / "bundles")
             yield Figure(f"{number} versions, links counted once", f"{every / 1e6:.2f} MB")
-            yield at_most(f"{number} versions, copies of the encoder of {one / 1e6:.2f} MB", copies, 1, "", 2)
+            yield at_most(f"{number} versions, copies of the encoder", copies, 1, "", 0)
 
 
 def _fleet(home: Path) -> Iterable[Figure]:
@@ -64,9 +64,9 @@ def _fleet(home: Path) -> Iterable[Figure]:
         told = _codequarry(home, "fleet", command, "--settings", "fleet.toml").strip().splitlines()[-1]
         yield Figure(f"fleet {command}", f"{time.perf_counter() - started:.1f} s: {told}")
     for what, folder in (("builder", home / "here" / "bundles"), ("replica", home / "here" / "replica")):
-        every, copies, one = _disk(folder)
+        every, copies = _disk(folder)
         yield Figure(f"{what}, links counted once", f"{every / 1e6:.2f} MB")
-        yield at_most(f"{what}, copies of the encoder of {one / 1e6:.2f} MB", copies, 1, "", 2)
+        yield at_most(f"{what}, copies of the encoder", copies, 1, "", 0)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.encoder_copies", str(home / "here" / "replica")],
         cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True,
@@ -83,12 +83,11 @@ def _codequarry(home: Path, *words: str, **settings: object) -> str:
     return done.stderr
 
 
-def _disk(folder: Path) -> tuple[int, float, int]:
-    """Return the bytes of a folder, copies of the encoder, and the bytes of one copy; links count once."""
-    found = {(one.st_dev, one.st_ino): (one.st_size, file.parent.name) for file, one in _files(folder)}
-    encoders = [size for size, parent in found.values() if parent == "encoder"]
-    one = next(sum(each.stat().st_size for each in path.iterdir()) for path in folder.rglob("encoder"))
-    return sum(size for size, _ in found.values()), sum(encoders) / one, one
+def _disk(folder: Path) -> tuple[int, int]:
+    """Return the bytes of a folder, and how many copies of the encoder are among them; links count once."""
+    found = {(one.st_dev, one.st_ino): (one.st_size, file) for file, one in _files(folder)}
+    copies = sum(file.match("encoder/rows.npy") for _, file in found.values())
+    return sum(size for size, _ in found.values()), copies
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

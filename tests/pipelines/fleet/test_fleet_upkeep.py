@@ -11,10 +11,11 @@ import pytest
 
 from codequarry.pipelines.fleet import fleet_retention
 from codequarry.pipelines.publish.remote import push as pushing
+from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import from_json
 from codequarry.schemas.fleet.generation import generation_from_json, generation_to_json
 from codequarry.schemas.fleet.replica import ReplicaRoot
-from tests.pipelines.fleet.fleets import Fleet
+from tests.pipelines.fleet.fleets import Fleet, sent
 from tests.pipelines.repositories import commit
 
 
@@ -91,6 +92,32 @@ def test_a_replica_keeps_one_version_before_and_drops_what_its_share_lacks(local
     assert sorted(each.name for each in replica.bundles.iterdir()) == ["b0002", "mine"]
     assert list(replica.read().own_bundles) == ["b0002"]
     assert "is no share of a fleet" in local("pull", "--share", "3/2", code=2)
+
+
+def test_bundles_share_the_encoder_on_the_disk_and_damage_to_it_does_not_spread(local: Fleet) -> None:
+    local("build")
+    assert len({_rows(root).stat().st_ino for root in _roots(local.home / ".codequarry/fleet", "bundles")}) == 1
+    said = local("pull", "--root", "replica")
+    roots = _roots(local.home / "replica")
+    assert len(roots) == 3 and len({_rows(root).stat().st_ino for root in roots}) == 1
+    assert _rows(roots[0]).stat().st_size / 1e6 < sent(said) < 1.5 * _rows(roots[0]).stat().st_size / 1e6
+
+    local("pull", "--share", "1/3", "--root", "damaged")
+    _rows(_roots(local.home / "damaged")[0]).write_bytes(b"damaged")
+    local("pull", "--root", "damaged")
+    first, second, third = _roots(local.home / "damaged")
+    assert _rows(first).read_bytes() == b"damaged"
+    assert _rows(second).samefile(_rows(third)) and _rows(second).read_bytes() == _rows(roots[0]).read_bytes()
+
+
+def _roots(folder: Path, *below: str) -> list[BundleRoot]:
+    """Bundle roots of a replica, or of a builder, by name of the bundle."""
+    return [BundleRoot(each.joinpath(*below)) for each in sorted((folder / "bundles").iterdir())]
+
+
+def _rows(root: BundleRoot) -> Path:
+    """The largest file of the encoder in the current version."""
+    return root.version(root.read_current().version).encoder / "rows.npy"
 
 
 def test_another_machine_builds_only_what_changed(local: Fleet, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from fastmcp.client.transports import StdioTransport
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings.load import ServingSettings, Settings
 from codequarry.schemas.wire.health import HealthRequest
+from codequarry.serving.encoders.spec import EncoderSpec
+from codequarry.serving.encoders.static import StaticEncoder
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.fleet.fleet_engine import FleetEngine
 from codequarry.serving.fleet.replica_follower import ReplicaFollower, open_replica
@@ -83,6 +85,22 @@ def ask(engine: Engine | FleetEngine, name: str, **arguments: object) -> dict[st
 def apart(answer: dict[str, Any]) -> dict[str, Any]:
     """The answer without what names the index."""
     return {name: value for name, value in answer.items() if name not in ("bundle", "age_s", "limits")}
+
+
+def test_bundles_of_a_fleet_answer_by_one_encoder(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    open_static = StaticEncoder.open
+
+    def count(directory: Path, spec: EncoderSpec) -> StaticEncoder:
+        opened.append(directory)
+        return open_static(directory, spec)
+
+    monkeypatch.setattr(StaticEncoder, "open", count)
+    engine = open_replica(replica.folder, SETTINGS)
+    found = ask(engine, "search", query="expired invoices", channel="faiss", top_k=30)["results"]
+    engine.close()
+    assert {one["metadata"]["uri"].partition("/")[0] for one in found} == set(NAMES)
+    assert len(opened) <= 1  # none where another test has it open
 
 
 @pytest.mark.parametrize("channel", ["faiss", "bm25", "symbol", "hybrid"])
