@@ -126,10 +126,10 @@ def roots_beside(root: BundleRoot, fleet: FleetSettings) -> Iterator[BundleRoot]
         fleet: Folder of the bundles.
 
     Yields:
-        Bundle roots by name; none when the root is that of no bundle of the fleet.
+        Bundle roots by name; none when the root is that of no bundle of the fleet, or nothing was built here.
     """
     name = root.path.parent.name
-    if root.path == fleet.bundle_root(name):
+    if root.path == fleet.bundle_root(name) and fleet.bundles.is_dir():
         for folder in sorted(fleet.bundles.iterdir()):
             if folder.name != name:
                 yield BundleRoot(fleet.bundle_root(folder.name))
