@@ -50,8 +50,12 @@ def parts() -> Iterator[Part]:
         "literal match": lambda raw: _all(raw, "literal", 0),
         "field of names": lambda raw: _all(raw, "name_field", 0),
         "field of the path": lambda raw: _all(raw, "path_field", 0),
-        "file evidence (chunks alone)": lambda raw: _all(raw, "file_share", 0),
-        "saturation by file": lambda raw: _all(raw, "repeat", 1),
+        "file evidence (chunks alone)": lambda raw: (_all(raw, "file_share", 0), _all(raw, "file_share_long", None)),
+        "saturation by file": lambda raw: (_all(raw, "repeat", 1), _all(raw, "repeat_long", None)),
+        "length of questions": lambda raw: (_all(raw, "file_share_long", None), _all(raw, "repeat_long", None)),
+        "form of chunks": lambda raw: raw["chunk"].update(declaration=1, length=0),
+        "declarations": lambda raw: raw["chunk"].update(declaration=1),
+        "tests where they are asked for": lambda raw: raw["factors"].update(no_test=1),
         "second best chunk of a file": lambda raw: _all(raw, "second", 0),
         "words of the file's name": lambda raw: raw["file"].update(name_cover=0),
         "card of the file": lambda raw: raw["file"].update(card=0),
@@ -96,7 +100,7 @@ def without_near_names(engine: Engine) -> None:
     catalog.index = _Exactly(**{each.name: getattr(catalog.index, each.name) for each in fields(RowIndex)})
 
 
-def _all(raw: dict[str, Any], weight: str, value: float) -> None:
+def _all(raw: dict[str, Any], weight: str, value: float | None) -> None:
     for kind in raw["classes"].values():
         kind[weight] = value
 
@@ -143,6 +147,7 @@ def neutral() -> RankingProfile:
     raw["classes"] = {name: {**even, "file_share": 0.5, "repeat": 0.7} for name in raw["classes"]}
     raw["file"] = dict.fromkeys(raw["file"], 0.3) | {"chunks": 1.0}
     raw["factors"] = dict.fromkeys(raw["factors"], 0.5) | {"size": 0.05}
+    del raw["chunk"]
     return RankingProfile.model_validate(raw | {"name": "neutral"})
 
 

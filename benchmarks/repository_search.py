@@ -30,6 +30,7 @@ from typing import Any
 from benchmarks.ranking_parts import Corpus, print_cross_validated, print_worth
 from benchmarks.report import percentile
 from codequarry.pipelines.embed.encoders import encoder_directories
+from codequarry.pipelines.indexes.ranking_profile import profile_of
 from codequarry.pipelines.measure.questions import Hit, Question, Target
 from codequarry.pipelines.measure.ranking_metrics import DEPTH, ndcg, target_ranks
 from codequarry.pipelines.run import index_repositories
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         root = (entry.get("benchmark_root") or "").strip("/")
         for view in options.view:
             below = root if view == "root" else ""
-            bundle = _bundle(options.home, settings, entry, clone, below, fresh=options.fresh)
+            bundle = bundle_of(options.home, settings, entry, clone, below, fresh=options.fresh)
             corpora[view].append((bundle, questions_of(labels)))
             asked += _ask(bundle, settings, entry, view, labels, options.channel)
             done = [one.ndcg for one in asked if (one.repo, one.view) == (entry["name"], view)]
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="repository_search", description=__doc__, formatter_class=_Raw)
+    parser = argparse.ArgumentParser(prog="repository_search", description=__doc__, formatter_class=RawDescription)
     for name in ("annotations", "repositories"):
         given = os.environ.get(f"CODEQUARRY_{name.upper()}")
         parser.add_argument(f"--{name}", type=Path, default=given and Path(given), required=given is None)
@@ -125,7 +126,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-class _Raw(argparse.RawDescriptionHelpFormatter):
+class RawDescription(argparse.RawDescriptionHelpFormatter):
     """Keeps the lines of the description."""
 
 
@@ -143,7 +144,7 @@ def clone_of(folder: Path, entry: dict[str, Any]) -> Path | None:
     return None
 
 
-def _bundle(home: Path, settings: Settings, entry: dict[str, Any], clone: Path, below: str, *, fresh: bool) -> Path:
+def bundle_of(home: Path, settings: Settings, entry: dict[str, Any], clone: Path, below: str, *, fresh: bool) -> Path:
     """Root of the bundle that holds a repository at its revision, or what lies below a folder of it."""
     patterns = _all_but(below)
     own = settings.model_copy(
@@ -186,6 +187,7 @@ def _ask(
     root: Path, settings: Settings, entry: dict[str, Any], view: str, labels: list[dict[str, Any]], channel: str
 ) -> Iterator[Asked]:
     engine = Engine(Bundle.open_current(root), settings.serving)
+    engine.bundle.rank_by(profile_of(settings))
     try:
         engine.search(SearchRequest(query="warm up", channel=channel))  # pyright: ignore[reportArgumentType]
         for label in labels:

@@ -4,8 +4,8 @@ A result's score is made in three steps, each of whose parts an answer's ``expla
 
 - chunk = sum of weight * value over the channels that found it, times the factors of its file
 - file = weighted evidence that the file is meant, times the same factors
-- score = (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j,
-  where j counts the better chunks of the same file
+- score = (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j, times the factors of
+  the chunk, where j counts the better chunks of the same file
 
 ``docs/RETRIEVAL.md`` says what each is worth. A version of the bundle carries the profile it was tuned to.
 """
@@ -22,6 +22,9 @@ from codequarry.schemas.strict_model import StrictModel
 
 QueryClass = Literal["identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic"]
 """Class of a query by its form; see `serving.query.analyze_query`."""
+
+_FEW_WORDS, _MANY_WORDS = 6, 9
+"""Words of a query, stop words left out, up to which it is short, and from which on it is long."""
 
 Share = Field(ge=0, le=1)
 Weight = Field(ge=0, le=100)
@@ -53,6 +56,30 @@ class ClassProfile(StrictModel):
     """Weight of a file's second best chunk relative to its best."""
     fan_in: float = Share
     """Files are multiplied by 1 + this * ln(1 + files that import them)."""
+    file_share_long: float | None = Field(default=None, ge=0, le=1)
+    """``file_share`` of long queries; None for the same."""
+    repeat_long: float | None = Field(default=None, ge=0, le=1)
+    """``repeat`` of long queries; None for the same."""
+
+    def for_length(self, words: int) -> ClassProfile:
+        """Return the weights for a query of so many words: between those of short and of long ones.
+
+        A long question asks for one place, a short one for all files of a subject.
+
+        Args:
+            words: Distinct words of the query, stop words left out.
+
+        Returns:
+            The same weights with ``file_share`` and ``repeat`` of this length.
+        """
+        part = min(max((words - _FEW_WORDS) / (_MANY_WORDS - _FEW_WORDS), 0.0), 1.0)
+        pairs = {"file_share": self.file_share_long, "repeat": self.repeat_long}
+        changed = {
+            name: getattr(self, name) + (long - getattr(self, name)) * part
+            for name, long in pairs.items()
+            if long is not None and part
+        }
+        return self.model_copy(update=changed) if changed else self
 
 
 class FileProfile(StrictModel):
@@ -84,6 +111,17 @@ class FactorProfile(StrictModel):
     other_repository: float = Field(default=0.6, ge=0, le=1)
     """Factor for a file of another repository than the query names, when the version holds several; absent in profiles
     older than this rule."""
+    no_test: float = Field(default=1.0, ge=0, le=1)
+    """Factor for a file that is no test when the query asks for one; ``test`` does not count then."""
+
+
+class ChunkProfile(StrictModel):
+    """Factors of a chunk by its form, unless the query is only a name or a path; 1 in profiles older than them."""
+
+    declaration: float = Field(default=1.0, ge=0, le=1)
+    """An interface, trait, struct or the like, which says what there is and not how it works."""
+    length: float = Field(default=0.0, ge=0, le=1)
+    """(1 + this * ln(1 + lines)) / (1 + this * ln(61)), with 60 lines at most: long chunks hold more of an answer."""
 
 
 class RankingProfile(StrictModel):
@@ -94,13 +132,15 @@ class RankingProfile(StrictModel):
     classes: dict[QueryClass, ClassProfile]
     file: FileProfile
     factors: FactorProfile
+    chunk: ChunkProfile = ChunkProfile()
 
 
-_OF_FILES = {"second": 0.7, "fan_in": 0.12}
+_OF_FILES = {"second": 0.7, "fan_in": 0.12, "file_share_long": 0.5, "repeat_long": 0.95}
 _FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5, **_OF_FILES}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
 _NAMES_FIRST = {
-    "lexical": 0.9, "dense": 0.1, "late": 0.0, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5, **_OF_FILES,
+    "lexical": 0.9, "dense": 0.1, "late": 0.0, "name_field": 0.0, "file_share": 0.5, "repeat": 0.5, "second": 0.7,
+    "fan_in": 0.12,
 }  # fmt: skip
 
 
@@ -118,16 +158,17 @@ BUILT_IN = RankingProfile(
         "identifier": _class(_NAMES_FIRST),
         "qualified_name": _class(_NAMES_FIRST),
         "path": _class(_NAMES_FIRST, path_field=2.0, file_share=0.8),
-        "code": _class(_CHUNKS_FIRST, file_share=0.2, name_field=0.0),
-        "literal": _class(_CHUNKS_FIRST, file_share=0.2, literal=1.0),
+        "code": _class(_CHUNKS_FIRST, file_share=0.2, name_field=0.0, lexical=2.0),
+        "literal": _class(_CHUNKS_FIRST, file_share=0.2, literal=1.0, lexical=2.0),
         "statement": _class(_CHUNKS_FIRST),
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6),
     },
     file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5),
     factors=FactorProfile(
-        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042
+        test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042, no_test=0.4
     ),
+    chunk=ChunkProfile(declaration=0.85, length=0.12),
 )
 """Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""
 

@@ -27,7 +27,7 @@ from codequarry.serving.tools.search import find_results
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, write_bundle
 from tests.serving.contexts import context_of
-from tests.serving.ranking.test_ranking import FILES, QUERIES, candidates, methods, scored
+from tests.serving.ranking.test_ranking import FILES, FORMS, QUERIES, candidates, methods, scored
 from tests.serving.scores import recomputed
 
 LATE = StageSettings()
@@ -119,8 +119,9 @@ def test_with_it_the_parts_of_every_score_give_it_again(lexical, dense, tokens, 
     answers = {"bm25": candidates(lexical), "faiss": candidates(dense), "warp": candidates(tokens)}
     weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(answers, 1.0))
     found = rank(
-        query, answers, weights, FILES, phrases=np.empty(0, np.int64), allowed=None, method=method, k=60, limit=50
-    )
+        query, answers, weights, FILES, FORMS, phrases=np.empty(0, np.int64), allowed=None, method=method, k=60,
+        limit=50,
+    )  # fmt: skip
     for one in found:
         assert one.recomputed() == pytest.approx(one.score, rel=1e-12)
         assert ("warp" in one.channels) == (one.chunk_id in tokens)

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from codequarry.schemas.ranking_profile import BUILT_IN, ClassProfile
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchAnswer, SearchFilters, SearchRequest, to_wire
+from codequarry.serving.catalog.chunk_arrays import CHUNK, RowIndex, Strings
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.channels.base import Candidates
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.file_index import FileIndex, FileRow
+from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import (
     RankedFiles,
     fan_in_factor,
@@ -24,7 +26,7 @@ from codequarry.serving.ranking.file_evidence import (
     path_class_factor,
     size_factor,
 )
-from codequarry.serving.ranking.ranking import channel_weights, rank
+from codequarry.serving.ranking.ranking import Scored, channel_weights, rank
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundle_factory import Piece, definition_row, write_bundle
@@ -47,7 +49,21 @@ def ranked_files() -> RankedFiles:
     return RankedFiles(FileIndex.build(rows, np.eye(len(PATHS), 8, dtype=np.float32)), directory, BUILT_IN)
 
 
+def ranked_chunks() -> RankedChunks:
+    """The chunks of these files: functions of 10 lines, each fourth is an interface, and the eighth has one line."""
+    kinds = Strings.of(["function", "interface"])
+    none = np.empty(0, np.int32)
+    chunks = np.zeros(len(PATHS) * CHUNKS, [(name, np.int64) for name in CHUNK])
+    chunks["chunk_id"] = np.arange(1, len(chunks) + 1)
+    chunks["kind"][3::4] = 1
+    chunks["end_line"] = 9
+    chunks["end_line"][7] = 0
+    rows = RowIndex(kinds.data, kinds.starts, np.arange(len(chunks)), chunks, none, none, none, none, none, none)
+    return RankedChunks(rows, BUILT_IN.chunk)
+
+
 FILES = ranked_files()
+FORMS = ranked_chunks()
 TOPIC = BUILT_IN.classes["topic"]
 scored = st.dictionaries(st.integers(1, 20), st.floats(0.125, 8, width=32), max_size=20)
 
@@ -69,7 +85,7 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
     answers["symbol"] = candidates({one: score / 8 for one, score in symbol.items()})
     weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(answers, 1.0))
     found = rank(
-        query, answers, weights, FILES, phrases=np.array(sorted(phrases), np.int64), allowed=None, method=method, k=60,
+        query, answers, weights, FILES, FORMS, phrases=np.array(sorted(phrases), np.int64), allowed=None, method=method, k=60,
         limit=50,
     )  # fmt: skip
     for one in found:
@@ -84,7 +100,7 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
 def test_a_file_is_found_by_its_name_though_no_channel_found_it() -> None:
     query = analyze_query("how are sessions kept")
     found = rank(
-        query, {"bm25": candidates({})}, {"bm25": 1.0}, FILES, phrases=np.empty(0, np.int64), allowed=None,
+        query, {"bm25": candidates({})}, {"bm25": 1.0}, FILES, FORMS, phrases=np.empty(0, np.int64), allowed=None,
         method="score", k=60, limit=9,
     )  # fmt: skip
     assert [one.chunk_id for one in found] == [9, 17]
@@ -95,7 +111,7 @@ def test_a_file_is_found_by_its_name_though_no_channel_found_it() -> None:
 def test_nothing_outside_of_a_filter_comes_back_by_its_name() -> None:
     query = analyze_query("how are sessions kept")
     found = rank(
-        query, {"bm25": candidates({})}, {"bm25": 1.0}, FILES, phrases=np.array([1]), allowed=np.array([17, 18]),
+        query, {"bm25": candidates({})}, {"bm25": 1.0}, FILES, FORMS, phrases=np.array([1]), allowed=np.array([17, 18]),
         method="score", k=60, limit=9,
     )  # fmt: skip
     assert [one.chunk_id for one in found] == [17]
@@ -107,7 +123,7 @@ def test_further_chunks_of_a_file_come_later_the_more_so_for_questions() -> None
         text: [
             one.chunk_id
             for one in rank(
-                analyze_query(text), answers, {"bm25": 1.0}, FILES, phrases=np.empty(0, np.int64), allowed=None,
+                analyze_query(text), answers, {"bm25": 1.0}, FILES, FORMS, phrases=np.empty(0, np.int64), allowed=None,
                 method="score", k=60, limit=9,
             )
         ]
@@ -129,10 +145,41 @@ def test_rules_are_factors_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("kind", BUILT_IN.classes.values(), ids=BUILT_IN.classes)
-@given(others=st.lists(st.booleans(), min_size=len(PATHS), max_size=len(PATHS)))
-def test_the_factors_of_all_files_at_once_are_those_of_each(kind: ClassProfile, others: list[bool]) -> None:
-    products = [np.prod(list(FILES.factors_of(at, kind, other=one).values())) for at, one in enumerate(others)]
-    assert FILES.factors(kind, np.array(others)) == pytest.approx(products, rel=1e-12)
+@given(others=st.lists(st.booleans(), min_size=len(PATHS), max_size=len(PATHS)), for_tests=st.booleans())
+def test_the_factors_of_all_files_at_once_are_those_of_each(
+    kind: ClassProfile, others: list[bool], for_tests: bool
+) -> None:
+    products = [
+        np.prod(list(FILES.factors_of(at, kind, other=one, for_tests=for_tests).values()))
+        for at, one in enumerate(others)
+    ]
+    assert FILES.factors(kind, np.array(others), for_tests=for_tests) == pytest.approx(products, rel=1e-12)
+
+
+def first_of(text: str, lexical: dict[int, float]) -> Scored:
+    return rank(
+        analyze_query(text), {"bm25": candidates(lexical)}, {"bm25": 1.0}, FILES, FORMS, phrases=np.empty(0, np.int64),
+        allowed=None, method="score", k=60, limit=1,
+    )[0]  # fmt: skip
+
+
+def test_who_asks_for_a_test_gets_one() -> None:
+    lexical = {9: 8.0, 17: 6.0}
+    assert first_of("expired sessions are dropped", lexical).chunk_id == 9
+    asked = first_of("the test that expired sessions are dropped", lexical)
+    assert asked.chunk_id == 17
+    assert "path_class:test" not in asked.factors
+    assert path_class_factor("docs", BUILT_IN.factors, for_tests=True)["no_test"] == BUILT_IN.factors.no_test
+
+
+@given(st.integers(0, 30))
+def test_the_longer_a_question_is_the_less_its_file_decides(words: int) -> None:
+    kind = BUILT_IN.classes["question"]
+    one, next_one = kind.for_length(words), kind.for_length(words + 1)
+    assert kind.file_share >= one.file_share >= next_one.file_share >= (kind.file_share_long or 0)
+    assert kind.repeat <= one.repeat <= next_one.repeat <= (kind.repeat_long or 1)
+    names = BUILT_IN.classes["identifier"]
+    assert names.for_length(words) == names
 
 
 def test_how_often_a_file_is_imported_counts_by_the_class_of_the_query() -> None:

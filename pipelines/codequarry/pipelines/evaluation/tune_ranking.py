@@ -19,7 +19,7 @@ from codequarry.pipelines.measure.ranking_metrics import intervals
 from codequarry.pipelines.measure.results import scores_of
 from codequarry.pipelines.store.workspace import Progress
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.ranking_profile import ClassProfile, FactorProfile, FileProfile, RankingProfile
+from codequarry.schemas.ranking_profile import ChunkProfile, ClassProfile, FactorProfile, FileProfile, RankingProfile
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.engine.engine import Engine
 
@@ -27,12 +27,15 @@ _LEAST_QUESTIONS = 20
 """Least number of questions on either side; fewer prove nothing."""
 _STEPS = (0.6, 1.6)
 """Factors that are tried on a weight."""
-_SHARES = frozenset({"file_share", "repeat", "fan_in", *FactorProfile.model_fields})
+_SHARES = frozenset(
+    {"file_share", "repeat", "fan_in", "file_share_long", "repeat_long"}
+    | {*FactorProfile.model_fields, *ChunkProfile.model_fields}
+)
 """Weights that may not exceed 1."""
 _LEAST_GAIN = 1e-3
 TUNED = "tuned"
 
-_Part = TypeVar("_Part", ClassProfile, FileProfile, FactorProfile)
+_Part = TypeVar("_Part", ClassProfile, FileProfile, FactorProfile, ChunkProfile)
 
 Judge = Callable[[RankingProfile], float]
 """Score of a profile's answers; larger is better."""
@@ -147,8 +150,10 @@ def _moves(profile: RankingProfile) -> Iterator[_Move]:
         yield lambda one, step, field=field: one.model_copy(update={"file": _scaled(one.file, field, step)})
     for field in ("test", "example", "docs", "header", "size"):
         yield lambda one, step, field=field: one.model_copy(update={"factors": _scaled(one.factors, field, step)})
+    for field in ChunkProfile.model_fields:
+        yield lambda one, step, field=field: one.model_copy(update={"chunk": _scaled(one.chunk, field, step)})
     for field in ClassProfile.model_fields:
-        for value in sorted({getattr(kind, field) for kind in profile.classes.values()} - {0.0}):
+        for value in sorted({getattr(kind, field) for kind in profile.classes.values()} - {0.0, None}):
             yield lambda one, step, field=field, value=value: one.model_copy(
                 update={
                     "classes": {

@@ -285,14 +285,15 @@ def _explain_score(explain: Explain, scoring: Scoring) -> None:
 def _rule(rule: str) -> str:
     """Return a factor's rule in readable form.
 
-    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside")
-    ('imported by 4 files', 'test file', 'header beside')
+    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside"), _rule("lines:1")
+    ('imported by 4 files', 'test file', 'header beside', '1 line long')
     """
     name, _, value = rule.partition(":")
-    said = {"path_class": f"{value} file"}
+    said = {"path_class": f"{value} file", "kind": value}
     if value.isdigit():
         lines = counted(int(value), "line")
         said |= {"fan_in": f"imported by {counted(int(value), 'file')}", "code_lines": f"{lines} of code"}
+        said["lines"] = f"{lines} long"
     return said.get(name, name.replace("_", " "))
 
 

@@ -6,6 +6,7 @@ Factors are computed once for a version, evidence for each query; both over all 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -30,24 +31,30 @@ class RankedFiles:
         self._rows = index.facts["row"].astype(np.int64)
         self._directory = directory
         self._classes = directory.class_rank[self._rows]
-        self._products = self._without_fan_in()
+        self._products = self._without_fan_in(for_tests=False)
         self._fan_in = np.log1p(index.facts["fan_in"].astype(np.float64))
         # A file that the caller may not see is of the repository "", which no query names.
         numbers = {repo: number for number, repo in enumerate((*directory.repo_names, ""))}
         self._repo_of = np.array([numbers[directory.repos[row]] for row in self._rows.tolist()], np.int64)
         self._repo_words = [frozenset(word.text.lower() for word in words(repo)) for repo in numbers]
 
-    def factors(self, kind: ClassProfile, others: np.ndarray) -> np.ndarray:
+    @cached_property
+    def _products_for_tests(self) -> np.ndarray:
+        return self._without_fan_in(for_tests=True)
+
+    def factors(self, kind: ClassProfile, others: np.ndarray, *, for_tests: bool = False) -> np.ndarray:
         """Return the product of `factors_of` for each file.
 
         Args:
             kind: Profile of the query's class.
             others: (f,) bool, see `of_other_repositories`.
+            for_tests: The query asks for tests.
 
         Returns:
             (f,) float64.
         """
-        products = self._products * (1 + kind.fan_in * self._fan_in)
+        products = self._products_for_tests if for_tests else self._products
+        products = products * (1 + kind.fan_in * self._fan_in)
         return products * np.where(others, self.profile.factors.other_repository, 1.0)
 
     def names_any(self, query: Query) -> bool:
@@ -134,24 +141,29 @@ class RankedFiles:
             found["card"] = card_evidence(self.index.similarity(vector), cards)
         return {name: values.astype(np.float64) for name, values in found.items()}
 
-    def _without_fan_in(self) -> np.ndarray:
+    def _without_fan_in(self, *, for_tests: bool) -> np.ndarray:
         """Compute `factors_of` without fan-in for all files at once.
 
         A version may have tens of thousands of files when it is opened.
         """
         facts, factors = self.index.facts, self.profile.factors
-        of_class = [path_class_factor(name, factors).get(f"path_class:{name}", 1.0) for name in PATH_CLASSES]
+        of_class = [
+            math.prod(path_class_factor(name, factors, for_tests=for_tests).values()) for name in PATH_CLASSES
+        ]
         size = 1 + factors.size * np.log1p(facts["code_lines"].astype(np.float64))
         header = np.where(facts["header"], factors.header, 1.0)
         return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * size
 
-    def factors_of(self, file: int, kind: ClassProfile, *, other: bool) -> dict[str, float]:
+    def factors_of(
+        self, file: int, kind: ClassProfile, *, other: bool, for_tests: bool = False
+    ) -> dict[str, float]:
         """Return the factors of a file's chunks and evidence, by rule; factors of 1 are left out.
 
         Args:
             file: Number of the file.
             kind: Profile of the query's class.
             other: The file belongs to another repository than the query names.
+            for_tests: The query asks for tests.
 
         Returns:
             Factors by rule.
@@ -159,7 +171,7 @@ class RankedFiles:
         facts = self.index.facts[file]
         factors = self.profile.factors
         rules = {
-            **path_class_factor(PATH_CLASSES[self._classes[file] - 1], factors),
+            **path_class_factor(PATH_CLASSES[self._classes[file] - 1], factors, for_tests=for_tests),
             **header_factor(bool(facts["header"]), factors),
             **fan_in_factor(int(facts["fan_in"]), kind),
             **size_factor(int(facts["code_lines"]), factors),
@@ -168,9 +180,15 @@ class RankedFiles:
         return {rule: factor for rule, factor in rules.items() if factor != 1}
 
 
-def path_class_factor(path_class: str, factors: FactorProfile) -> dict[str, float]:
-    """Return the factor that ranks tests, examples, documentation and the like below sources."""
-    return {} if path_class == "source" else {f"path_class:{path_class}": getattr(factors, path_class)}
+def path_class_factor(path_class: str, factors: FactorProfile, *, for_tests: bool = False) -> dict[str, float]:
+    """Return the factors that rank tests, examples, documentation and the like below sources.
+
+    A query that asks for tests ranks all others below tests.
+    """
+    if for_tests and path_class == "test":
+        return {}
+    of_class = {} if path_class == "source" else {f"path_class:{path_class}": getattr(factors, path_class)}
+    return of_class | {"no_test": factors.no_test} if for_tests else of_class
 
 
 def header_factor(header: bool, factors: FactorProfile) -> dict[str, float]:

@@ -4,7 +4,7 @@
 chunk   sum over channels of weight * value, and of the chunk's own evidence, times the factors of its file
 file    sum of weight * value over the evidence that the file is meant, times the same factors
 score   (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j, where j counts the
-        better chunks of the same file
+        better chunks of the same file, times the factors of the chunk
 score   times reranked, where a language model was asked: it deals the same scores out in its own order
 ======= ==========================================================================================================
 
@@ -23,11 +23,14 @@ from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.ranking_profile import ClassProfile
 from codequarry.serving.channels.base import Candidates
 from codequarry.serving.channels.fusion import Pool, common_scores, pool
+from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import RankedFiles
-from codequarry.serving.text.query_classes import Query
+from codequarry.serving.text.query_classes import NAMES, Query
 
 SPLADE_PRIOR = 0.9
 """Weight of learned sparse retrieval relative to the dense channel, before tuning."""
+_BY_NAME = NAMES | {"path"}
+"""Classes of queries that ask for something by its name, whatever form it has."""
 _FILES_BY_EVIDENCE = 10
 """Number of files considered by name although none of their chunks was found."""
 
@@ -61,6 +64,7 @@ class Scored:
     chunk: dict[str, WeightedValue]
     file: dict[str, WeightedValue]
     factors: dict[str, float]
+    """Those of the file and of the chunk, by rule."""
     file_share: float
     best_chunk: float
     best_file: float
@@ -189,6 +193,7 @@ def rank(
     answers: Mapping[str, Candidates],
     weights: Mapping[str, float],
     files: RankedFiles,
+    chunks: RankedChunks,
     *,
     phrases: np.ndarray,
     allowed: np.ndarray | None,
@@ -204,6 +209,7 @@ def rank(
         answers: Candidates of every channel that was searched, even if empty.
         weights: Weights by channel.
         files: Files of the version.
+        chunks: Chunks of the version.
         phrases: (m,) int64, sorted: chunks that hold the query's words one after the other.
         allowed: (m,) int64, sorted: only these may be returned; None for all.
         method: See `pool`.
@@ -214,10 +220,10 @@ def rank(
     Returns:
         The best chunks, best first.
     """
-    kind = files.profile.classes[query.kind]
+    kind = files.profile.classes[query.kind].for_length(len(query.stems))
     evidence = files.evidence(query, _vector_of(answers), None if common is None else common.cards)
     others = files.of_other_repositories(query, elsewhere=common is not None and common.names_repository)
-    products = files.factors(kind, others)
+    products = files.factors(kind, others, for_tests=query.asks_for_tests)
     extra = _of_named_files(files, evidence, products, allowed)
     if len(phrases):
         extra = np.union1d(extra, phrases if allowed is None else np.intersect1d(phrases, allowed))
@@ -240,6 +246,9 @@ def rank(
     file = (file * products[groups.files])[groups.group_of]
     best_chunk, best_file = float(chunk.max()), float(file.max())
     total = kind.file_share * file / (best_file or 1.0) + (1 - kind.file_share) * chunk / (best_chunk or 1.0)
+    by_form = query.kind not in _BY_NAME
+    if by_form:
+        total *= chunks.factors(candidates.chunk_ids)
     repeats = kind.repeat ** groups.better(total, candidates.chunk_ids)
     order = np.lexsort((candidates.chunk_ids, -total * repeats))[:limit]
     return [
@@ -253,7 +262,10 @@ def rank(
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
-            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]])),
+            files.factors_of(
+                int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests
+            )
+            | (chunks.factors_of(int(candidates.chunk_ids[row])) if by_form else {}),
             kind.file_share,
             best_chunk,
             best_file,

@@ -26,6 +26,7 @@ _QUESTION = frozenset("how where what which who why when is are does do can shou
 _DETERMINERS = frozenset("a an the this that these those its their each every all any".split())
 _COMPOUND = re.compile(r"\w+-\w")
 _WORD = re.compile(r"[A-Za-z_']+")
+_TESTS = re.compile(r"\b(?:tests?|tested|testing|specs?)\b", re.IGNORECASE)
 _DOTTED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})*")
 # Verbs that documentation and commit messages begin with, counted over the first words of doc comments of public
 # packages. A verb is kept when an article or pronoun follows often enough that the word is rarely a noun.
@@ -77,6 +78,8 @@ class Query:
     """Qualified names in it, joined by dots: ``Index.open``."""
     plain: tuple[str, ...]
     """Identifiers in it as written: its only word, or names written unlike any word of prose."""
+    asks_for_tests: bool
+    """Whether it has the word test or spec, in any form."""
 
 
 @lru_cache(maxsize=256)
@@ -109,6 +112,7 @@ def analyze_query(text: str) -> Query:
         frozenset(plain),
         tuple(name for name in names if "." in name),
         tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
+        _TESTS.search(text) is not None,
     )
 
 

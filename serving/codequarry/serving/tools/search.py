@@ -397,7 +397,7 @@ def _rank(sides: Sequence[_VersionSearch], phrases: Sequence[np.ndarray], limit:
     common = _common(sides)
     return [
         rank(
-            side.plan.query, side.answers, side.plan.weights, side.plan.bundle.files, phrases=found,
+            side.plan.query, side.answers, side.plan.weights, side.plan.bundle.files, side.plan.bundle.chunks, phrases=found,
             allowed=side.plan.asked.allowed, method=side.plan.settings.fusion, k=side.plan.settings.rrf_k,
             limit=limit, common=common,
         )

@@ -35,6 +35,7 @@ from codequarry.serving.files.file_index import FileIndex, IndexedFiles
 from codequarry.serving.files.file_watch import FileWatch
 from codequarry.serving.files.integrity import file_sha256, read_manifest, verify
 from codequarry.serving.files.lease import Hold, hold_version
+from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import RankedFiles
 from codequarry.serving.stack.overlay import StackArrays, VersionArrays
 from codequarry.serving.stack.stacked_catalog import StackedCatalog
@@ -271,7 +272,7 @@ class Bundle:
                         closed[name] = error.message.replace(f"{paths.path}/", "")
                 bundle = cls(paths, current, manifest, catalog, directory, opened, closed, hold, watch, base)
                 if opened:
-                    _ = bundle.files, bundle.facts  # not under the first request
+                    _ = bundle.files, bundle.chunks, bundle.facts  # not under the first request
                 undo.pop_all()
                 return bundle
         except (OSError, MemoryError, CodequarryError) as error:
@@ -311,6 +312,11 @@ class Bundle:
         if self.base is not None and stack is not None:
             index = StackedFileIndex(self.base.files.index, index, stack)
         return RankedFiles(index, self.directory, self.profile)
+
+    @cached_property
+    def chunks(self) -> RankedChunks:
+        """Chunks of the version for the ranking."""
+        return RankedChunks(self.catalog.index, self.profile.chunk)
 
     @cached_property
     def facts(self) -> ChunkFacts | StackedFacts:
@@ -378,7 +384,7 @@ class Bundle:
 
     def rank_by(self, profile: RankingProfile) -> None:
         """Use another profile from now on; running requests may use parts of both."""
-        self.profile, self.files = profile, self.files.by(profile)
+        self.profile, self.files, self.chunks = profile, self.files.by(profile), self.chunks.by(profile.chunk)
         lexical = self.channels.get("bm25")
         if isinstance(lexical, Bm25Channel):
             lexical.profile = profile

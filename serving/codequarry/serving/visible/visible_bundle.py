@@ -18,6 +18,7 @@ from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.symbol import SymbolChannel
+from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import RankedFiles
 from codequarry.serving.request.repository_scope import RepositoryScope
 from codequarry.serving.stack.stacked_files import StackedFacts
@@ -83,6 +84,11 @@ class VisibleBundle(Bundle):
     def files(self) -> RankedFiles:
         """Visible files for the ranking; raises as `Bundle.files`."""
         return self.parts.files(self.whole)
+
+    @cached_property
+    def chunks(self) -> RankedChunks:
+        """Chunks of the version for the ranking."""
+        return self.whole.chunks
 
     @cached_property
     def facts(self) -> ChunkFacts | StackedFacts:

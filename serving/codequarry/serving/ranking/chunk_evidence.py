@@ -1,0 +1,78 @@
+"""Factors of chunks by their form: whether they only declare something, and how long they are.
+
+Computed once for a version, over all chunks at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import numpy as np
+
+from codequarry.schemas.ranking_profile import ChunkProfile
+from codequarry.serving.catalog.chunk_arrays import ChunkRows
+
+DECLARATIONS = frozenset({"interface", "trait", "protocol", "struct", "enum", "type"})
+"""Kinds of chunks that say what there is."""
+_LONG = 60
+"""Lines from which on a longer chunk counts no more."""
+
+
+class RankedChunks:
+    """Chunks of a version for the ranking."""
+
+    def __init__(self, rows: ChunkRows, profile: ChunkProfile) -> None:
+        """Compute the factors of all chunks.
+
+        Args:
+            rows: Chunks of the version.
+            profile: Factors by form.
+        """
+        self._rows, self._profile = rows, profile
+        numbers = [number for kind in sorted(DECLARATIONS) if (number := rows.texts.find(kind)) >= 0]
+        declares = np.isin(rows.chunks["kind"], numbers)[rows.ids_rows]
+        lines = (rows.chunks["end_line"].astype(np.int64) - rows.chunks["start_line"] + 1)[rows.ids_rows]
+        by_length = np.array([length_factor(count, profile)[f"lines:{count}"] for count in range(_LONG + 1)])
+        self._products = np.where(declares, profile.declaration, 1.0) * by_length[np.clip(lines, 0, _LONG)]
+
+    def by(self, profile: ChunkProfile) -> Self:
+        """Return the same chunks with another profile."""
+        return type(self)(self._rows, profile)
+
+    def factors(self, chunk_ids: np.ndarray) -> np.ndarray:
+        """Return the product of `factors_of` for chunks.
+
+        Args:
+            chunk_ids: (m,) int64, all of this version.
+
+        Returns:
+            (m,) float64 in [0, 1].
+        """
+        return self._products[np.searchsorted(self._rows.ids, chunk_ids)]
+
+    def factors_of(self, chunk_id: int) -> dict[str, float]:
+        """Return the factors of a chunk, by rule; factors of 1 are left out."""
+        found = self._rows.numbers(int(self._rows.rows_of([chunk_id])[0]))
+        lines = min(max(found["end_line"] - found["start_line"] + 1, 0), _LONG)
+        rules = kind_factor(self._rows.texts[found["kind"]], self._profile) | length_factor(lines, self._profile)
+        return {rule: factor for rule, factor in rules.items() if factor != 1}
+
+
+def kind_factor(kind: str, profile: ChunkProfile) -> dict[str, float]:
+    """Return the factor that ranks declarations below what does the work."""
+    return {f"kind:{kind}": profile.declaration} if kind in DECLARATIONS else {}
+
+
+def length_factor(lines: int, profile: ChunkProfile) -> dict[str, float]:
+    """Return the factor that ranks short chunks lower, because they hold less of an answer.
+
+    Args:
+        lines: Lines of the chunk, 0 to 60.
+        profile: Factors by form.
+
+    Returns:
+        The factor by its rule, 1 for 60 lines.
+    """
+    longest = 1 + profile.length * math.log1p(_LONG)
+    return {f"lines:{lines}": (1 + profile.length * math.log1p(lines)) / longest}

@@ -1,0 +1,34 @@
+"""Factors of chunks by their form: all at once as each for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codequarry.schemas.ranking_profile import BUILT_IN, ChunkProfile
+from codequarry.serving.ranking.chunk_evidence import kind_factor, length_factor
+from tests.serving.ranking.test_ranking import FORMS, first_of
+
+
+def test_the_factors_of_all_chunks_at_once_are_those_of_each() -> None:
+    ids = np.arange(1, 21)
+    products = [np.prod(list(FORMS.factors_of(one).values())) for one in ids.tolist()]
+    assert FORMS.factors(ids) == pytest.approx(products, rel=1e-12)
+    neutral = FORMS.by(ChunkProfile())
+    assert neutral.factors(ids).tolist() == [1.0] * 20
+    assert not neutral.factors_of(4)
+
+
+def test_what_declares_and_what_is_short_counts_less() -> None:
+    assert FORMS.factors_of(4)["kind:interface"] == BUILT_IN.chunk.declaration
+    assert FORMS.factors_of(5).keys() == {"lines:10"}
+    assert FORMS.factors_of(8)["lines:1"] < FORMS.factors_of(4)["lines:10"] < 1
+    assert length_factor(60, BUILT_IN.chunk) == {"lines:60": 1}
+    assert kind_factor("function", BUILT_IN.chunk) == {}
+
+
+def test_the_form_decides_among_equals_unless_a_name_is_asked_for() -> None:
+    equal = {12: 8.0, 9: 8.0}
+    assert first_of("how are sessions kept for a user", equal).chunk_id == 9
+    assert first_of("Sessions", {12: 8.1, 9: 8.0}).chunk_id == 12
+    assert not any(rule.startswith(("kind:", "lines:")) for rule in first_of("Sessions", equal).factors)
