@@ -26,8 +26,10 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.fleet.promising import most_promising
-from codequarry.serving.tools.search import search
+from codequarry.serving.ranking.promising import most_promising
+from codequarry.serving.request.deadline import NEVER
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.search import open_search, search
 from codequarry.serving.version.open import Bundle
 
 _KEPT_OUT = ("pydantic", "httpx", "torch", "codequarry")
@@ -141,13 +143,20 @@ def _ask(root: Path, packages: Sequence[str]) -> tuple[float, float, float, int]
     questions = list(islice((text for name in packages for text, _ in islice(sentences_of(name), 4)), _QUESTIONS))
     with closing(Engine(Bundle.open_current(root, settings), settings)) as engine:
         bundle = engine.bundle
-        looks = [_cpu_ms(lambda text=text: most_promising([bundle, bundle], text, 1)) / 2 for text in questions]
+        context = ToolContext(bundle, settings, NEVER)
+        looks = [_cpu_ms(lambda text=text: _choose_of_two(context, text)) / 2 for text in questions]
         searches = [
             _cpu_ms(lambda text=text: engine.answer_admitted("search", search, SearchRequest(query=text, top_k=10)))
             for text in questions
         ]
         memory = anonymous_mb() - before
         return statistics.median(looks), statistics.median(searches), memory, len(bundle.directory.chunk_ids)
+
+
+def _choose_of_two(context: ToolContext, text: str) -> None:
+    request = SearchRequest(query=text)
+    versions = open_search([(context, request), (context, request)])
+    most_promising(versions.measure(nearness=True), 1, versions.best_scores)
 
 
 def _cpu_ms(call: Callable[[], object]) -> float:

@@ -19,6 +19,7 @@ Each message says what was found, what was expected and what to do; ``suggestion
         ├── IntegrityError           a bundle that is not what its manifest says
         ├── FormatError              a bundle written by a newer or unknown format
         ├── ResourcesError           no descriptor or memory left to look at it; retry
+        ├── ReplicaError             a replica of a fleet that does not answer a router, or not as it should; retry
         ├── EndpointError            a model server that does not answer, or not as it should
         ├── PublishError             staging, verification or the flip failed; CURRENT is unchanged
         │   └── GateError            checks of the staged version failed: the same sources fail again
@@ -138,6 +139,12 @@ class GateError(PublishError):
     """Checks of a staged version failed, so that the same sources and settings would fail again."""
 
 
+class ReplicaError(UnavailableError):
+    """A replica does not answer, or not as it should; the rest of an answer comes from others."""
+
+    retryable = True
+
+
 class EndpointError(UnavailableError):
     """A model server cannot be reached, refuses, or answers something else; its address is not in the message."""
 
@@ -167,3 +174,27 @@ class EndpointError(UnavailableError):
 
 class MissingExtraError(UnavailableError, ImportError):
     """An optional dependency is not installed."""
+
+
+def error_of(code: ErrorCode, message: str, suggestion: str) -> CodequarryError:
+    """Return the error that another process raised.
+
+    >>> error_of("NOT_FOUND", "there is no such file", "list the files").exit_code
+    1
+
+    Args:
+        code: Its code.
+        message: Its message.
+        suggestion: What to do.
+
+    Returns:
+        An error of the class that has the code.
+    """
+    known: dict[ErrorCode, type[CodequarryError]] = {
+        "INVALID_ARGUMENT": InvalidArgumentError,
+        "NOT_FOUND": NotFoundError,
+        "BUSY": BusyError,
+        "DEADLINE": DeadlineError,
+        "UNAVAILABLE": UnavailableError,
+    }
+    return known.get(code, CodequarryError)(message, suggestion=suggestion)

@@ -19,14 +19,14 @@ from codequarry.pipelines.cli.first_index import index_first, repository_to_serv
 from codequarry.pipelines.cli.fleet.commands import fleet_app
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
-from codequarry.serving.cli import browse, clients, grep, search, serve, settings, sql, symbols, usage, versions
+from codequarry.serving.cli import browse, clients, grep, route, search, serve, settings, sql, symbols, usage, versions
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
 
 _COMMANDS = (
     diff, evaluate, index, models, gates,
-    search, grep, browse, sql, symbols, serve, install, clients, versions, doctor, settings, usage,
+    search, grep, browse, sql, symbols, serve, route, install, clients, versions, doctor, settings, usage,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 

@@ -31,7 +31,13 @@ from codequarry.schemas.settings.fleet import FleetSettings
 from codequarry.schemas.settings.gates import DriftSettings, RetrievalSettings
 from codequarry.schemas.settings.indexes import IndexesSettings, SpladeSettings, WarpSettings
 from codequarry.schemas.settings.model_servers import ModelServerSettings
-from codequarry.schemas.settings.service import AuthSettings, ConnectionSettings, StageSettings, TelemetrySettings
+from codequarry.schemas.settings.service import (
+    AuthSettings,
+    ConnectionSettings,
+    RouterSettings,
+    StageSettings,
+    TelemetrySettings,
+)
 from codequarry.schemas.settings.sources import (
     ChunkingSettings,
     LimitsSettings,
@@ -74,7 +80,7 @@ class ChecksSettings(StrictModel):
     )
 
 
-class ServingSettings(ConnectionSettings, VersionSettings, StageSettings, ModelServerSettings):
+class ServingSettings(ConnectionSettings, VersionSettings, StageSettings, ModelServerSettings, RouterSettings):
     """The read-only service."""
 
     host: Annotated[str, Reach.ACCESS] = Field(default="127.0.0.1", description="Address the HTTP service binds.")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from codequarry.schemas.settings.model_servers import ENV_NAME, checked_url
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
@@ -51,6 +52,11 @@ class AuthSettings(StrictModel):
         default=(), description="OAuth scopes that JWTs must hold."
     )
 
+    routers: Annotated[tuple[str, ...], Reach.ACCESS] = Field(
+        default=(),
+        description="NAMEs of tokens by which routers ask this replica for callers whom they have authenticated, each "
+        "within its own grants. Without one, no router gets an answer.",
+    )
     groups: Annotated[dict[str, tuple[str, ...]], Reach.ACCESS] = Field(
         default={}, description="Groups of repositories: by the name of a group, globs over names of repositories."
     )
@@ -120,6 +126,11 @@ class AuthSettings(StrictModel):
                     "to [auth.groups], or remove it here"
                 )
             _check_globs(f"grants of {client}", [each for each in given if not each.startswith(GROUP_PREFIX)])
+        if unknown := sorted(set(self.routers) - clients):
+            raise ValueError(
+                f"routers: {unknown[0][:80]!r} is not the NAME of a token, expected one of {sorted(clients)}; add its "
+                "token to `tokens`, or remove it here"
+            )
         if self.restricts and not self.required:
             raise ValueError(
                 "who may see what can be told of known callers alone; add tokens, jwks_uri or public_key, or remove "
@@ -184,6 +195,32 @@ class TelemetrySettings(StrictModel):
     def to_disk(self) -> bool:
         """True when anything is written to the folder."""
         return self.timeline == "file" or self.pools
+
+
+class RouterSettings(StrictModel):
+    """Replicas of a fleet that `codequarry route` asks."""
+
+    replicas: Annotated[tuple[str, ...], Reach.ADDRESS] = Field(
+        default=(),
+        max_length=1_000,
+        description="Addresses of the replicas that a router asks, such as http://10.0.0.7:8321.",
+    )
+    replica_token: Annotated[str, Reach.SECRET] = Field(
+        default="CODEQUARRY_REPLICA_TOKEN",
+        pattern=ENV_NAME,
+        description="Environment variable that holds the router's token, whose NAME the replicas have in auth.routers.",
+    )
+    replica_timeout_s: float = Field(
+        default=5.0,
+        gt=0,
+        le=600,
+        description="How long a replica may take to answer a router; after that, answers name its bundles as missing.",
+    )
+
+    @field_validator("replicas")
+    @classmethod
+    def _addresses(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(checked_url, values)))
 
 
 class ConnectionSettings(StrictModel):

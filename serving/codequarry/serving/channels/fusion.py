@@ -36,20 +36,22 @@ class Pool:
     """(n,) float64 by channel, in [0, 1]."""
 
 
-def common_scores(answers: Sequence[Mapping[str, Candidates]]) -> dict[str, np.ndarray]:
+def common_scores(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Merge the scores of several bundles, so that values of their candidates are on one scale.
 
     Args:
-        answers: Candidates by channel, for each bundle.
+        parts: (n,) float64 scores of candidates by channel, for each bundle.
 
     Returns:
         Scores of all candidates by channel, descending.
     """
-    names = dict.fromkeys(name for each in answers for name in each)
-    return {
-        name: -np.sort(-np.concatenate([each[name].scores.astype(np.float64) for each in answers if name in each]))
-        for name in names
-    }
+    names = dict.fromkeys(name for each in parts for name in each)
+    return {name: -np.sort(-np.concatenate([each[name] for each in parts if name in each])) for name in names}
+
+
+def deciding_scores(scores: np.ndarray, method: str) -> np.ndarray:
+    """Return the first of a channel's descending scores that decide about the values of others, see `pool`."""
+    return scores[: _FLOOR_RANK + 1] if method == "score" else scores
 
 
 def pool(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -86,13 +87,13 @@ def trusted_here() -> tuple[str, ...]:
     return ("--settings", str(place.folder / SETTINGS_FILE)) if trusted else ()
 
 
-def stdio_command(root: Path, settings_file: Path | None = None) -> tuple[str, ...]:
+def stdio_command(place: Sequence[str], settings_file: Path | None = None) -> tuple[str, ...]:
     """Return the command by which a client starts the server over stdio.
 
     Paths are absolute, because clients start it in folders of their own.
 
     Args:
-        root: Bundle root.
+        place: Command and options that name what is served, such as ``serve --stdio --root ROOT``.
         settings_file: Settings file of the command line. That of the current folder is used only when it is trusted: on
             the client's command line it would be accepted whatever it asks for later.
 
@@ -103,4 +104,4 @@ def stdio_command(root: Path, settings_file: Path | None = None) -> tuple[str, .
     installed = program.name == "codequarry" and program.is_file()
     started = (str(program),) if installed else (sys.executable, "-m", "codequarry.pipelines.cli")
     settings = ("--settings", str(settings_file.resolve())) if settings_file else trusted_here()
-    return (*started, "serve", "--stdio", "--root", str(root), *settings)
+    return (*started, *place, *settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,17 +96,12 @@ def serve(
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     # A client starts it in the folder it works in: settings in that folder are not the operator's.
     settings = load_settings(settings_file, bundle_root=root, look="nowhere" if stdio and root else "up")
-    serving = _bound(settings.serving, host, port)
+    serving = bind(settings.serving, host, port)
     if watch:
         interval = min(serving.follow_interval_s, _FOLLOW_S)
         serving = serving.model_copy(update={"follow_interval_s": interval})
-    if not stdio and not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
-        raise InvalidArgumentError(
-            f"--host {serving.host} is reached from other machines, and nobody needs a token",
-            suggestion="make one with `codequarry token NAME`, or give --allow-unauthenticated behind a proxy",
-        )
     if not stdio:
-        _check_guard(serving, allow_any_host=allow_any_host)
+        check_door(settings, serving, allow_unauthenticated=allow_unauthenticated, allow_any_host=allow_any_host)
     if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(fleet or settings.bundle.root):
         raise SettingsError(
             "telemetry.folder lies inside of bundle.root",
@@ -118,26 +114,55 @@ def serve(
         if fleet is None
         else _open_fleet(fleet, settings, serving, observed=observed)
     )
+    place = ("--root", str(settings.bundle.root)) if fleet is None else ("--fleet", str(fleet.absolute()))
+    answer_clients(
+        engine, settings, serving, profile=profile if stdio else "", command=("serve", "--stdio", *place),
+        settings_file=settings_file,
+    )  # fmt: skip
+
+
+def answer_clients(
+    engine: ToolEngine,
+    settings: Settings,
+    serving: ServingSettings,
+    *,
+    profile: str,
+    command: Sequence[str],
+    settings_file: Path | None,
+) -> None:
+    """Answer clients until they end, and close the engine.
+
+    Args:
+        engine: Engine that answers.
+        settings: Settings of the command line.
+        serving: The same, with address and port of the command line.
+        profile: Profile to serve over stdio; "" for all over HTTP.
+        command: Command and options by which a client starts the same server over stdio.
+        settings_file: Settings file of the command line.
+    """
     from codequarry.serving.server.mcp import build_server
 
     take_over_fastmcp()
     version = distribution_version("codequarry")
     try:
-        if stdio:
+        if profile:
             from codequarry.serving.server.stdio import close_before_ending
 
             telemetry = engine.telemetry
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
             build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
         else:
+            from codequarry.serving.fleet.fleet_engine import FleetEngine
+            from codequarry.serving.fleet.replica_door import ReplicaDoor
             from codequarry.serving.http.app import Service, serve_http
             from codequarry.serving.http.auth import build_auth
 
-            service = Service(engine, version, build_auth(settings.auth))
+            routers = settings.auth.routers
+            door = ReplicaDoor(engine) if routers and isinstance(engine, FleetEngine) else None
+            service = Service(engine, version, build_auth(settings.auth), door, routers)
             name = engine.version_name or "the first version, once it is made,"
-            serve_http(
-                service, serving, lambda url: typer.echo(_announced(name, url, settings, settings_file), err=True)
-            )
+            started = stdio_command(command, settings_file)
+            serve_http(service, serving, lambda url: typer.echo(_announced(name, url, settings, started), err=True))
     finally:
         engine.close()
 
@@ -171,6 +196,10 @@ def _open_fleet(folder: Path, settings: Settings, serving: ServingSettings, *, o
     from codequarry.serving.fleet.replica_follower import open_replica
 
     engine = open_replica(folder, serving)
+    if settings.auth.routers:
+        from codequarry.serving.fleet.replica_door import KEEPS_BEFORE_S
+
+        engine.keeps_before_s = KEEPS_BEFORE_S
     if observed:
         from codequarry.serving.telemetry.telemetry import Telemetry
 
@@ -178,8 +207,25 @@ def _open_fleet(folder: Path, settings: Settings, serving: ServingSettings, *, o
     return engine
 
 
-def _check_guard(serving: ServingSettings, *, allow_any_host: bool) -> None:
-    """Warn that the guard against DNS rebinding is off; raise InvalidArgumentError unless the user asked for that."""
+def check_door(
+    settings: Settings, serving: ServingSettings, *, allow_unauthenticated: bool, allow_any_host: bool
+) -> None:
+    """Check that a service over HTTP is as open as its operator asked for, and warn where it is very open.
+
+    Args:
+        settings: Settings of the command line.
+        serving: The same, with the address of the command line.
+        allow_unauthenticated: Other machines may call although nobody needs a token.
+        allow_any_host: The guard against DNS rebinding may be off.
+
+    Raises:
+        InvalidArgumentError: It is more open than that.
+    """
+    if not allow_unauthenticated and not settings.auth.required and not is_loopback(serving.host):
+        raise InvalidArgumentError(
+            f"--host {serving.host} is reached from other machines, and nobody needs a token",
+            suggestion="make one with `codequarry token NAME`, or give --allow-unauthenticated behind a proxy",
+        )
     patterns = open_patterns(serving)
     if not patterns:
         return
@@ -192,10 +238,10 @@ def _check_guard(serving: ServingSettings, *, allow_any_host: bool) -> None:
     typer.echo(f"warning: {named} turns the guard against DNS rebinding off: any web page may call.", err=True)
 
 
-def _announced(version: str, url: str, settings: Settings, settings_file: Path | None) -> str:
+def _announced(version: str, url: str, settings: Settings, command: tuple[str, ...]) -> str:
     """Return the startup message: what is served where, and how the usual clients reach it."""
     by_url = Server(url=url, token=settings.auth.required)
-    started = Server(stdio_command(settings.bundle.root, settings_file))
+    started = Server(command)
     lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
     for client in ANNOUNCED:
         # A client on this machine that can start the server needs no bridge to a URL.
@@ -205,7 +251,8 @@ def _announced(version: str, url: str, settings: Settings, settings_file: Path |
     return "\n".join(lines)
 
 
-def _bound(serving: ServingSettings, host: str | None, port: int | None) -> ServingSettings:
+def bind(serving: ServingSettings, host: str | None, port: int | None) -> ServingSettings:
+    """Return the settings with the address and port of a command line; raises InvalidArgumentError for no port."""
     given = {"host": host, "port": port}
     changed = {name: value for name, value in given.items() if value is not None}
     if port is not None and not 0 <= port <= 65_535:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,12 +14,21 @@ from codequarry.schemas.errors import (
     DeadlineError,
     InvalidArgumentError,
     NotFoundError,
+    ReplicaError,
     UnavailableError,
 )
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.schemas.wire.pro import ProRequest
 from codequarry.schemas.wire.scope import Scope, SetScopeRequest, parse_scope_id
-from codequarry.schemas.wire.search import BundleInfo
+from codequarry.schemas.wire.search import BundleInfo, SearchRequest
 from codequarry.serving.catalog.filters import check_repositories
+from codequarry.serving.fleet.bundle_host import AskedBundle, BundleHost
+from codequarry.serving.ranking.rerank import Reranker
+from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.request.parallel import RunTasks, run_in_turn
 from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.search import SearchTerms
+from codequarry.serving.tools.version_search import SearchedVersions
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +36,17 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 RequestT = TypeVar("RequestT", bound=BaseModel)
 _LEAST_COMMITS = 2
 """Repositories that an answer names where there are as many: of one alone, texts leave the name out of paths."""
+_NAMED_REPOSITORIES = 3
+"""Repositories of a missing bundle that are named."""
 
 
-class AskedBundle(NamedTuple):
-    """A bundle of the fleet, open for one call."""
+@dataclass(frozen=True, slots=True)
+class MissingBundle:
+    """A bundle of a generation that does not answer."""
 
-    name: str
-    context: ToolContext
-
-    @property
-    def repositories(self) -> list[str]:
-        """Names of its repositories."""
-        return list(self.context.bundle.info.commits)
+    reason: str
+    repositories: frozenset[str]
+    """Its repositories, as far as the caller may see them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,32 @@ class FleetCall:
     generation: int
     created: str
     """When the generation was made, UTC."""
-    missing: Mapping[str, str]
-    """Bundles of the generation that are not served, with the reasons."""
+    unserved: Mapping[str, MissingBundle]
+    """Bundles of the generation that are not served, by name."""
+    settings: ServingSettings
+    deadline: Deadline
+    reranker: Reranker | None = None
+    run: RunTasks = run_in_turn
+    """Asks several hosts."""
+    least_commits: int = _LEAST_COMMITS
+    """Repositories that an answer names where there are as many."""
+
+    @property
+    def missing(self) -> dict[str, MissingBundle]:
+        """Bundles that are not in the answer, with those of hosts that were lost meanwhile."""
+        lost = {
+            member.name: MissingBundle(member.host.lost, frozenset(member.repositories))
+            for member in self.members
+            if member.host.lost
+        }
+        return {**self.unserved, **lost}
+
+    @property
+    def terms(self) -> SearchTerms:
+        """Terms of a search."""
+        return SearchTerms(
+            self.settings, self.deadline, self.reranker, self.info(), most=self.settings.fleet_bundles, run=self.run
+        )
 
     def choose(self, request: RequestT) -> list[tuple[AskedBundle, RequestT]]:
         """Choose the bundles that a request concerns.
@@ -92,6 +124,7 @@ class FleetCall:
         filters = getattr(request, "filters", None)
         asked = list(getattr(request if filters is None else filters, "repos", []))
         known = [name for member in self.members for name in member.repositories]
+        known += [name for each in self.unserved.values() for name in each.repositories]
         check_repositories("repos" if filters is None else "filters.repos", asked, known)
         check_repositories("scope_id", scope.repos if scope is not None else [], known)
         chosen: list[tuple[AskedBundle, RequestT]] = []
@@ -127,24 +160,71 @@ class FleetCall:
             UnavailableError: No bundle can answer.
         """
         answers: list[tuple[AskedBundle, AnswerT]] = []
-        notes = self.notes()
+        notes: list[str] = []
         refused: list[CodequarryError] = []
         failed: list[CodequarryError] = []
-        for member, own in self.choose(request):
-            try:
-                answers.append((member, tool(member.context, own)))
-            except (InvalidArgumentError, NotFoundError) as error:
-                refused.append(error)
-            except (DeadlineError, UnavailableError) as error:
-                failed.append(error)
-                notes.append(_without(member.name, error.message))
+        chosen = self.choose(request)
+        for (member, _), reply in zip(chosen, self.ask(tool, chosen), strict=True):
+            if not isinstance(reply, CodequarryError):
+                answers.append((member, reply))
+            elif isinstance(reply, InvalidArgumentError | NotFoundError):
+                refused.append(reply)
+            elif isinstance(reply, DeadlineError | UnavailableError):
+                failed.append(reply)
+                notes += [] if member.host.lost else [_without(member.name, MissingBundle(reply.message, frozenset()))]
+            else:
+                raise reply
         if not answers:
-            raise next(iter([*failed, *refused]), nothing_served(self.missing))
-        return Replies(answers, notes)
+            raise next(iter([*failed, *map(self.clear_up, refused)]), nothing_served(self.missing))
+        return Replies(answers, [*self.notes(), *notes])
+
+    def ask(
+        self, tool: Callable[[ToolContext, Any], AnswerT], requests: Sequence[tuple[AskedBundle, BaseModel]]
+    ) -> list[AnswerT | CodequarryError]:
+        """Ask bundles, those of different hosts at the same time.
+
+        Args:
+            tool: Function that answers for one version.
+            requests: Bundles, each with the request to it.
+
+        Returns:
+            The answer of each, or its refusal, in the same order.
+        """
+
+        def ask_host(host: BundleHost, own: Mapping[str, BaseModel]) -> Mapping[str, BaseModel | CodequarryError]:
+            try:
+                return host.ask(tool, own)
+            except ReplicaError as error:
+                return dict.fromkeys(own, error)
+
+        tasks = [(lambda each=each: ask_host(*each)) for each in _by_host(requests).items()]
+        replies = {name: reply for each in self.run(tasks) for name, reply in each.items()}
+        return [replies[member.name] for member, _ in requests]  # pyright: ignore[reportReturnType]
+
+    def ask_one(self, tool: Callable[[ToolContext, Any], AnswerT], member: AskedBundle, request: BaseModel) -> AnswerT:
+        """Ask one bundle, whose refusal is raised."""
+        (reply,) = self.ask(tool, [(member, request)])
+        if isinstance(reply, CodequarryError):
+            raise reply
+        return reply
+
+    def open_searches(self, chosen: Sequence[tuple[AskedBundle, SearchRequest | ProRequest]]) -> list[SearchedVersions]:
+        """Return the bundles that a search is asked of, by their hosts; raises UnavailableError where there is none."""
+        if not chosen:
+            raise nothing_served(self.missing)
+        return [host.search(own) for host, own in _by_host(chosen).items()]
+
+    def clear_up(self, error: CodequarryError) -> CodequarryError:
+        """Return the error of what no bundle has which answered: where others are missing, they may have it."""
+        if not isinstance(error, NotFoundError) or not (notes := self.notes()):
+            return error
+        return UnavailableError(
+            f"{error.message}; but {'; '.join(notes)}", suggestion="call again in a minute, or ask healthz"
+        )
 
     def notes(self) -> list[str]:
-        """Return a sentence for each bundle that is not served."""
-        return [_without(name, reason) for name, reason in self.missing.items()]
+        """Return a sentence for each bundle that is missing."""
+        return [_without(name, each) for name, each in self.missing.items()]
 
     def info(self, uris: Iterable[str] = ()) -> BundleInfo:
         """Describe the generation in an answer.
@@ -155,12 +235,10 @@ class FleetCall:
         Returns:
             The generation with the commits of their repositories, and of others where these are fewer than two.
         """
-        commits = {
-            name: commit for member in self.members for name, commit in member.context.bundle.info.commits.items()
-        }
+        commits = {one.name: one.revision for member in self.members for one in member.sources}
         named = dict.fromkeys(uri.partition("/")[0] for uri in uris)
         shown = [name for name in named if name in commits]
-        shown += [name for name in sorted(commits) if name not in named][: max(0, _LEAST_COMMITS - len(shown))]
+        shown += [name for name in sorted(commits) if name not in named][: max(0, self.least_commits - len(shown))]
         return BundleInfo(
             version=f"fleet-{self.generation}",
             created=self.created,
@@ -168,13 +246,32 @@ class FleetCall:
         )
 
 
-def _without(name: str, reason: str) -> str:
-    return f"bundle {name} is missing in this answer: {reason}"
+def _by_host(requests: Sequence[tuple[AskedBundle, RequestT]]) -> dict[BundleHost, dict[str, RequestT]]:
+    parts: dict[BundleHost, dict[str, RequestT]] = {}
+    for member, own in requests:
+        parts.setdefault(member.host, {})[member.name] = own
+    return parts
 
 
-def nothing_served(missing: Mapping[str, str]) -> UnavailableError:
+def _without(name: str, missing: MissingBundle) -> str:
+    of = f" ({name_some(missing.repositories)})" if missing.repositories else ""
+    return f"bundle {name} is missing in this answer{of}: {missing.reason}"
+
+
+def name_some(repositories: Iterable[str]) -> str:
+    """Return the first of several names, and how many more there are.
+
+    >>> name_some(["b", "a", "d", "c"])
+    'a, b, c and 1 more'
+    """
+    names = sorted(repositories)
+    more = f" and {len(names) - _NAMED_REPOSITORIES} more" if len(names) > _NAMED_REPOSITORIES else ""
+    return ", ".join(names[:_NAMED_REPOSITORIES]) + more
+
+
+def nothing_served(missing: Mapping[str, MissingBundle]) -> UnavailableError:
     """Return the error of a call when no bundle can answer it, with the reasons."""
-    reason = "; ".join(f"{name}: {why}" for name, why in missing.items()) or "the fleet has no bundle"
+    reason = "; ".join(f"{name}: {each.reason}" for name, each in missing.items()) or "the fleet has no bundle"
     return UnavailableError(f"no bundle is served: {reason}", suggestion="ask healthz, and look into the server's log")
 
 

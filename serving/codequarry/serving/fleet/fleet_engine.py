@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
@@ -15,37 +15,15 @@ from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.health import ChannelHealth, HealthAnswer, HealthRequest
 from codequarry.serving.engine.engine import describe_refusal, health, query_of
-from codequarry.serving.fleet.browse_answers import (
-    merge_descriptions,
-    merge_files,
-    merge_get_scope,
-    merge_outlines,
-    merge_overviews,
-    merge_set_scope,
-)
-from codequarry.serving.fleet.fleet_call import AskedBundle, FleetCall
-from codequarry.serving.fleet.place_answers import merge_definitions, merge_matches, merge_references
-from codequarry.serving.fleet.ranked_answers import merge_connector_search, merge_explore, merge_pro, merge_search
-from codequarry.serving.fleet.read_answers import merge_connector_fetch, merge_fetch, merge_resource
+from codequarry.serving.fleet.bundle_host import AskedBundle, OpenBundles
+from codequarry.serving.fleet.fleet_call import FleetCall, MissingBundle
+from codequarry.serving.fleet.merged_tools import MERGED
 from codequarry.serving.ranking.rerank import reranker_of
 from codequarry.serving.request.admission import Gate, Lanes, current_call
 from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.request.repository_scope import RepositoryScope
 from codequarry.serving.request.trace import Trace, saw_version, tracing_call
-from codequarry.serving.server.chatgpt import connector_fetch, connector_search
-from codequarry.serving.tools.browse.explore import explore
-from codequarry.serving.tools.browse.list_files import list_files
-from codequarry.serving.tools.browse.outline import outline
-from codequarry.serving.tools.browse.overview import overview
-from codequarry.serving.tools.browse.resource import read_resource
-from codequarry.serving.tools.context import ToolContext, ToolFunction, no_version
-from codequarry.serving.tools.definitions import go_to_definition
-from codequarry.serving.tools.describe import describe_index
-from codequarry.serving.tools.fetch import fetch
-from codequarry.serving.tools.grep import search_code
-from codequarry.serving.tools.pro import semantic_search_pro
-from codequarry.serving.tools.references import find_references
-from codequarry.serving.tools.scopes import get_scope, set_scope
-from codequarry.serving.tools.search import search
+from codequarry.serving.tools.context import ToolContext, no_version
 from codequarry.serving.version.served import Served
 from codequarry.serving.visible.visible_bundle import visible_bundle
 
@@ -56,36 +34,8 @@ if TYPE_CHECKING:
 RequestT = TypeVar("RequestT", bound=BaseModel)
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
-_MERGED: dict[ToolFunction, Callable[[FleetCall, Any], BaseModel]] = {
-    search: merge_search,
-    semantic_search_pro: merge_pro,
-    explore: merge_explore,
-    connector_search: merge_connector_search,
-    fetch: merge_fetch,
-    read_resource: merge_resource,
-    connector_fetch: merge_connector_fetch,
-    search_code: merge_matches,
-    go_to_definition: merge_definitions,
-    find_references: merge_references,
-    outline: merge_outlines,
-    list_files: merge_files,
-    overview: merge_overviews,
-    describe_index: merge_descriptions,
-    set_scope: merge_set_scope,
-    get_scope: merge_get_scope,
-}
-
-_UNTOLD = "it cannot be read now; the server's operator can ask healthz"
+UNTOLD = "it cannot be read now; the server's operator can ask healthz"
 """Reason for callers who may not see every repository: the true one may name a hidden one."""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingBundle:
-    """A bundle of a generation that cannot be opened."""
-
-    reason: str
-    repositories: frozenset[str]
-    """Its repositories, which decide to whom it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +49,26 @@ class ServedGeneration:
     """Version of each bundle, by name."""
     missing: Mapping[str, MissingBundle] = field(default_factory=dict[str, MissingBundle])
     """Bundles that could not be opened."""
+    sha256: str = ""
+    """Digest of its file in the fleet."""
+    elsewhere: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Bundles that the share of this replica does not have, with their repositories."""
+
+
+def visible_missing(missing: Mapping[str, MissingBundle], scope: RepositoryScope) -> dict[str, MissingBundle]:
+    """Return the missing bundles of which a caller may see a repository, without what tells of others."""
+    seen = {name: frozenset(filter(scope.sees, each.repositories)) for name, each in missing.items()}
+    return {
+        name: MissingBundle(each.reason if scope.whole else UNTOLD, seen[name])
+        for name, each in missing.items()
+        if seen[name]
+    }
+
+
+class OtherGenerationError(UnavailableError):
+    """A generation that is not served here: not yet, or not any more."""
+
+    retryable = True
 
 
 class FleetEngine:
@@ -122,8 +92,12 @@ class FleetEngine:
         """Listens to requests when set."""
         self.follower: ReplicaFollower | None = None
         """Serves generations that arrive; None where the first one stays."""
+        self.keeps_before_s = 0.0
+        """Seconds for which the generation before is still answered from, for routers that began with it."""
         self._lock = threading.Lock()
         self._generation = generation
+        self._before: tuple[ServedGeneration, float] | None = None
+        """The generation before, and when it goes."""
         self._started = time.monotonic()
 
     @property
@@ -136,12 +110,31 @@ class FleetEngine:
         """The generation that is served now."""
         return self._generation
 
+    @property
+    def generations(self) -> list[ServedGeneration]:
+        """The generations that are answered from, the newest first."""
+        with self._lock:
+            return [self._generation, *([self._before[0]] if self._before is not None else [])]
+
     def swap(self, generation: ServedGeneration) -> None:
         """Serve a generation from the next call on; versions that it does not have close after their last request."""
         with self._lock:
-            before, self._generation = self._generation, generation
-        kept = {id(served) for served in generation.served.values()}
-        for served in before.served.values():
+            older, before, self._generation = self._before, self._generation, generation
+            self._before = (before, time.monotonic() + self.keeps_before_s) if self.keeps_before_s else None
+        leaving = [before] if older is None else [older[0], before]
+        self._close_unused(leaving)
+
+    def drop_before(self) -> None:
+        """Close the generation before when its time has passed."""
+        with self._lock:
+            if self._before is None or time.monotonic() < self._before[1]:
+                return
+            before, self._before = self._before[0], None
+        self._close_unused([before])
+
+    def _close_unused(self, leaving: Sequence[ServedGeneration]) -> None:
+        kept = {id(served) for one in self.generations for served in one.served.values()}
+        for served in {id(each): each for one in leaving for each in one.served.values()}.values():
             if id(served) not in kept:
                 served.close()
 
@@ -169,7 +162,7 @@ class FleetEngine:
             saw_version(f"fleet-{call.generation}")
             if getattr(getattr(request, "filters", None), "ref", ""):
                 raise InvalidArgumentError("ref: a fleet has no other branches", suggestion="leave it out")
-            return _MERGED[tool](call, request)  # pyright: ignore[reportReturnType]
+            return MERGED[tool](call, request)  # pyright: ignore[reportReturnType]
 
     def health(self, _: HealthRequest) -> HealthAnswer:
         """Return the state of all bundles together, without admission."""
@@ -209,7 +202,7 @@ class FleetEngine:
         if not parts:
             return answer
         with self._call() as call:
-            seen = sum(len(member.context.bundle.directory.chunk_ids) for member in call.members)
+            seen = sum(one.chunks for member in call.members for one in member.sources)
             return answer.model_copy(update={"bundle": call.info(), "chunks": answer.chunks if scope.whole else seen})
 
     def close(self) -> None:
@@ -220,34 +213,65 @@ class FleetEngine:
             self.telemetry.close()
         if self.reranker is not None:
             self.reranker.close()
-        for served in self._generation.served.values():
+        for served in {id(each): each for one in self.generations for each in one.served.values()}.values():
             served.close()
 
     @contextmanager
     def _call(self) -> Iterator[FleetCall]:
         deadline = Deadline.after(self.settings.search_timeout_s, abandoned=current_call().is_abandoned)
-        scope = current_call().scope
-        members: list[AskedBundle] = []
+        with self.open_call(current_call().scope, deadline) as call:
+            yield call
+
+    @contextmanager
+    def open_call(
+        self, scope: RepositoryScope, deadline: Deadline, *, sha256: str = "", only: Collection[str] | None = None
+    ) -> Iterator[FleetCall]:
+        """Lease the bundles of a generation for a call.
+
+        Args:
+            scope: Repositories that the caller may see.
+            deadline: Deadline of the call.
+            sha256: Digest of the generation; the newest one when empty.
+            only: Names of bundles to lease; all when None.
+
+        Yields:
+            The bundles, as the caller may see them.
+
+        Raises:
+            OtherGenerationError: The generation is not served.
+        """
+        host, members = OpenBundles(), list[AskedBundle]()
         with ExitStack() as leases:
             with self._lock:  # until all are leased, so that none is closed meanwhile
-                generation = self._generation
-                bundles = [(name, each, leases.enter_context(each.lease())) for name, each in generation.served.items()]
-            told = {name: each for name, each in generation.missing.items() if any(map(scope.sees, each.repositories))}
-            missing = {name: each.reason if scope.whole else _UNTOLD for name, each in told.items()}
+                generation = self._find_generation(sha256)
+                asked = {name: each for name, each in generation.served.items() if only is None or name in only}
+                bundles = [(name, each, leases.enter_context(each.lease())) for name, each in asked.items()]
+            missing = visible_missing(generation.missing, scope)
             views = [(name, served, bundle, visible_bundle(bundle, scope)) for name, served, bundle in bundles]
             # A caller who may see nothing asks an empty bundle, as where there is only one.
             shown = [view for view in views if view[-1].manifest.sources] or ([] if missing else views[:1])
             for name, served, bundle, seen in shown:
+                sources = seen.manifest.sources
                 try:
                     bundle.require_whole()
                 except UnavailableError as error:
-                    missing[name] = error.message if scope.whole else _UNTOLD
+                    repositories = frozenset(one.name for one in sources)
+                    missing[name] = MissingBundle(error.message if scope.whole else UNTOLD, repositories)
                     continue
                 # An id that was there before may have been of any repository.
                 before = served.version_before if scope.whole else no_version
-                context = ToolContext(seen, self.settings, deadline, self.reranker, before)
-                members.append(AskedBundle(name, context))
-            yield FleetCall(members, generation.number, generation.created, missing)
+                host.contexts[name] = ToolContext(seen, self.settings, deadline, self.reranker, before)
+                members.append(AskedBundle(name, sources, host))
+            yield FleetCall(
+                members, generation.number, generation.created, missing, self.settings, deadline, self.reranker
+            )
+
+    def _find_generation(self, sha256: str) -> ServedGeneration:
+        known = [self._generation, *([self._before[0]] if self._before is not None else [])]
+        found = next((one for one in known if not sha256 or one.sha256 == sha256), None)
+        if found is None:
+            raise OtherGenerationError(f"generation {known[0].number} is served here, and another was asked for")
+        return found
 
     def _observed(self, trace: Trace, request: BaseModel) -> AbstractContextManager[None]:
         return nullcontext() if self.telemetry is None else self.telemetry.request(trace, request)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
+from pydantic import Field
+
 from codequarry.schemas.wire.grep import (
     MATCHES_MAX,
     MATCHES_MIN,
-    CodeMatch,
     CodeSearchAnswer,
     CodeSearchRequest,
 )
@@ -24,7 +25,8 @@ from codequarry.schemas.wire.symbols import (
     ReferencesRequest,
     ReferenceTotals,
 )
-from codequarry.serving.fleet.fleet_call import AskedBundle, FleetCall
+from codequarry.serving.fleet.fleet_call import FleetCall
+from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.references import find_references
@@ -32,20 +34,34 @@ from codequarry.serving.tools.references import find_references
 ItemT = TypeVar("ItemT")
 
 
+class ClassedMatches(CodeSearchAnswer):
+    """Matches of one bundle, with what orders those of several."""
+
+    classes: list[int] = Field(description="Rank of the class of each match's file: 1 for sources.")
+
+
+def match_places(context: ToolContext, request: CodeSearchRequest) -> ClassedMatches:
+    """Answer the tool ``search_code`` with the classes of files; raises as `search_code`."""
+    answer, directory = search_code(context, request), context.bundle.directory
+    files = [directory.find(*one.uri.split("/", 1)) for one in answer.results]
+    ranks = [len(directory.class_rank) if file is None else int(directory.class_rank[file]) for file in files]
+    return ClassedMatches(**{name: getattr(answer, name) for name in answer.model_fields_set}, classes=ranks)
+
+
 def merge_matches(call: FleetCall, request: CodeSearchRequest) -> CodeSearchAnswer:
     """Answer the tool ``search_code``: sources of all bundles come before tests of any; raises as `search_code`."""
-    replies = call.each(search_code, request)
+    replies = call.each(match_places, request)
     limit = min(max(request.limit, MATCHES_MIN), MATCHES_MAX)
-    ordered = sorted(
-        ((_class_of(member, one), one.uri, one.start_line, one.start_column), number, one)
-        for number, (member, one) in enumerate(
-            (member, one) for member, each in replies.answers for one in each.results
-        )
-    )
+    places = [
+        ((rank, one.uri, one.start_line, one.start_column), one)
+        for _, each in replies.answers
+        for rank, one in zip(each.classes, each.results, strict=True)
+    ]
+    ordered = [one for _, one in sorted(places, key=lambda place: place[0])]
     limits = replies.limits(lambda answer: answer.total)
     if len(ordered) > limit:
         limits.append(f"the first {limit} matches are shown; raise limit or narrow the filters")
-    shown = [one for _, _, one in ordered[:limit]]
+    shown = ordered[:limit]
     answers = [answer for _, answer in replies.answers]
     return CodeSearchAnswer(
         results=shown,
@@ -99,13 +115,6 @@ def merge_references(call: FleetCall, request: ReferencesRequest) -> ReferencesA
         limits=limits,
         bundle=call.info(one.uri for one in (*shown, *definitions)),
     )
-
-
-def _class_of(member: AskedBundle, match: CodeMatch) -> int:
-    """Return the rank of the class of a match's file: 1 for sources."""
-    directory = member.context.bundle.directory
-    file = directory.find(*match.uri.split("/", 1))
-    return len(directory.class_rank) if file is None else int(directory.class_rank[file])
 
 
 def _certainty(one: ReferenceResult) -> tuple[bool, bool]:

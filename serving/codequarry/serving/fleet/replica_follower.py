@@ -13,7 +13,8 @@ from codequarry.schemas.errors import CodequarryError, UnavailableError
 from codequarry.schemas.fleet.replica import HeldGeneration, ReplicaRoot, version_line
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.follow import FIRST_RETRY_S, LAST_RETRY_S, Refusal
-from codequarry.serving.fleet.fleet_engine import FleetEngine, MissingBundle, ServedGeneration
+from codequarry.serving.fleet.fleet_call import MissingBundle
+from codequarry.serving.fleet.fleet_engine import FleetEngine, ServedGeneration
 from codequarry.serving.version.open import Bundle
 from codequarry.serving.version.served import Served
 
@@ -80,6 +81,7 @@ class ReplicaFollower:
 
     def look(self) -> None:
         """Read the replica's file once, and serve its generation when that is another one whose bundles all open."""
+        self._engine.drop_before()
         try:
             held = self._root.read()
             if held.sha256 == self._sha256 and not self._engine.generation.missing:
@@ -134,7 +136,9 @@ def _open(
             served[name] = Served(Bundle.open_version(root.bundle(name), line, settings))
         except CodequarryError as error:
             missing[name] = MissingBundle(error.message, frozenset(entry.repositories))
-    return ServedGeneration(held.fleet.generation, held.fleet.created, served, missing)
+    others = held.fleet.bundles.keys() - held.own_bundles.keys()
+    elsewhere = {name: frozenset(held.fleet.bundles[name].repositories) for name in others}
+    return ServedGeneration(held.fleet.generation, held.fleet.created, served, missing, held.sha256, elsewhere)
 
 
 def _line_of(served: Served) -> Current | None:

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import uvicorn
 from pydantic_core import from_json
 from starlette.middleware import Middleware
@@ -29,12 +30,12 @@ from codequarry.schemas.wire.health import HealthRequest
 from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
-from codequarry.serving.http.protocol import MAX_HEADER_BYTES, STOP_S, guarded_protocol
-from codequarry.serving.request.admission import begin_call, current_call
+from codequarry.serving.http.protocol import MAX_HEADER_BYTES, ROUTER_PATH, STOP_S, guarded_protocol
+from codequarry.serving.request.admission import begin_call, current_call, token_client
 from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
-from codequarry.serving.server.scoped_token import scope_of
+from codequarry.serving.server.scoped_token import ScopedToken, scope_of
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from codequarry.serving.engine.tool_engine import ToolEngine
+    from codequarry.serving.fleet.replica_door import ReplicaDoor
 
 PATHS: dict[str, str] = {DEFAULT_PROFILE: "/mcp", "full": "/mcp/all", "chatgpt": "/chatgpt/mcp"}
 """Path of each profile."""
@@ -65,6 +67,10 @@ class Service:
     """Version of the program, as clients see it."""
     auth: AuthProvider | None = None
     """Check of callers; None admits everyone."""
+    replica: ReplicaDoor | None = None
+    """Answers routers; None where none may ask."""
+    routers: tuple[str, ...] = ()
+    """Names of the tokens of routers."""
     prepared: Callable[[FastMCP], None] = lambda _: None
     """Called with each server before it is mounted."""
 
@@ -173,6 +179,8 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     service.prepared(server)
     if profile == DEFAULT_PROFILE:
         _add_routes(server, service)
+        if service.replica is not None and service.routers and service.auth is not None:
+            _add_router_door(server, service.replica, service.routers)
         _add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
     telemetry = engine.telemetry
     return server.http_app(
@@ -217,6 +225,21 @@ def _add_routes(server: FastMCP, service: Service) -> None:
         from codequarry.serving.telemetry.metrics import CONTENT_TYPE
 
         return Response(telemetry.metrics.exposition(), media_type=CONTENT_TYPE)
+
+
+def _add_router_door(server: FastMCP, door: ReplicaDoor, routers: tuple[str, ...]) -> None:
+    """Let routers ask the bundles of this replica: holders of tokens of the settings whose names are listed."""
+
+    @server.custom_route(ROUTER_PATH, methods=["POST"], include_in_schema=False)
+    async def ask(request: Request) -> Response:
+        token = getattr(request.user, "access_token", None)
+        if not isinstance(token, ScopedToken):
+            return Response("Unauthorized", 401, headers={"WWW-Authenticate": "Bearer"})
+        if not token.listed or token.client_id not in routers:
+            return Response("Forbidden", 403)
+        body = await request.body()
+        answer = await anyio.to_thread.run_sync(door.answer, body, token_client(token.client_id), token.repositories)
+        return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
 
 def _is_authenticated(service: Service, request: Request) -> bool:

@@ -118,7 +118,9 @@ class HashedTokens(TokenVerifier):
         name = self._names.get(hashlib.sha256(token.encode("utf-8", "replace")).hexdigest())
         if name is None:
             return None
-        return ScopedToken(token=token, client_id=name, scopes=[], repositories=self._grants.of_client(name))
+        return ScopedToken(
+            token=token, client_id=name, scopes=[], repositories=self._grants.of_client(name), listed=True
+        )
 
 
 class StrictJWTs(JWTVerifier):

@@ -29,6 +29,9 @@ STOP_S = 8
 """Seconds that running requests may go on when the server stops; container engines kill after ten seconds."""
 _STOP_UNSENT_S = 1
 """Seconds in which the rest of a request may still arrive when the server stops."""
+ROUTER_PATH = "/fleet/ask"
+"""Path at which a replica answers routers."""
+
 CALL_KEY = "codequarry.call"
 """Key of the `Call` in a request's ASGI scope."""
 

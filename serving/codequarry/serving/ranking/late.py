@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.settings.service import StageSettings
 from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
-from codequarry.serving.ranking.ranking import Scored
+from codequarry.serving.ranking.ranking import Placed, Scored
 from codequarry.serving.request.deadline import Deadline
 
 LATE = "warp"
@@ -64,7 +64,10 @@ def skipped(why: str, value: float | None = None) -> Decision:
 
 
 def decide(
-    ordered: Sequence[Scored], answers: Mapping[str, Candidates], deadline: Deadline, settings: StageSettings
+    ordered: Sequence[Scored | Placed],
+    answers: Mapping[str, Candidates],
+    deadline: Deadline,
+    settings: StageSettings,
 ) -> Decision:
     """Decide whether late interaction scores a ranking again.
 

@@ -76,15 +76,17 @@ class Scored:
 
     def recomputed(self) -> float:
         """Compute the score from its parts."""
+        return _score_of(*self.shares(), self.best_file, self.best_chunk) * self.repeat * self.reranked
+
+    def shares(self) -> tuple[float, float]:
+        """Return the shares of file and chunk in the score, before they are divided by the best ones."""
         factor = 1.0
         for each in self.factors.values():
             factor *= each
         chunk = sum(part.value * part.weight for part in self.channels.values())
         chunk += sum(each.value * each.weight for each in self.chunk.values())
         file = sum(each.value * each.weight for each in self.file.values())
-        of_file = self.file_share * file * factor / self.best_file if self.best_file else 0.0
-        of_chunk = (1 - self.file_share) * chunk * factor / self.best_chunk if self.best_chunk else 0.0
-        return (of_file + of_chunk) * self.repeat * self.reranked
+        return self.file_share * file * factor, (1 - self.file_share) * chunk * factor
 
     @property
     def leader(self) -> str:
@@ -105,41 +107,96 @@ class CommonScale:
     """The query names a repository of one of them."""
 
     @classmethod
-    def of(cls, query: Query, asked: Sequence[tuple[Mapping[str, Candidates], RankedFiles]]) -> Self:
-        """Collect the figures.
+    def of(cls, query: Query, answers: Mapping[str, Candidates], files: RankedFiles) -> Self:
+        """Collect the figures of one bundle.
 
         Args:
             query: Analyzed query.
-            asked: Candidates by channel, and files, of each bundle.
+            answers: Candidates by channel.
+            files: Its files.
 
         Returns:
             The figures.
         """
-        cards = [files.nearest_cards(_vector_of(answers)) for answers, files in asked]
-        return cls(
-            common_scores([answers for answers, _ in asked]),
-            np.concatenate([np.empty(0, np.float32), *cards]),
-            any(files.names_any(query) for _, files in asked),
+        scores = {name: found.scores.astype(np.float64) for name, found in answers.items()}
+        return cls(scores, files.nearest_cards(_vector_of(answers)), files.names_any(query))
+
+    @classmethod
+    def total(cls, parts: Sequence[CommonScale]) -> Self:
+        """Return the figures of several bundles together."""
+        cards = [np.empty(0, np.float32), *(part.cards for part in parts)]
+        scores = common_scores([part.scores for part in parts])
+        return cls(scores, np.concatenate(cards), any(part.names_repository for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A chunk in the ranking of its version, with what merges rankings, and without the explanation of its score."""
+
+    version: int
+    """Number of the version among those that are searched."""
+    chunk_id: int
+    score: float
+    of_file: float
+    """Share of its file in the score, before it is divided by the best file's."""
+    of_chunk: float
+    """Its own share, before it is divided by the best chunk's."""
+    best_chunk: float
+    best_file: float
+    repeat: float
+    name: float
+    """Score of the channel of names; -1 when that did not find it."""
+    reranked: float = 1.0
+    fused_place: int = 0
+
+    @classmethod
+    def of(cls, version: int, one: Scored) -> Self:
+        """Return the place of a scored chunk."""
+        of_file, of_chunk = one.shares()
+        symbol = one.channels.get("symbol")
+        name = -1.0 if symbol is None else symbol.score
+        return cls(version, one.chunk_id, one.score, of_file, of_chunk, one.best_chunk, one.best_file, one.repeat, name)
+
+    def among(self, best_chunk: float, best_file: float) -> Self:
+        """Return the place among chunks and files of which these are the best."""
+        score = _score_of(self.of_file, self.of_chunk, best_file, best_chunk) * self.repeat * self.reranked
+        return replace(self, best_chunk=best_chunk, best_file=best_file, score=score)
+
+    def shift(self, by: int) -> Self:
+        """Return the place with another number of its version, larger by ``by``."""
+        return replace(self, version=self.version + by)
+
+    def explained_by(self, one: Scored) -> Scored:
+        """Return the parts of the score, as they are here."""
+        return replace(
+            one,
+            score=self.score,
+            best_chunk=self.best_chunk,
+            best_file=self.best_file,
+            reranked=self.reranked,
+            fused_place=self.fused_place,
         )
 
 
-def merge_rankings(rankings: Sequence[Sequence[Scored]]) -> list[tuple[int, Scored]]:
+def merge_rankings(rankings: Sequence[Sequence[Placed]]) -> list[Placed]:
     """Merge rankings that are on a `CommonScale` into one.
 
     Args:
-        rankings: Chunks of each bundle, best first.
+        rankings: Chunks of each version, best first.
 
     Returns:
-        Number of the ranking and chunk, best first, as if one bundle held all.
+        Chunks, best first, as if one version held all.
     """
+    if len(rankings) == 1:
+        return list(rankings[0])
     best_chunk = max((one[0].best_chunk for one in rankings if one), default=0.0)
     best_file = max((one[0].best_file for one in rankings if one), default=0.0)
-    merged: list[tuple[int, Scored]] = []
-    for number, ranking in enumerate(rankings):
-        for one in ranking:
-            placed = replace(one, best_chunk=best_chunk, best_file=best_file)
-            merged.append((number, replace(placed, score=placed.recomputed())))
-    return sorted(merged, key=lambda each: (-each[1].score, each[1].chunk_id))
+    merged = [one.among(best_chunk, best_file) for ranking in rankings for one in ranking]
+    return sorted(merged, key=lambda each: (-each.score, each.chunk_id))
+
+
+def _score_of(of_file: float, of_chunk: float, best_file: float, best_chunk: float) -> float:
+    return (of_file / best_file if best_file else 0.0) + (of_chunk / best_chunk if best_chunk else 0.0)
 
 
 def _vector_of(answers: Mapping[str, Candidates]) -> np.ndarray | None:

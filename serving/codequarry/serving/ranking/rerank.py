@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from codequarry.schemas.errors import EndpointError
 from codequarry.schemas.settings.model_servers import EndpointOptions, ModelServerSettings
 from codequarry.serving.catalog.catalog import ChunkRow
 from codequarry.serving.encoders.client import Breaker, Endpoint
 from codequarry.serving.ranking.listwise import Candidate, Chat, listwise_order
-from codequarry.serving.ranking.ranking import Scored
+from codequarry.serving.ranking.ranking import Placed, Scored
 from codequarry.serving.request.deadline import Deadline
+
+RankedT = TypeVar("RankedT", Scored, Placed)
 
 _PATH = "/chat/completions"
 _THREADS = 8
@@ -105,7 +107,7 @@ def candidate_of(row: ChunkRow) -> Candidate:
     return Candidate(row.uri, row.qualified_name or ", ".join(row.symbols), row.text)
 
 
-def dealt(ranked: Sequence[Scored], order: Sequence[int]) -> list[Scored]:
+def dealt(ranked: Sequence[RankedT], order: Sequence[int]) -> list[RankedT]:
     """Reorder results, and assign the same scores again in descending order.
 
     Args:

@@ -6,6 +6,7 @@ Every answer is made as if no other repository were in the bundle.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -38,6 +39,18 @@ class RepositoryScope:
         (True, False)
         """
         return any(fnmatchcase(repository, glob) for glob in self.globs)
+
+    def narrowed(self, other: RepositoryScope, repositories: Iterable[str]) -> RepositoryScope:
+        """Return the scope of what this one and another one see, among known repositories.
+
+        >>> RepositoryScope(("ledger-*",)).narrowed(RepositoryScope(("*-eu",)), ["ledger-eu", "ledger-us"]).globs
+        ('ledger-eu',)
+        """
+        if self.whole:
+            return other
+        if other.whole:
+            return self
+        return RepositoryScope(tuple(sorted({one for one in repositories if self.sees(one) and other.sees(one)})))
 
 
 EVERYTHING = RepositoryScope(("*",))

@@ -13,6 +13,8 @@ class ScopedToken(AccessToken):
     """A verified token and its scope."""
 
     repositories: RepositoryScope
+    listed: bool = False
+    """It is a token of the settings, whose client id no identity provider chose."""
 
 
 def scope_of(token: Any) -> RepositoryScope:

@@ -19,7 +19,6 @@ from codequarry.serving.channels.base import Candidates, ChannelQuery
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.ranking.late import LATE, NO_TIME, Decision, Rescorer, decide, ran, rescore_first, skipped
 from codequarry.serving.ranking.ranking import Scored, channel_weights
-from codequarry.serving.ranking.rerank import Reranker
 from codequarry.serving.request.trace import saw_candidates, saw_degraded, saw_gate, stage
 from codequarry.serving.text.query_classes import NAMES, Query
 from codequarry.serving.version.open import Bundle
@@ -41,10 +40,6 @@ class SearchPlan:
     """Analyzed query, filter and deadline, as every channel gets them."""
     weights: Mapping[str, float]
     """Weights of the channels that take part, in the order in which they are asked."""
-    top_k: int
-    """Most results."""
-    reranker: Reranker | None
-    """Language model that orders the first results; None for the order of the fusion."""
 
     @property
     def query(self) -> Query:

@@ -25,7 +25,8 @@ from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.budgets import briefer_finding, fit_budget, shorter_finding
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
-from codequarry.serving.tools.search import find_in_versions
+from codequarry.serving.tools.search import SearchTerms, find_with_stages
+from codequarry.serving.tools.version_search import OpenVersions, SearchedVersions
 from codequarry.serving.version.open import Bundle
 
 CODERANK = "CodeRankEmbed"
@@ -42,37 +43,40 @@ def semantic_search_pro(context: ToolContext, request: ProRequest) -> ProAnswer:
     Returns:
         Findings, best first.
     """
-    return search_with_stages([(context, request)])
+    return search_with_stages([open_with_stages([(context, request)])], request, SearchTerms.of(context))
 
 
-def search_with_stages(asked: Sequence[tuple[ToolContext, ProRequest]]) -> ProAnswer:
-    """Answer a search with chosen stages from several versions as if they were one.
-
-    Args:
-        asked: Each version, and the request to it, which differs from the others in its filters alone; at least one.
-
-    Returns:
-        Findings, best first. Raises as `find_results`.
-    """
-    started, request = time.perf_counter(), asked[0][1]
-    limit, limits = clamp_argument("limit", request.limit, LIMIT_MIN, LIMIT_MAX)
-    effort = {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
+def open_with_stages(asked: Sequence[tuple[ToolContext, ProRequest]]) -> OpenVersions:
+    """Return the versions that a search with chosen stages asks, each with the request to it."""
     weights: dict[str, float] = {}
-    notes: list[str] = []
+    stages: list[list[str]] = []
     searches: list[tuple[ToolContext, SearchRequest]] = []
     for context, own in asked:
         chosen, more = _stages(context.bundle, own)
         weights |= chosen
-        notes += [*more, *_without_effect(context.bundle, effort)]
-        settings = context.settings.model_copy(update=effort)
-        reranker = context.reranker if request.use_reranker else None
-        filters = scoped(own).filters
-        search = SearchRequest(query=request.query, top_k=limit, filters=filters, explain=True)
-        searches.append((replace(context, settings=settings, reranker=reranker), search))
-    if request.use_reranker and asked[0][0].reranker is None:
+        stages.append([*more, *_without_effect(context.bundle, _effort(own))])
+        settings = context.settings.model_copy(update=_effort(own))
+        searches.append((replace(context, settings=settings), _search_of(own)))
+    return OpenVersions(searches, weights=weights, stages=stages)
+
+
+def search_with_stages(places: Sequence[SearchedVersions], request: ProRequest, terms: SearchTerms) -> ProAnswer:
+    """Answer a search with chosen stages from versions of several places as if they were one.
+
+    Args:
+        places: See `find_in_places`.
+        request: Query and options.
+        terms: See `find_in_places`; the reranker orders the first results when asked for.
+
+    Returns:
+        Findings, best first. Raises as `find_results`.
+    """
+    started = time.perf_counter()
+    limit, limits = clamp_argument("limit", request.limit, LIMIT_MIN, LIMIT_MAX)
+    asked = replace(terms, reranker=terms.reranker if request.use_reranker else None)
+    found, notes = find_with_stages(places, _search_of(request), asked)
+    if request.use_reranker and terms.reranker is None:
         notes.append("no language model is configured to rerank; the order is that of the fusion")
-    notes = list(dict.fromkeys(notes))
-    found = find_in_versions(searches, weights=weights)
     findings = [_finding(result, explain=request.explain) for result in found.results]
     shown, cuts = fit_budget(findings, request.max_tokens, shorter_finding, briefer_finding)
     limits += [*notes, *found.limits, *cuts]
@@ -93,6 +97,15 @@ def search_with_stages(asked: Sequence[tuple[ToolContext, ProRequest]]) -> ProAn
         ),
         scope=_scope(request, found),
     )
+
+
+def _search_of(request: ProRequest) -> SearchRequest:
+    limit, _ = clamp_argument("limit", request.limit, LIMIT_MIN, LIMIT_MAX)
+    return SearchRequest(query=request.query, top_k=limit, filters=scoped(request).filters, explain=True)
+
+
+def _effort(request: ProRequest) -> dict[str, int]:
+    return {name: value for name in ("nprobe", "ef_search") if (value := getattr(request, name)) > 0}
 
 
 def _stages(bundle: Bundle, request: ProRequest) -> tuple[dict[str, float], list[str]]:

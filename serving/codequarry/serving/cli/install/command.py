@@ -95,7 +95,7 @@ def install(
     if service:
         server, subject, default = Server(url=service, token=settings.auth.required), service, NAME
     else:
-        server = Server(command=stdio_command(settings.bundle.root, settings_file))
+        server = Server(command=stdio_command(("serve", "--stdio", "--root", str(settings.bundle.root)), settings_file))
         subject, default = str(settings.bundle.root), server_name(settings.bundle.root)
     named, name = bool(name), _checked_name(name or default)
     keys = _chosen_clients(clients or [], all_found=all_found, project=project, written=name if undo else "")
