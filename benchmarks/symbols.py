@@ -1,4 +1,8 @@
-"""Definitions and references inside the process, on one core, in a bundle of more than 200,000 occurrences."""
+"""Definitions and references inside the process, on one core, in a bundle of more than 200,000 occurrences.
+
+Where ``CODEQUARRY_BENCH_REPOSITORIES`` names folders of repositories, separated by colons, their definitions are also
+compared with those of Universal Ctags.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import HOME
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
 from benchmarks.symbol_bundle import build, open_bundle
+from benchmarks.symbols_ctags import print_comparison
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
 from codequarry.serving.request.deadline import NEVER
@@ -20,10 +26,13 @@ from codequarry.serving.tools.references import find_references
 from codequarry.serving.version.open import Bundle
 
 QUESTIONS = 400
+REPOSITORIES = "CODEQUARRY_BENCH_REPOSITORIES"
 
 
 def run() -> None:
     """Build the bundle, measure and print."""
+    if folders := os.environ.get(REPOSITORIES, ""):
+        print_comparison([Path(folder) for folder in folders.split(os.pathsep)])
     paths, seconds = build(HOME / "symbols")
     bundle = open_bundle(paths)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

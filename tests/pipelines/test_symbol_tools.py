@@ -22,7 +22,7 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.trust.programs import tools_folder
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.mcp import build_server
-from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.conftest import MakeSettings, Run
 
 UNIQUE = "SELECT name FROM symbols_mat GROUP BY name HAVING count(*) = 1 AND min(kind) = 'function'"
 FORMATTED = set[tuple[str, int]]()
@@ -41,6 +41,49 @@ WEB = {
     "export function checkout(): number {\n"
     "  const s = '𝒳roundCents'; return emptyCart().total() + roundCents(s.length);\n}\n",
 }
+
+
+# Path, text, a name, its qualified name, its kind, and the lines that use it.
+MEMBERS: dict[str, tuple[str, str, str, str, list[int]]] = {
+    "retry.py": (
+        "retry_limit = 3\n\n\ndef wait(count):\n    return count < retry_limit\n\n\n"
+        "def other(retry_limit):\n    return retry_limit\n",
+        "retry_limit", "retry_limit", "variable", [4],
+    ),
+    "box.go": (
+        "package box\n\nvar openBoxes = 1\n\ntype Box struct {\n\tinnerSize int\n}\n\n"
+        "func (b *Box) Grow(n int) { b.innerSize = n; openBoxes++ }\n",
+        "innerSize", "Box.innerSize", "field", [8],
+    ),
+    "colour.rs": (
+        "pub enum Colour { DarkRed, Blue }\nfn f() -> Colour {\n    Colour::DarkRed\n}\n",
+        "DarkRed", "Colour.DarkRed", "enum_member", [2],
+    ),
+    "routes.ts": (
+        "export const homeRoute = '/';\nfunction f(homeRoute: string) { return homeRoute; }\nopen(homeRoute);\n",
+        "homeRoute", "homeRoute", "variable", [2],
+    ),
+    "Mail.java": (
+        "class Mail {\n  private int sentMails;\n  void send() { this.sentMails += 1; }\n}\n",
+        "sentMails", "Mail.sentMails", "field", [2],
+    ),
+    "Shop.cs": (
+        "class Shop {\n  public int OpenOrders { get; set; }\n  void Close() { this.OpenOrders = 0; }\n}\n",
+        "OpenOrders", "Shop.OpenOrders", "property", [2],
+    ),
+    "Session.kt": (
+        "class Session(val userToken: String) {\n    fun show() = print(userToken)\n}\n",
+        "userToken", "Session.userToken", "property", [1],
+    ),
+    "tree.rb": (
+        "class Tree\n  attr_reader :leafCount\n\n  def bare?\n    self.leafCount.zero?\n  end\nend\n",
+        "leafCount", "Tree.leafCount", "accessor", [4],
+    ),
+    "ring.c": (
+        "int ring_total;\nint ring_push(int item);\nint main(void) { return ring_push(ring_total); }\n",
+        "ring_push", "ring_push", "function", [2],
+    ),
+}  # fmt: skip
 
 
 def python_hits(path: str, source: bytes) -> Iterator[tuple[str, Place]]:
@@ -137,6 +180,38 @@ def test_by_syntax_alone(tmp_path: Path, make_settings: MakeSettings, sources, l
     settings = make_settings(folder, scip={"enabled": False})
     index_repositories(settings)
     assert compare(settings.bundle.root, folder, hits, precise=False) >= least
+
+
+def test_members_are_found_over_mcp_and_on_the_command_line(
+    tmp_path: Path, make_settings: MakeSettings, run: Run
+) -> None:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for path, (text, *_) in MEMBERS.items():
+        (folder / path).write_text(text, encoding="utf-8")
+    settings = make_settings(folder, scip={"enabled": False})
+    index_repositories(settings)
+    engine = Engine.open(settings.bundle.root, ServingSettings())
+
+    async def ask() -> dict[str, tuple[str, str, list[int]]]:
+        found: dict[str, tuple[str, str, list[int]]] = {}
+        async with Client(build_server(engine, version="0")) as client:
+            for path, (_, name, *_) in MEMBERS.items():
+                answer = await client.call_tool_mcp("go_to_definition", {"symbol": name})
+                (defined,) = (answer.structured_content or {})["results"]
+                uses = await client.call_tool_mcp("find_references", {"symbol": name})
+                lines = [use["start_line"] for use in (uses.structured_content or {})["results"]]
+                found[path] = defined["qualified_name"], defined["kind"], lines
+        return found
+
+    try:
+        expected = {path: (whole, kind, lines) for path, (_, _, whole, kind, lines) in MEMBERS.items()}
+        assert asyncio.run(ask()) == expected
+    finally:
+        engine.close()
+    for name, place in (("openBoxes", "box.go:3:5"), ("ring_total", "ring.c:1:5"), ("Blue", "colour.rs:1:28")):
+        told = run("definition", name, "--root", settings.bundle.root)
+        assert place in told.stdout, told.stderr
 
 
 @pytest.mark.slow

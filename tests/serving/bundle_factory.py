@@ -235,7 +235,8 @@ def _write_tables(
         if piece.kind != "text"
     ]
     rows_of = {"cst_nodes": leaves, **symbols}
-    for name in ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_references", "cst_nodes", "modules"):
+    by_rows = ("scip_symbols", "scip_occurrences", "ast_nodes", "ast_members", "ast_references", "cst_nodes", "modules")
+    for name in by_rows:
         table = pa.Table.from_pylist(list(rows_of.get(name, ())), tables.SCHEMAS[name])
         tables.write_table(paths.table(name), table, tables.SCHEMAS[name])
     rows = [

@@ -36,6 +36,7 @@ CHECKED: dict[str, str] = {
     "files": "repository_snapshot",
     "chunks": "repository_chunks",
     "ast_nodes": "repository_syntax",
+    "ast_members": "repository_syntax",
     "cst_nodes": "repository_syntax",
     "modules": "repository_modules",
     "scip_symbols": "repository_scip",

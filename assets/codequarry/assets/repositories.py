@@ -277,6 +277,7 @@ def _pass(repository: RepositorySettings, settings: Settings, progress: Progress
             "parsed_files": report.parsed_files,
             "files_with_syntax_errors": report.files_with_syntax_errors,
             "definitions": report.definitions,
+            "members": report.members,
             "references": report.references,
             "leaf_kinds": report.leaf_kinds,
             "languages": markdown_table(languages, ("language", "files", "parsed", "syntax_errors", "definitions")),

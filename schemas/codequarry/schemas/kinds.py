@@ -25,7 +25,7 @@ _WORDS: Mapping[str, str] = {
     "object": "package_object instance",
     "constant": "const enum_member value",
     "variable": "var let local parameter static_variable",
-    "attribute": "field property member static_data_member static_field static_property",
+    "attribute": "field property event member static_data_member static_field static_property",
     "module": "package library",
     "namespace": "",
     "macro": "",

@@ -159,6 +159,8 @@ class FileChunks:
     has_syntax_errors: bool = False
     ast_nodes: tuple[AstNode, ...] = ()
     """The definitions of the file by start, and then outermost first; none in the line-based fallback."""
+    members: tuple[AstNode, ...] = ()
+    """Other names at file and type level, such as fields and variables, in the same order."""
     references: References = References()
     """The identifiers of the file that define nothing, by start; none in the line-based fallback."""
     module: ModuleFacts | None = None

@@ -34,9 +34,10 @@ def python(seed: int) -> str:
     rare = f"special_{seed % 37}"
     return (
         f'"""Does {first} and {second}."""\n\nimport os\nfrom pkg1.mod1 import {draw.choice(WORDS)}\n\n'
-        f"LIMIT = {seed}\n\n\n"
+        f"LIMIT = {seed}\nlimit_{seed % 11} = {third} = LIMIT\n\n\n"
         f'def {first}(value):\n    """{first.title()} a value."""\n    return {second}(value) + {rare}(value)\n\n\n'
-        f"class {second.title()}er:\n    def {third}(self, item):\n        return self.{first}(item) + LIMIT\n\n\n"
+        f"class {second.title()}er:\n    size_{seed % 7} = 1\n\n    def {third}(self, item):\n"
+        f"        return self.{first}(item) + LIMIT + self.size_{seed % 7}\n\n\n"
         f"def special_{draw.randrange(37)}(value):\n    return {draw.choice(WORDS)}({seed % 5})\n"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
@@ -33,7 +34,7 @@ class Box(Base, meta=M):
             "import": "os path a b Shelf S",
             "call": "cached append Item join",
             "type": "Base Item int",
-            "other": "x M self item n LIMIT self items item n os path n",
+            "other": "x M LIMIT items os path",
         },
     ),
     "typescript": (
@@ -50,7 +51,7 @@ const f = async () => Store.open({ item });
             "import": "Store open reopen helper",
             "call": "push Item #grow helper open",
             "type": "Base Item Port Item T",
-            "other": "#n item items item LIMIT Store item",
+            "other": "items LIMIT Store item",
         },
     ),
     "tsx": (
@@ -85,7 +86,7 @@ func (b *Box) Put(item Item) (err error) {
         {
             "call": "append Join render",
             "type": "Box Item error Shelf",
-            "other": "b item err b items b items Name item Name str b LIMIT",
+            "other": "items items Name Name str LIMIT",
         },
     ),
     "rust": (
@@ -101,7 +102,7 @@ impl Display for Box<Item> {
             "import": "std fmt Display",
             "call": "push new print parse Ok",
             "type": "Display Box Item Item Result Shelf",
-            "other": "item items Item item LIMIT x item",
+            "other": "items Item LIMIT x",
         },
     ),
     "java": (
@@ -117,7 +118,7 @@ class Box extends Base implements Port {
             "import": "java util List",
             "call": "add Item map name open",
             "type": "Base Port Override List Item Item",
-            "other": "item items item stream Item Shelf LIMIT",
+            "other": "items stream Item Shelf LIMIT",
         },
     ),
     "c": (
@@ -128,7 +129,7 @@ struct box *put(struct box *b, item_t item) { b->items[0] = make(item, LIMIT); r
         {
             "call": "make",
             "type": "box box item_t",
-            "other": "b item b items item LIMIT b",
+            "other": "items LIMIT",
         },
     ),
     "cpp": (
@@ -142,7 +143,7 @@ template <class T> Item Box<T>::put(Item item) {
             "import": "vector",
             "call": "push_back make open size",
             "type": "T Item Box T Item Item",
-            "other": "item items_ item LIMIT",
+            "other": "items_ LIMIT",
         },
     ),
     "csharp": (
@@ -154,7 +155,7 @@ class Box : Base, IPort { Item Put(Item item) { this.Items.Add(new Item(item)); 
             "import": "System Text",
             "call": "Add Item Open",
             "type": "Base IPort Item Item",
-            "other": "item Items item Item Shelf Limit",
+            "other": "Items Item Shelf Limit",
         },
     ),
     "ruby": (
@@ -168,7 +169,7 @@ end
         {
             "call": "require push new put",
             "type": "Base",
-            "other": "item Item item LIMIT helper",
+            "other": "Item LIMIT helper",
         },
     ),
     "php": (
@@ -201,7 +202,7 @@ class Box : Base(), Port {
             "import": "a b Store",
             "call": "Base add Item open",
             "type": "Port Item Item",
-            "other": "item items item Shelf LIMIT",
+            "other": "items Shelf LIMIT",
         },
     ),
     "swift": (
@@ -213,7 +214,7 @@ class Box: Base { func put(_ item: Item) -> Item { self.items.append(Item(item))
             "import": "Foundation",
             "call": "append Item open",
             "type": "Base Item Item",
-            "other": "_ item items item Shelf at LIMIT",
+            "other": "_ items Shelf at LIMIT",
         },
     ),
     "scala": (
@@ -225,7 +226,7 @@ class Box extends Base with Port { def put(item: Item): Item = { items.add(new I
             "import": "a b Store",
             "call": "add Item open",
             "type": "Base Port Item Item Item",
-            "other": "item items item Shelf LIMIT",
+            "other": "items Shelf LIMIT",
         },
     ),
     "elixir": (
@@ -264,7 +265,7 @@ function Box:put(item, n) self.items[n] = Item.new(item, { key = LIMIT }); box.g
 """,
         {
             "call": "require new grow render",
-            "other": "box Box item n self items n Item item LIMIT box self",
+            "other": "Box self items Item LIMIT box self",
         },
     ),
     "zig": (
@@ -274,10 +275,10 @@ const Box = struct { items: []Item, fn put(self: *Box, item: Item) !void {
   try self.items.append(make(item, LIMIT)); } };
 """,
         {
-            "import": "Item Item",
+            "import": "Item",
             "call": "append make",
             "type": "Item Box Item",
-            "other": "items self item self items item LIMIT",
+            "other": "items LIMIT",
         },
     ),
     "bash": (
@@ -322,7 +323,7 @@ def test_references_stand_where_they_say_and_define_nothing(path: Path) -> None:
     data = path.read_bytes()
     made = chunk_source(data, language_of(path.name) or "")
     lines = data.split(b"\n")
-    defined = {(node.name_start_line, node.name_start_column) for node in made.ast_nodes}
+    defined = {(node.name_start_line, node.name_start_column) for node in (*made.ast_nodes, *made.members)}
     starts = [reference.start_byte for reference in made.references]
     assert starts == sorted(set(starts))
     for reference in made.references:
@@ -330,6 +331,77 @@ def test_references_stand_where_they_say_and_define_nothing(path: Path) -> None:
         assert data[reference.start_byte :].startswith(name)
         assert lines[reference.start_line][reference.start_column :].startswith(name)
         assert (reference.start_line, reference.start_column) not in defined
+
+
+# Language, source. Written in capitals are the uses that are no local's.
+LOCALS: dict[str, str] = {
+    "python": """\
+RETRY = 1
+def f(retry, b=RETRY, *, c: RETRY = 2):
+    retry += c.RETRY
+    return [retry for retry in g(retry=retry)], retry.x
+def g():
+    global RETRY
+    RETRY = 3
+    return RETRY
+RETRY
+def h():
+    with o() as retry: return lambda: retry
+""",
+    "typescript": """\
+const RETRY = 1;
+function f(retry: RETRY, { x: other }: T) { return [this.RETRY, retry, { RETRY: retry }, () => retry]; }
+function g() { const retry = a.RETRY; return retry(); }
+new RETRY();
+""",
+    "go": """\
+package p
+func f(retry int) int { RETRY(); return retry + x.RETRY }
+func g(t *T) {
+    v := RETRY()
+    retry := T{RETRY: v}
+    use(retry)
+    retry()
+}
+""",
+    "java": """\
+class A {
+  void f(int retry) { use(retry, this.RETRY, RETRY()); for (int retry : all) use(retry); }
+  int g() { RETRY x = RETRY; int retry = 1; return retry; }
+}
+""",
+    "rust": """\
+fn f(retry: RETRY) -> RETRY { use_it(retry, self.RETRY, T { RETRY: retry }, m::RETRY) }
+fn g() {
+    let retry = RETRY();
+    use_it(retry, |x| retry + x);
+    retry();
+}
+""",
+    "csharp": """\
+class A {
+  void F(int retry) { Use(retry, this.RETRY, retry); foreach (var retry in all) Use(retry); }
+  int G() { var retry = new B { RETRY = 1 }; Use(RETRY: 1); return retry; }
+}
+""",
+}
+
+
+@pytest.mark.parametrize("language", LOCALS)
+def test_locals_are_no_references_of_what_has_their_name(language: str) -> None:
+    """All are called the same: what is written in capitals is a definition's, and what is not a local's."""
+    written = LOCALS[language]
+    data = written.replace("RETRY", "retry").encode()
+    made = chunk_source(data, language)
+    assert not made.has_syntax_errors
+    defined = {node.name_start_byte for node in (*made.ast_nodes, *made.members)}
+    found = {reference.start_byte for reference in made.references if reference.name == "retry"}
+    assert found == {place.start() for place in re.finditer("RETRY", written)} - defined
+
+
+def test_a_declaration_on_the_line_of_a_call_hides_nothing() -> None:
+    made = chunk_source(b"fn f() {\n    let item = item();\n    item();\n}\n", "rust")
+    assert [(one.name, one.start_line) for one in made.references] == [("item", 1)]
 
 
 def test_strings_comments_and_data_hold_no_references() -> None:

@@ -40,6 +40,7 @@ INSERT INTO ast_nodes (repo, path, qualified_name, name, kind, start_byte, end_b
  name_start_byte, name_start_column, chunk_id) VALUES
  ('r', 'a.py', 'f', 'f', 'function', 2, 8, 0, 1, 3, 1, 1), ('r', 'a.py', 'g', '', 'function', 20, 90, 5, 1, 3, 1, 1),
  ('r', 'c.py', 'h', 'h', '', 0, 1, 0, 0, 0, -1, 7);
+INSERT INTO ast_members SELECT * FROM ast_nodes;
 INSERT INTO cst_nodes VALUES ('r', 'a.py', 1, 'name', 2), ('r', 'a.py', 1, 'name', 0), ('r', 'a.py', 9, '', 1);
 INSERT INTO modules (repo, path, lang, resolved, lines, code_lines, comment_lines, definitions, branches, fan_in,
  fan_out) VALUES

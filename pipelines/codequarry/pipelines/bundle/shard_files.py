@@ -97,7 +97,7 @@ def write_shard(values: Sequence[Any]) -> tuple[int, tuple[NewSegment, ...]]:
 
 def _write_tables(task: ShardTask, chunks: pa.Table) -> None:
     """Write the tables of a shard; its chunks come by id."""
-    for name in ("ast_nodes", "cst_nodes"):
+    for name in ("ast_nodes", "ast_members", "cst_nodes"):
         with TableWriter(task.file(name), SCHEMAS[name]) as writer:
             for table in _rows(task, name):
                 writer.write(table)

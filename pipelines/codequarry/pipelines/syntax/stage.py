@@ -33,6 +33,7 @@ from codequarry.pipelines.syntax.chunks.rows import chunk_ids, chunk_rows, leaf_
 from codequarry.pipelines.syntax.facts.table import FACTS, fact_rows
 from codequarry.pipelines.syntax.workers import Chunked, chunk_files
 from codequarry.schemas.bundle.tables import (
+    AST_MEMBERS,
     AST_NODES,
     AST_REFERENCES,
     CHUNKS,
@@ -46,11 +47,14 @@ from codequarry.schemas.errors import SourceError
 from codequarry.schemas.resources import trim_memory
 from codequarry.schemas.settings.load import Settings
 
+_NAMING = ("ast_nodes", "ast_members")
+"""Tables of definitions, whose names references may mean."""
 _PARTS_AT_ONCE = 8
 """Parts that are written together: each has open tables; more would take more memory, fewer more passes."""
 _PART_TABLES: dict[str, pa.Schema] = {
     "chunks": CHUNKS,
     "ast_nodes": AST_NODES,
+    "ast_members": AST_MEMBERS,
     MENTIONS: AST_REFERENCES,
     "cst_nodes": CST_NODES,
     MODULE_FACTS: FACTS,
@@ -77,6 +81,8 @@ class ChunkReport:
     chunks: int
     definitions: int
     """Rows of ``ast_nodes``."""
+    members: int
+    """Rows of ``ast_members``."""
     references: int
     """Rows of ``ast_references``."""
     leaf_kinds: int
@@ -99,9 +105,9 @@ class ChunkReport:
 def chunk_repository(name: str, settings: Settings, progress: Progress = silent, *, whole: bool = True) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and store facts from its syntax tree.
 
-    Writes ``chunks``, ``ast_nodes``, ``cst_nodes`` and the input of the module stage in parts; ``ast_references``;
-    completes ``files``. Parts with the same files as in the last run stay as they are. No contents are parsed twice, in
-    whatever repository they lie.
+    Writes ``chunks``, ``ast_nodes``, ``ast_members``, ``cst_nodes`` and the input of the module stage in parts;
+    ``ast_references``; completes ``files``. Parts with the same files as in the last run stay as they are. No contents
+    are parsed twice, in whatever repository they lie.
 
     Args:
         name: Name of the repository.
@@ -140,6 +146,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent,
         files=total,
         chunks=sum(counts["chunks"] for counts in by_language.values()),
         definitions=sum(counts["definitions"] for counts in by_language.values()),
+        members=sum(each["members"] for each in facts),
         references=references,
         leaf_kinds=sum(each["leaf_kinds"] for each in facts),
         parsed_files=sum(outcome.parsed for outcome in outcomes.values()),
@@ -208,7 +215,7 @@ class _PartWriter:
         part.folder.mkdir(parents=True, exist_ok=True)
         break_seal(part.folder, CHUNKED)
         self._part = part
-        self._chunks, self._nodes, self._mentions, self._leaves, self._facts = (
+        self._chunks, self._nodes, self._members, self._mentions, self._leaves, self._facts = (
             stack.enter_context(TableWriter(stack.enter_context(replacing(part.table(table))), schema))
             for table, schema in _PART_TABLES.items()
         )
@@ -225,7 +232,8 @@ class _PartWriter:
         ids = chunk_ids(repo, path, content, made)
         outcome = _FileColumns(_line_count(content), made.parsed, made.has_syntax_errors)
         self._chunks.extend(chunk_rows(repo, path, lang, content, made, ids))
-        self._nodes.extend(node_rows(repo, path, made, ids))
+        self._nodes.extend(node_rows(repo, path, made, made.ast_nodes, ids))
+        self._members.extend(node_rows(repo, path, made, made.members, ids))
         self._mentions.extend_columns(reference_columns(repo, path, made, ids))
         self._leaves.extend_columns(leaf_columns(repo, path, made, ids))
         self._facts.extend(fact_rows(path, lang, content, outcome.lines, made))
@@ -247,6 +255,7 @@ class _PartWriter:
         facts = {
             "outcomes": self._outcomes,
             "languages": self._languages,
+            "members": self._members.rows,
             "leaf_kinds": self._leaves.rows,
             "known": self._known,
             FALLEN: self._fallen,
@@ -284,7 +293,7 @@ def _write_parts(
 def _naming(parts: Sequence[Part], target: Path) -> int:
     """Write the references that name a definition of the repository, and return their number."""
     names = pa.chunked_array(
-        [read_table(part.table("ast_nodes"), ["name"])["name"].unique() for part in parts], pa.string()
+        [read_table(part.table(table), ["name"])["name"].unique() for part in parts for table in _NAMING], pa.string()
     ).unique()
     with TableWriter(target, AST_REFERENCES) as writer:
         for part in parts:

@@ -14,7 +14,7 @@ MAX_SHARDS = 32
 _SHARD_BYTES = 512 << 10
 """Source bytes for each shard; from 8 MB of source on the number of shards is the largest."""
 
-OWN_TABLES = ("chunks", "ast_nodes", "cst_nodes")
+OWN_TABLES = ("chunks", "ast_nodes", "ast_members", "cst_nodes")
 """Tables whose rows follow from their own file alone: a shard's key decides them, and the tables of vectors."""
 
 SHARDED_TABLES = (*OWN_TABLES, "embeddings", "embeddings2", "ast_references")

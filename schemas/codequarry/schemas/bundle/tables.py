@@ -113,6 +113,9 @@ AST_NODES = pa.schema(
     ]
 )
 
+AST_MEMBERS = AST_NODES
+"""Columns of the names that shape no chunk: the same."""
+
 AST_REFERENCES = pa.schema(
     [
         _field("repo", pa.string(), "Name of the repository."),
@@ -238,6 +241,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "files": FILES,
     "chunks": CHUNKS,
     "ast_nodes": AST_NODES,
+    "ast_members": AST_MEMBERS,
     "ast_references": AST_REFERENCES,
     "cst_nodes": CST_NODES,
     "modules": MODULES,
@@ -250,7 +254,8 @@ SCHEMAS: dict[str, pa.Schema] = {
 DESCRIPTIONS: dict[str, str] = {
     "files": "A row per file of the census, indexed or skipped with its reason.",
     "chunks": "A row per chunk: place, names and text. The chunks of a file cover each of its bytes once.",
-    "ast_nodes": "A row per definition, by tree-sitter.",
+    "ast_nodes": "A row per definition that chunks follow, such as a function or a type, by tree-sitter.",
+    "ast_members": "A row per other name at file or type level, such as a field or a variable, by tree-sitter.",
     "ast_references": "A row per identifier that some definition of its repository is called, by tree-sitter.",
     "cst_nodes": "A row per chunk and kind of leaf of its syntax tree.",
     "modules": "A row per indexed file of a programming language: what it imports, offers and is.",

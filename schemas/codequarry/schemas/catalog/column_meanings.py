@@ -60,6 +60,7 @@ _OWN: dict[str, dict[str, str]] = {
         "module": "Dotted name of the file; of what holds it, where the file itself is meant.",
         "kind": "Kind of the definition.",
         "parent": "Qualified name of what it is defined in; empty at the top.",
+        "structural": "True when chunks and ranking follow it: functions, types, modules, and what SCIP knows.",
         "symbol": "SCIP symbol; empty when SCIP did not index the file.",
         "precise": "True when SCIP knows it.",
         "start_line": "Line of the name, 0-based.",

@@ -1,11 +1,13 @@
 """SQL of the catalog's tables of definitions and of the places that name them, for look-ups in milliseconds.
 
 ``symbols_mat``
-    One row per definition, sorted by name in lower case and then the best first: precise, code before data, sources
-    before tests, short names and paths before long ones. Where SCIP indexed the file, its definition and the syntax
-    definition whose name starts at the same byte are one row: name, kind and signature are the syntax's, and so is the
-    documentation when there is any. Locals, parameters and type parameters have no row. ``qualified_name`` counts from
-    the file, ``module`` is the dotted name of the file as in ``modules`` (of what holds it, for the file itself).
+    One row per definition: those that shape chunks and those of SCIP first (``structural``), then the other names of
+    files and types. Each part is sorted by name in lower case and then the best first: precise, code before data,
+    sources before tests, short names and paths before long ones. Where SCIP indexed the file, its definition and the
+    syntax definition whose name starts at the same byte are one row: name, kind and signature are the syntax's, and
+    so is the documentation when there is any. Locals, parameters and type parameters have no row. ``qualified_name``
+    counts from the file, ``module`` is the dotted name of the file as in ``modules`` (of what holds it, for the file
+    itself).
     ``symbol_id`` counts the rows; ``target_id`` is that of the first row with the same SCIP symbol,
     ``name_id`` that of the first with the same name.
 
@@ -18,7 +20,7 @@
 
     ``roles`` are bits: SCIP's 1 definition, 2 import, 4 write, 8 read, and from the syntax 256 call, 512 type.
     ``file`` is a row of ``files_mat``, ``chunk`` one of ``chunks_mat``; ``enclosing`` the ``symbol_id`` of the
-    innermost definition around the place, or -1.
+    innermost function, type or module around the place, or -1.
 
 ``places_mat``
     The same rows, fewer columns, sorted by place.
@@ -82,6 +84,7 @@ merged AS (
            coalesce(node.qualified_name,
                     CASE WHEN namespace = '' THEN defined.qualified_name
                          ELSE defined.qualified_name[length(namespace) + 2:] END) AS qualified_name,
+           coalesce(structural, true) OR symbol IS NOT NULL AS structural,
            coalesce(node.kind, CASE WHEN defined.kind <> 'term' THEN defined.kind
                                     WHEN ends_with(enclosing_symbol, '#') THEN 'attribute' ELSE 'variable' END) AS kind,
            node.parent AS node_parent,
@@ -99,7 +102,9 @@ merged AS (
            coalesce(node.signature, defined.signature) AS signature,
            CASE WHEN coalesce(doc, '') <> '' THEN doc ELSE trim(coalesce(documentation, ''), e' \\n\\t\\r') END
                AS documentation
-    FROM ast_nodes AS node FULL JOIN defined
+    FROM (SELECT *, true AS structural FROM ast_nodes UNION ALL BY NAME
+          SELECT *, false AS structural FROM ast_members) AS node
+    FULL JOIN defined
     ON NOT module AND node.repo = defined.repo AND node.path = defined.path AND name_start_byte = defined.start_byte
 ),
 -- A module is called after its file.
@@ -120,8 +125,8 @@ placed AS (
 numbered AS (
     SELECT placed.*, lower(name) AS name_key, chunk.chunk_id,
            (row_number() OVER (
-               ORDER BY lower(name), symbol = '', {DATA}, {CLASS_RANK}, length(qualified_name), length(path),
-                        repo, path, placed.start_byte, symbol, body_start_byte, body_end_byte
+               ORDER BY NOT structural, lower(name), symbol = '', {DATA}, {CLASS_RANK}, length(qualified_name),
+                        length(path), repo, path, placed.start_byte, symbol, body_start_byte, body_end_byte
            ) - 1)::INTEGER AS symbol_id
     FROM (SELECT *, {_at("start_byte")} AS place FROM placed) AS placed
     ASOF JOIN (SELECT chunk_id, {_at("start_byte")} AS place FROM chunks_mat) AS chunk
@@ -130,8 +135,8 @@ numbered AS (
 SELECT symbol_id,
        CASE WHEN symbol = '' THEN symbol_id ELSE min(symbol_id) OVER (PARTITION BY symbol) END AS target_id,
        min(symbol_id) OVER (PARTITION BY name) AS name_id,
-       repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, symbol,
-       symbol <> '' AS precise, start_line, start_column, end_line, end_column, start_byte,
+       repo, path, file, lang, path_class, name_key, name, qualified_name, module, kind, parent, structural,
+       symbol, symbol <> '' AS precise, start_line, start_column, end_line, end_column, start_byte,
        body_start_line, body_end_line, body_start_byte, body_end_byte, signature, documentation, chunk_id
 FROM numbered
 ORDER BY symbol_id
@@ -153,7 +158,7 @@ _SYNTAX = f"""syntax AS (
 _PLACED = f"""-- Bodies are nested or apart: where so many are open, the innermost is the last that was opened so deep.
 body AS (
     SELECT file, body_start_byte, body_end_byte, qualified_name, symbol_id
-    FROM symbols_mat WHERE body_start_byte >= 0 AND body_start_byte < body_end_byte
+    FROM symbols_mat WHERE structural AND body_start_byte >= 0 AND body_start_byte < body_end_byte
 ),
 edge AS (
     SELECT file, body_start_byte AS start_byte, 1 AS step, body_end_byte, qualified_name, symbol_id FROM body
@@ -252,9 +257,9 @@ _ENDS = (
 COLUMNS: dict[str, str] = {
     "symbols_mat": "symbol_id INTEGER, target_id INTEGER, name_id INTEGER, repo VARCHAR, path VARCHAR, file INTEGER, "
     "lang VARCHAR, path_class VARCHAR, name_key VARCHAR, name VARCHAR, qualified_name VARCHAR, module VARCHAR, "
-    "kind VARCHAR, parent VARCHAR, symbol VARCHAR, precise BOOLEAN, start_line INTEGER, start_column INTEGER, "
-    "end_line INTEGER, end_column BIGINT, start_byte BIGINT, body_start_line INTEGER, body_end_line INTEGER, "
-    "body_start_byte BIGINT, body_end_byte BIGINT, signature VARCHAR USING COMPRESSION zstd, "
+    "kind VARCHAR, parent VARCHAR, structural BOOLEAN, symbol VARCHAR, precise BOOLEAN, start_line INTEGER, "
+    "start_column INTEGER, end_line INTEGER, end_column BIGINT, start_byte BIGINT, body_start_line INTEGER, "
+    "body_end_line INTEGER, body_start_byte BIGINT, body_end_byte BIGINT, signature VARCHAR USING COMPRESSION zstd, "
     "documentation VARCHAR USING COMPRESSION zstd, chunk_id BIGINT",
     "occurrences_mat": "target_id INTEGER, file INTEGER, precise BOOLEAN, roles SMALLINT, start_line INTEGER, "
     f"start_column INTEGER, {_ENDS}, enclosing INTEGER, chunk INTEGER",

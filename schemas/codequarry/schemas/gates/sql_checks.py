@@ -55,9 +55,10 @@ CATALOG_DIFFERS: dict[str, str] = {
     "rows of the id map that the catalog holds otherwise": "SELECT faiss_row, faiss_idmap.chunk_id, "
     "held.chunk_id AS held_chunk_id FROM faiss_idmap FULL JOIN published.faiss_idmap_mat AS held USING (faiss_row) "
     "WHERE faiss_idmap.chunk_id IS DISTINCT FROM held.chunk_id",
-    "definitions without a row in symbols_mat": "SELECT ast_nodes.repo, ast_nodes.path, ast_nodes.qualified_name "
-    "FROM ast_nodes ANTI JOIN published.symbols_mat AS row "
-    "ON row.repo = ast_nodes.repo AND row.path = ast_nodes.path AND row.start_byte = name_start_byte",
+    "definitions without a row in symbols_mat": "SELECT node.repo, node.path, node.qualified_name "
+    "FROM (SELECT * FROM ast_nodes UNION ALL BY NAME SELECT * FROM ast_members) AS node "
+    "ANTI JOIN published.symbols_mat AS row "
+    "ON row.repo = node.repo AND row.path = node.path AND row.start_byte = name_start_byte",
     "names that do not lie in their chunk": "SELECT row.repo, row.path, row.name FROM published.symbols_mat AS row "
     "LEFT JOIN published.chunks_mat AS chunk ON chunk.chunk_id = row.chunk_id AND chunk.repo = row.repo "
     "AND chunk.path = row.path AND row.start_byte >= chunk.start_byte "

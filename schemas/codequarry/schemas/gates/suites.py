@@ -65,23 +65,33 @@ CHUNKS = Suite(
     needs=("files",),
 )
 
-AST_NODES = Suite(
-    "ast_nodes",
+_NODES_SQL = (
     "SELECT node.repo, node.path, node.qualified_name, node.chunk_id, node.start_byte, node.end_byte, "
     "node.name_start_byte, chunk.chunk_id IS NOT NULL AS in_chunk, node.name <> '' AND node.kind <> '' AS named, "
     "coalesce(node.start_byte <= node.end_byte AND node.end_byte <= files.size_bytes "
     "AND node.start_line <= node.end_line AND node.name_start_column >= 0, false) AS inside "
-    "FROM ast_nodes AS node LEFT JOIN files USING (repo, path) LEFT JOIN chunks AS chunk "
+    "FROM {table} AS node LEFT JOIN files USING (repo, path) LEFT JOIN chunks AS chunk "
     "ON chunk.chunk_id = node.chunk_id AND chunk.repo = node.repo AND chunk.path = node.path "
-    "AND node.start_byte >= chunk.start_byte AND node.start_byte < chunk.end_byte",
-    (
-        holds("definitions that do not start in their chunk", "in_chunk"),
-        holds("definitions that reach outside of their file", "inside"),
-        holds("definitions without a name or a kind", "named"),
-    ),
-    key=("repo", "path", "qualified_name", "start_byte"),
-    needs=("files", "chunks"),
+    "AND node.start_byte >= chunk.start_byte AND node.start_byte < chunk.end_byte"
 )
+
+
+def _nodes_suite(table: str, rows: str) -> Suite:
+    return Suite(
+        table,
+        _NODES_SQL.format(table=table),
+        (
+            holds(f"{rows} that do not start in their chunk", "in_chunk"),
+            holds(f"{rows} that reach outside of their file", "inside"),
+            holds(f"{rows} without a name or a kind", "named"),
+        ),
+        key=("repo", "path", "qualified_name", "start_byte"),
+        needs=("files", "chunks"),
+    )
+
+
+AST_NODES = _nodes_suite("ast_nodes", "definitions")
+AST_MEMBERS = _nodes_suite("ast_members", "members")
 
 CST_NODES = Suite(
     "cst_nodes",
@@ -228,6 +238,6 @@ def embeddings_suite(leg: str, dim: int) -> Suite:
 
 
 OF_TABLES: tuple[Suite, ...] = (
-    FILES, CHUNKS, AST_NODES, CST_NODES, MODULES, SCIP_SYMBOLS, SCIP_OCCURRENCES, FAISS_IDMAP
+    FILES, CHUNKS, AST_NODES, AST_MEMBERS, CST_NODES, MODULES, SCIP_SYMBOLS, SCIP_OCCURRENCES, FAISS_IDMAP
 )  # fmt: skip
 """Every suite but those of vectors; needed ones first."""

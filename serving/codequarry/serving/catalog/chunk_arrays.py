@@ -1,8 +1,9 @@
 """Arrays of chunks and definitions by number, for searches; a query to DuckDB would scan the tables.
 
 Arrays in ``rows/`` of a version, memory-mapped by the reader. Chunks are numbered as the rows of ``chunks_mat``,
-definitions as those of ``symbols_mat``: by name in lower case, then the best first. A number is uint16 where all of
-its array are below 65,535, else int32; a start is int32 where all are below 2,147,483,647, else int64.
+definitions as those of ``symbols_mat``: what shapes chunks (structure) before members, each by name in lower case,
+then the best first. Ranking reads structure alone, and so do look-ups that do not ask for members. A number is uint16
+where all of its array are below 65,535, else int32; a start is int32 where all are below 2,147,483,647, else int64.
 
 ==================== ============================================================================================
 strings.npy          (b,) uint8: every string that the others name by its number, sorted, in UTF-8
@@ -12,9 +13,9 @@ chunks.npy           (n,) of the fields of `CHUNK`
 symbols.npy          (m,) numbers: names of the definitions that start in each chunk
 symbol_starts.npy    (n + 1,) starts: those of row i are from ``symbol_starts[i]`` to ``symbol_starts[i + 1]``
 definitions.npy      (7, d) numbers: a line for each of `DEFINITION`
-started.npy          (d,) numbers: the definitions by the chunk they start in
+started.npy          (e,) numbers: the structure, definitions 0 to e - 1, by the chunk it starts in
 started_starts.npy   (n + 1,) starts: those of row i are from ``started_starts[i]`` to ``started_starts[i + 1]``
-backwards.npy        (f,) numbers: names of definitions by their last letters, by which misspelt ones are found
+backwards.npy        (f,) numbers: names of the structure by their last letters, by which misspelt ones are found
 ==================== ============================================================================================
 """
 
@@ -156,11 +157,12 @@ class ChunkRows(ABC):
         """Return the rows of chunks of one of these kinds, or in which a definition of one starts: (m,) int64."""
 
     @abstractmethod
-    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+    def definitions_named(self, keys: Iterable[str], *, members: bool = False) -> np.ndarray:
         """Return the definitions with one of these names.
 
         Args:
             keys: Names in lower case.
+            members: Also those that shape no chunk.
 
         Returns:
             (m,) int32, ascending.
@@ -172,7 +174,7 @@ class ChunkRows(ABC):
 
     @abstractmethod
     def definitions_of_row(self, row: int) -> np.ndarray:
-        """Return the definitions that start in the chunk of a row: (m,) int32."""
+        """Return the structure that starts in the chunk of a row: (m,) int32."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,8 @@ class RowIndex(ChunkRows):
             records[name] = column
         of = order[np.searchsorted(ids[order], read_column("symbols_mat", "chunk_id").astype(np.int64))]
         rows = [*(number[column] for column in names), read_column("symbols_mat", CLASS_RANK), of]
+        structural = int(read_column("symbols_mat", "structural").sum())
+        started = of[:structural]
         return cls(
             strings.data,
             narrow(strings.starts, PLACES),
@@ -233,9 +237,9 @@ class RowIndex(ChunkRows):
             narrow(number[symbols], NUMBERS),
             narrow(np.cumsum([0, *read_column("chunks_mat", "len(symbols)")], dtype=np.int64), PLACES),
             narrow(np.array(rows, np.int64).reshape(len(DEFINITION), -1), NUMBERS),
-            narrow(np.argsort(of, kind="stable"), NUMBERS),
-            narrow(np.searchsorted(np.sort(of), np.arange(len(ids) + 1)), PLACES),
-            narrow(by_last_letters({ordered[key]: key for key in np.unique(rows[0]).tolist()}), NUMBERS),
+            narrow(np.argsort(started, kind="stable"), NUMBERS),
+            narrow(np.searchsorted(np.sort(started), np.arange(len(ids) + 1)), PLACES),
+            narrow(by_last_letters({ordered[key]: key for key in np.unique(rows[0][:structural]).tolist()}), NUMBERS),
         )
 
     def write(self, folder: Path) -> None:
@@ -279,7 +283,9 @@ class RowIndex(ChunkRows):
             and all(self.chunks.dtype[name] in kinds for name, kinds in CHUNK.items())
             and all(getattr(self, each.name).ndim == 1 for each in fields(self) if each.name != "definitions")
             and self.ids_rows.shape == self.chunks.shape == (chunks,)
-            and self.definitions.shape == (len(DEFINITION), len(self.started))
+            and self.definitions.ndim == 2
+            and self.definitions.shape[0] == len(DEFINITION)
+            and self.definitions.shape[1] >= len(self.started)
             and divides(self.string_starts, len(self.strings), strings)
             and divides(self.symbol_starts, len(self.symbols), chunks)
             and divides(self.started_starts, len(self.started), chunks)
@@ -322,22 +328,32 @@ class RowIndex(ChunkRows):
         """Return rows of chunks, see `ChunkRows`."""
         numbers = [number for kind in kinds if (number := self.texts.find(kind)) >= 0]
         among = np.isin(self.chunks["kind"], numbers)
-        defined = np.isin(self.definitions[DEFINITION.index("kind")], numbers)
-        among[self.definitions[_CHUNK_OF][defined]] = True
+        structure = self.definitions[:, : self.structural]
+        defined = np.isin(structure[DEFINITION.index("kind")], numbers)
+        among[structure[_CHUNK_OF][defined]] = True
         return np.flatnonzero(among)
 
-    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+    @property
+    def structural(self) -> int:
+        """Number of the definitions that shape chunks, which come first."""
+        return len(self.started)
+
+    def definitions_named(self, keys: Iterable[str], *, members: bool = False) -> np.ndarray:
         """Return definitions by name, see `ChunkRows`."""
         known = np.array(
             sorted({at for key in keys if (at := self.texts.find(key)) >= 0}), self.definitions.dtype
         )  # of one type, so that the search copies nothing
-        starts, ends = (np.searchsorted(self.definitions[0], known, side) for side in ("left", "right"))
-        found = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
-        return np.concatenate([np.empty(0, np.int32), *found])
+        found = [np.empty(0, np.int32)]
+        names, structural = self.definitions[0], self.structural
+        for first, part in ((0, names[:structural]), (structural, names[structural:]))[: 1 + members]:
+            starts, ends = (first + np.searchsorted(part, known, side) for side in ("left", "right"))
+            found += [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
+        return np.concatenate(found)
 
     def near_names(self, key: str) -> list[str]:
         """Return names one typo away, see `ChunkRows`."""
-        found = near_numbers(key, self.texts, self.string_starts, self.definitions[0], self.backwards)
+        names = self.definitions[0][: self.structural]
+        found = near_numbers(key, self.texts, self.string_starts, names, self.backwards)
         return [self.texts[number] for number in found]
 
     def definitions_of_row(self, row: int) -> np.ndarray:

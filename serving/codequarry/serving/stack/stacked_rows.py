@@ -135,12 +135,13 @@ class StackedRows(ChunkRows):
         held = held[~self._stack.hidden_rows[held]]
         return np.concatenate([held, base.chunks + own.rows.rows_of_kinds(wanted)])
 
-    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+    def definitions_named(self, keys: Iterable[str], *, members: bool = False) -> np.ndarray:
         """Return definitions by name, see `ChunkRows`."""
         wanted, (base, own) = list(keys), (self._stack.base, self._stack.own)
-        held = base.rows.definitions_named(wanted)
+        held = base.rows.definitions_named(wanted, members=members)
         held = held[~self._hidden_definitions[held]]
-        return np.concatenate([held, base.definitions + own.rows.definitions_named(wanted)]).astype(np.int32)
+        added = own.rows.definitions_named(wanted, members=members)
+        return np.concatenate([held, base.definitions + added]).astype(np.int32)
 
     def near_names(self, key: str) -> list[str]:
         """Return names one typo away, see `ChunkRows`."""

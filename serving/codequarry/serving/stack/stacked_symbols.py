@@ -103,7 +103,7 @@ class StackedSymbols(SymbolTables):
         self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool
     ) -> DefinitionMatches:
         index = self._stack.own.rows
-        numbers = index.definitions_named({name.lower(), last.lower()}).tolist()
+        numbers = index.definitions_named({name.lower(), last.lower()}, members=True).tolist()
         wanted = name.lower() if any_case else name
         names, end = {wanted, last.lower() if any_case else last}, f".{wanted}"
         own: list[int] = []
@@ -152,7 +152,7 @@ class StackedSymbols(SymbolTables):
         return found
 
     def _in_order(self, rows: list[SymbolRow]) -> list[SymbolRow]:
-        """Sort definitions as ``symbols_mat`` is: by name, and the best of a name first.
+        """Sort definitions as ``symbols_mat`` is: structure first, then by name, and the best of a name first.
 
         Those of the base are sorted already, and so are those of the delta, and no file is in both.
         """
@@ -161,12 +161,17 @@ class StackedSymbols(SymbolTables):
         def place(row: SymbolRow) -> tuple[Any, ...]:
             path = directory.paths[row.file]
             return (
-                index.texts[index.column("key", row.symbol_id)], not row.precise,
+                self._is_member(row.symbol_id), index.texts[index.column("key", row.symbol_id)], not row.precise,
                 directory.langs[row.file] in DATA_LANGUAGES, index.column("class_rank", row.symbol_id),
                 len(row.qualified_name), len(path), directory.repos[row.file], path,
             )  # fmt: skip
 
         return sorted(rows, key=place)
+
+    def _is_member(self, number: int) -> bool:
+        """Return whether a definition shapes no chunk."""
+        held, own = self._stack.base.rows, self._stack.own.rows
+        return number >= held.structural if number < self._first else number - self._first >= own.structural
 
     def _names_where(self, file: int, first: int, last: int, *, on_one_line: bool = False) -> list[Named]:
         if not self._sees(file):

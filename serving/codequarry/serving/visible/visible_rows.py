@@ -49,9 +49,9 @@ class VisibleRows(ChunkRows):
         found = self._whole.rows_of_kinds(kinds)
         return found[self._seen[found]]
 
-    def definitions_named(self, keys: Iterable[str]) -> np.ndarray:
+    def definitions_named(self, keys: Iterable[str], *, members: bool = False) -> np.ndarray:
         """Return definitions by name, see `ChunkRows`."""
-        found = self._whole.definitions_named(keys)
+        found = self._whole.definitions_named(keys, members=members)
         return found[self._seen[self._whole.column("chunk", found)]]
 
     def near_names(self, key: str) -> list[str]:

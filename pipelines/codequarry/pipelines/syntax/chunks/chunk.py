@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from codequarry.pipelines.syntax.chunks.span_names import SpanNames
 from codequarry.pipelines.syntax.chunks.units import Unit, syntax_units
 from codequarry.pipelines.syntax.definitions.definitions import outline
+from codequarry.pipelines.syntax.definitions.members import bindings
 from codequarry.pipelines.syntax.definitions.nodes import ast_nodes
 from codequarry.pipelines.syntax.facts.facts import module_facts
 from codequarry.pipelines.syntax.grammars import grammar
 from codequarry.pipelines.syntax.macros import parse_unwrapped
-from codequarry.pipelines.syntax.references import references
+from codequarry.pipelines.syntax.references import mention_captures, references
 from codequarry.pipelines.syntax.text import SourceText
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.languages import BY_NAME
@@ -81,13 +82,16 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
             units, nodes = syntax_units(tree, loaded, text, names, max_chars=max_chars, merge_chars=merge_chars)
             packed = _pack(_group(units, text, max_chars, merge_chars), text, names, max_chars, merge_chars)
             starts = _cuts(packed, text)
-            described = ast_nodes(found, text)
+            described = ast_nodes(found.definitions, found.leading, text)
+            mentions = mention_captures(loaded, tree)
+            bound = bindings(loaded, mentions, found, data)
             return FileChunks(
                 _spans(starts, text, names, leaf_kinds(nodes, starts)),
                 parsed=True,
                 has_syntax_errors=tree.root_node.has_error,
                 ast_nodes=described,
-                references=references(loaded, tree, found, text, macros),
+                members=ast_nodes(bound.members, found.leading, text),
+                references=references(loaded, mentions, found, bound, text, macros),
                 module=module_facts(loaded, tree, found, described, text),
             )
     return _by_lines(text, max_chars, merge_chars, reason)

@@ -1,4 +1,4 @@
-"""Rows of ``chunks``, ``ast_nodes``, ``ast_references`` and ``cst_nodes`` from the chunks of one file."""
+"""Rows of chunks, definitions, members, references and leaves from the chunks of one file."""
 
 from __future__ import annotations
 
@@ -58,10 +58,21 @@ def _text_and_digest(body: bytes) -> tuple[str, str]:
         return body.decode("utf-8", "replace"), hashlib.sha256(body).hexdigest()
 
 
-def node_rows(repo: str, path: str, made: FileChunks, ids: Sequence[int]) -> Iterator[Row]:
-    """Yield rows in the column order of AST_NODES."""
+def node_rows(repo: str, path: str, made: FileChunks, nodes: Sequence[AstNode], ids: Sequence[int]) -> Iterator[Row]:
+    """Yield rows in the column order of AST_NODES.
+
+    Args:
+        repo: Name of the repository.
+        path: Path of the file.
+        made: Its chunks.
+        nodes: Its definitions, or the other names that it defines.
+        ids: Ids of the chunks.
+
+    Yields:
+        The rows.
+    """
     starts = [span.start_byte for span in made.spans]
-    for node in made.ast_nodes:
+    for node in nodes:
         yield (
             repo,
             path,

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from codequarry.pipelines.syntax.definitions.definitions import Outline
 from codequarry.pipelines.syntax.text import SourceText
 from codequarry.schemas.records import AstNode, Definition, Leading
 
@@ -39,13 +38,21 @@ _DOCSTRING = re.compile(r"""^~?[A-Za-z]*(\"{3}|'{3}|"|')(.*)\1$""", re.DOTALL)
 _OPENING = " {([;,"
 
 
-def ast_nodes(outline: Outline, text: SourceText) -> tuple[AstNode, ...]:
-    """Return the definitions of a file with their descriptions, in the order of the outline."""
-    definitions = outline.definitions
+def ast_nodes(definitions: Sequence[Definition], leading: tuple[Leading, ...], text: SourceText) -> tuple[AstNode, ...]:
+    """Return definitions of a file with their descriptions, in their order.
+
+    Args:
+        definitions: The definitions.
+        leading: Comments and attributes of the file, by start.
+        text: Text of the file.
+
+    Returns:
+        Rows of ``ast_nodes`` or ``ast_members``.
+    """
     starts = text.lines_at([entry.start_byte for entry in definitions])
     ends = text.lines_at([max(entry.end_byte - 1, entry.start_byte) for entry in definitions])
     names = zip(*text.places_at([entry.name_byte for entry in definitions]), strict=True)
-    surroundings = Surroundings(outline.leading, text.data)
+    surroundings = Surroundings(leading, text.data)
     return tuple(
         AstNode(
             entry.qualified_name,

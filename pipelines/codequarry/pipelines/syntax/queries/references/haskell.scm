@@ -18,3 +18,6 @@
 (import module: (module (module_id) @name .))
 (module_export (module (module_id) @name .))
 (function_head_parens (infix operator: (operator) @skip))
+(field name: (field_name (variable) @bound.field)) @extent
+(data_constructor (prefix name: (constructor) @bound.enum_member)) @extent
+(data_constructor (record name: (constructor) @bound.enum_member)) @extent

@@ -9,3 +9,10 @@
 (base_clause [(name) @type (qualified_name (name) @type)])
 (class_interface_clause [(name) @type (qualified_name (name) @type)])
 (namespace_use_declaration) @import
+[(function_definition) (method_declaration) (anonymous_function) (arrow_function)] @scope
+(property_declaration (property_element name: (variable_name (name) @bound.property))) @extent
+(property_promotion_parameter name: (variable_name (name) @bound.promoted)) @extent
+(enum_case name: (name) @bound.enum_member) @extent
+(program (expression_statement (assignment_expression left: (variable_name (name) @bound.variable)) @extent))
+(function_call_expression function: (name) @_define arguments: (arguments . (argument (string (string_content) @bound.constant)))
+  (#eq? @_define "define")) @extent

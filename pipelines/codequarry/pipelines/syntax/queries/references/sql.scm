@@ -1,2 +1,3 @@
 (identifier) @name
 (invocation (object_reference name: (identifier) @call))
+(column_definition name: (identifier) @bound.field) @extent

@@ -21,3 +21,8 @@
 (variable_declaration . (identifier) (builtin_function (builtin_identifier) @_import) (#eq? @_import "@import")) @import
 (variable_declaration . (identifier) (field_expression object: (builtin_function (builtin_identifier) @_import))
   (#eq? @_import "@import")) @import
+[(function_declaration) (test_declaration)] @scope
+(variable_declaration (identifier) @bound.variable) @extent
+(container_field name: (identifier) @bound.field) @extent
+(parameter name: (identifier) @bound.local)
+(payload (identifier) @bound.local)
