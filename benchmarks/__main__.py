@@ -19,6 +19,7 @@ ALL = (
     "fleet_push",
     "fleet_plan",
     "encoder_copies",
+    "question_search",
     "footprint",
     "engines",
     "serving",

@@ -1,6 +1,7 @@
 """Questions of `benchmarks/questions`: NDCG@10 of the definitions that answer them, by kind and by repository.
 
-    python -m benchmarks.question_search --repositories FOLDER [--part train] [--worth] [--cross-validate] [--against FILE]
+    python -m benchmarks.question_search --repositories FOLDER [--part train] [--worth] [--cross-validate]
+        [--out FILE] [--against FILE]
 
 ``--repositories`` (or CODEQUARRY_REPOSITORIES): a folder of git clones, as of `benchmarks.repository_search`. What is
 not there is fetched at its commit from its address. ``--part``: questions are divided by repository; ``test`` is read

@@ -85,8 +85,8 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
     answers["symbol"] = candidates({one: score / 8 for one, score in symbol.items()})
     weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(answers, 1.0))
     found = rank(
-        query, answers, weights, FILES, FORMS, phrases=np.array(sorted(phrases), np.int64), allowed=None, method=method, k=60,
-        limit=50,
+        query, answers, weights, FILES, FORMS, phrases=np.array(sorted(phrases), np.int64), allowed=None,
+        method=method, k=60, limit=50,
     )  # fmt: skip
     for one in found:
         assert one.recomputed() == pytest.approx(one.score, rel=1e-12)
