@@ -11,7 +11,7 @@ DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu lint lint-deploy bench serve dagster lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu test-fleet demo-fleet lint lint-deploy bench serve dagster lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,19 @@ $(GPU)/.ready: Makefile pyproject.toml | $(DEV_READY)
 
 test-gpu: $(GPU)/.ready  ## Run the tests that need a GPU; they are skipped, with the reason, where there is none
 	@$(GPU)/bin/python -m pytest tests/gpu -m gpu
+
+RAY_READY := $(VENV)/.ray-ready
+
+$(RAY_READY): pyproject.toml $(DEV_READY)
+	@echo "== installing Ray into $(VENV) (once; 70 MB)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet -c requirements-dev.lock "ray>=2.60"
+	@touch $@
+
+demo-fleet: $(RAY_READY)  ## Build a fleet on three nodes of Ray, serve it from two replicas, push, and roll back
+	@$(BIN)/python -m examples.demo_fleet
+
+test-fleet: $(RAY_READY)  ## Run the tests with several nodes of Ray on this machine
+	@$(BIN)/python -m pytest tests/pipelines -m ray_nodes
 
 lint: $(DEV_READY)  ## Style, types, layers
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
 """The part of a run that concerns one repository alone, done here or as units of work in further processes.
 
 A unit touches the folder of its repository and the store, and nothing else. So units of several repositories may run
-beside each other: the store takes several writers.
+beside each other: the store takes several writers. On a node of Ray they have a store and a folder of that node.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from codequarry.pipelines.compute.ray_cluster import NodeUnit, RayCluster
 from codequarry.pipelines.compute.unit_processes import ToldUnit, UnitProcesses
 from codequarry.pipelines.compute.work_units import processes_for
 from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository
@@ -30,8 +31,10 @@ from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, in_unit, repository_work
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
 from codequarry.schemas.resources import available_cores
+from codequarry.schemas.settings.automation import NotifySettings
 from codequarry.schemas.settings.embedding import EncoderSettings
 from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.settings.service import AuthSettings
 from codequarry.schemas.settings.sources import RepositorySettings
 
 _PATIENCE_S = 1.0
@@ -66,6 +69,7 @@ class RepositoryEngine:
         self._progress = progress
         self._clock = clock
         self._processes: UnitProcesses | None = None
+        self._cluster = RayCluster(settings.compute, progress) if settings.compute.by_nodes else None
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +82,8 @@ class RepositoryEngine:
         if self._processes is not None:
             self._processes.__exit__()
             self._processes = None
+        if self._cluster is not None:
+            self._cluster.close()
 
     def read(
         self, names: Sequence[str], stand_ins: Mapping[str, RepositorySettings] | None = None
@@ -95,6 +101,23 @@ class RepositoryEngine:
             SourceError: As `snapshot_repository` does.
         """
         repositories, instead = repositories_by_name(self._settings.sources.repositories), stand_ins or {}
+        # Nodes fetch what has a URL; what lies on this machine is read here.
+        fetched = [name for name in names if repositories[name].url and name not in instead] if self._cluster else []
+        by_name = dict[str, Snapshot]()
+        if fetched:
+            done = self._map_nodes(read_unit, [self._unit(name) for name in fetched])
+            by_name = {name: _from_json(Snapshot, each["snapshot"]) for name, each in zip(fetched, done, strict=True)}
+        local = [name for name in names if name not in by_name]
+        by_name |= zip(local, self._read_here(local, repositories, instead), strict=True)
+        return tuple(by_name[name] for name in names)
+
+    def _read_here(
+        self,
+        names: Sequence[str],
+        repositories: Mapping[str, RepositorySettings],
+        instead: Mapping[str, RepositorySettings],
+    ) -> tuple[Snapshot, ...]:
+        """Take the snapshots of repositories in processes of this machine."""
         here, started = list[Snapshot](), monotonic()
         most = processes_for(len(names), len(names), self._settings.compute)
         patience_s = 0.0 if self._settings.compute.processes else _PATIENCE_S
@@ -124,20 +147,30 @@ class RepositoryEngine:
         """
         names = [each.name for each in snapshots]
         new = self._new_bytes(snapshots)
-        count = self._processes_for_bytes(list(new.values()))
         reports: dict[str, RepositoryReports] = {}
-        if count > 1:
-            largest_first = sorted(names, key=lambda name: -new[name])
-            for name, done in zip(largest_first, self._map(index_unit, largest_first, count), strict=True):
-                reports[name] = self._with_vectors(name, done["reports"])
+        largest_first = sorted(names, key=lambda name: -new.get(name, 0.0))
+        if self._cluster is not None:
+            repositories = repositories_by_name(self._settings.sources.repositories)
+            # Indexes made elsewhere lie on this machine; what is unchanged is not worth the way.
+            elsewhere = [name for name in largest_first if new[name] and not repositories[name].scip]
+            units = [self._unit(name, sends=True) for name in elsewhere]
+            done = self._map_nodes(index_unit, units) if units else []
+        elif (count := self._processes_for_bytes(list(new.values()))) > 1:
+            elsewhere = largest_first
+            done = self._map(index_unit, elsewhere, count)
         else:
-            for name in names:
+            elsewhere, done = [], []
+        for name, each in zip(elsewhere, done, strict=True):
+            reports[name] = self._with_vectors(name, each["reports"])
+        for name in names:
+            if name not in reports:
                 reports[name] = _index_repository(name, self._settings, self._progress, self._clock)
         return tuple(reports[name] for name in names)
 
     def _new_bytes(self, snapshots: Sequence[Snapshot]) -> dict[str, float]:
         """Return about how many bytes of each repository are new; nothing is looked up where nothing is divided."""
-        if len(snapshots) < 2 or not self._settings.compute.divides:
+        compute = self._settings.compute
+        if not compute.by_nodes and (len(snapshots) < 2 or not compute.divides):
             return {}
         work = self._settings.paths.work
         return {
@@ -161,16 +194,33 @@ class RepositoryEngine:
         # Where one of them is most of the work, it gets all cores.
         return count if self._settings.compute.processes else min(count, int(sum(changed) / max(changed) + 0.5))
 
+    def _unit(self, name: str, *, sends: bool = False) -> NodeUnit:
+        only = repositories_by_name(self._settings.sources.repositories)[name]
+        sources = self._settings.sources.model_copy(update={"repositories": (only,)})
+        settings = settings_of_nodes(self._settings.model_copy(update={"sources": sources}))
+        return NodeUnit(name, settings, repository_work(self._settings.paths.work, name).path, sends=sends)
+
+    def _map_nodes(self, unit: ToldUnit, units: Sequence[NodeUnit]) -> list[dict[str, Any]]:
+        """Do units on the nodes of the cluster, and add their seconds to the clock."""
+        assert self._cluster is not None
+        started = perf_counter()
+        done = self._cluster.map(unit, units)
+        return self._with_times(done, perf_counter() - started)
+
     def _map(self, unit: ToldUnit, names: Sequence[str], count: int) -> list[dict[str, Any]]:
         """Do a unit for each repository, and add its seconds to the clock."""
         self._processes = self._processes or UnitProcesses(self._progress)
         started = perf_counter()
-        done = self._processes.map(unit, _settings_of_units(self._settings, count), names, count)
+        done = self._processes.map(unit, settings_of_units(self._settings, available_cores() // count), names, count)
+        return self._with_times(done, perf_counter() - started)
+
+    def _with_times(self, done: list[dict[str, Any]], wall_s: float) -> list[dict[str, Any]]:
+        """Divide wall time among the stages of units by their seconds; return the units."""
         seconds, cpu_seconds = Counter[str](), Counter[str]()
         for each in done:
             seconds.update(each["seconds"])
             cpu_seconds.update(each["cpu_seconds"])
-        share = (perf_counter() - started) / max(sum(seconds.values()), 1e-9)
+        share = wall_s / max(sum(seconds.values()), 1e-9)
         for stage, its in seconds.items():
             self._clock.add(stage, its * share, cpu_seconds[stage])
         return done
@@ -234,26 +284,52 @@ def _understand(name: str, settings: Settings, progress: Progress, clock: StageC
 
 
 def _embeds_in_units(settings: Settings) -> bool:
-    """Return whether units make vectors: not by a GPU or a server, which one process keeps busy, nor by torch."""
+    """Return whether units make vectors: not by a GPU or a server, which one process keeps busy, nor by torch.
+
+    Nodes have no encoder of the user's own either, which lies on the machine of the run.
+    """
     encoders: list[EncoderSettings | None] = [settings.embedding, settings.second_encoder]
-    return not any(
-        each is not None and (each.endpoint or is_gpu(each.device) or each.by_transformers) for each in encoders
+    by_nodes = settings.compute.by_nodes
+    return not (by_nodes and settings.embedding.adapt) and not any(
+        each.endpoint or is_gpu(each.device) or each.by_transformers or (by_nodes and each.folder is not None)
+        for each in encoders
+        if each is not None
     )
 
 
-def _settings_of_units(settings: Settings, count: int) -> str:
-    """Return the settings as JSON, with each unit's share of the cores.
+def settings_of_units(settings: Settings, cores: int) -> str:
+    """Return the settings for units as JSON.
 
-    Addresses of repositories are whole, with the credentials that a dump leaves out: they go through a pipe and to no
-    disk.
+    Addresses of repositories are whole, with the credentials that a dump leaves out: they go through a pipe, or to
+    nodes, and to no disk.
+
+    Args:
+        settings: Settings of the run.
+        cores: Cores that a unit uses; at least one.
+
+    Returns:
+        The settings.
     """
-    cores = max(1, available_cores() // count)
+    cores = max(1, cores)
     values = settings.model_dump(mode="json")
     values["compute"]["processes"] = cores
     values["embedding"]["threads"] = settings.embedding.threads or cores
     for each, repository in zip(values["sources"]["repositories"], settings.sources.repositories, strict=True):
         each["url"] = repository.url
     return json.dumps(values)
+
+
+def settings_of_nodes(settings: Settings) -> str:
+    """Return the settings for units on nodes as JSON, without what is of no use there, as passwords.
+
+    Args:
+        settings: Settings of the run.
+
+    Returns:
+        The settings, as `settings_of_units` returns them.
+    """
+    bare = settings.model_copy(update={"notify": NotifySettings(), "auth": AuthSettings()})
+    return settings_of_units(bare, settings.compute.task_cpus)
 
 
 @lru_cache(maxsize=1)

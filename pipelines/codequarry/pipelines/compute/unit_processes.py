@@ -29,6 +29,11 @@ ToldUnit = Callable[[Any, Any, Progress], Any]
 and the result."""
 
 
+def name_unit(unit: Callable[..., Any]) -> str:
+    """Return the name by which another process finds a function of a module: ``module:name``."""
+    return f"{unit.__module__}:{unit.__qualname__}"
+
+
 class UnitProcesses:
     """Processes that do large units while this one waits, so that it can show what they do and end them at any time.
 
@@ -88,7 +93,7 @@ class UnitProcesses:
         for process in self._running:
             if left and not process.items:
                 number = left.popleft()
-                process.send(unit, number, items[number], told=True)
+                process.send(name_unit(unit), number, items[number], told=True)
 
     def _collect(self, results: dict[int, Any], undone: list[int]) -> None:
         for process in select.select([each for each in self._running if each.items], [], [])[0]:
@@ -142,18 +147,17 @@ class UnitProcess:
         """Set the value that units get beside their item; `receive` notices when the process has ended."""
         self._write({"common": value})
 
-    def send(self, unit: Callable[..., Any], number: int, item: Any, *, told: bool = False) -> None:
+    def send(self, unit: str, number: int, item: Any, *, told: bool = False) -> None:
         """Hand an item over; `receive` notices when the process has ended.
 
         Args:
-            unit: Function that is called with the item.
+            unit: Name of the function that is called with the item, as `name_unit` returns it.
             number: Number of the item.
             item: The item.
             told: The unit is a `ToldUnit`.
         """
         self.items.append((number, item))
-        name = f"{unit.__module__}:{unit.__qualname__}"
-        self._write({"unit": name, "number": number, "item": item, "told": told})
+        self._write({"unit": unit, "number": number, "item": item, "told": told})
 
     def receive(self, progress: Progress | None = None) -> Iterator[tuple[int, Any]]:
         """Yield the items that are done, from what there is to read.

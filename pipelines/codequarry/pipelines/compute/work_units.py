@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from itertools import chain
 from typing import Any
 
-from codequarry.pipelines.compute.unit_processes import UnitProcess
+from codequarry.pipelines.compute.unit_processes import UnitProcess, name_unit
 from codequarry.schemas.resources import available_cores
 from codequarry.schemas.settings.compute import ComputeSettings
 
@@ -70,7 +70,7 @@ def map_units(
             for other in others:
                 # Of the last items nobody gets a second one: another process may be free sooner.
                 while left and (not other.items or (len(other.items) < 2 and left > processes)):
-                    other.send(unit, *next(waiting))
+                    other.send(name_unit(unit), *next(waiting))
                     left -= 1
             if left:
                 number, item = next(waiting)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from codequarry.pipelines.fleet.bundle_builds import BuildMode, BuiltBundle, BundleTask, build_bundle, carry_bundle
+from codequarry.pipelines.fleet.bundle_builds import BuildMode, BuiltBundle, BundleTask, carry_bundle
+from codequarry.pipelines.fleet.bundle_units import build_bundles
 from codequarry.pipelines.fleet.fleet_retention import remove_old_generations
 from codequarry.pipelines.fleet.fleet_store import FleetStore, KnownGeneration, time_now
 from codequarry.pipelines.fleet.plan import BundleLimits, FleetPlan, plan_fleet
@@ -206,9 +207,7 @@ def _build_over(
         for bundle, names in planned.plan.bundles.items()
         if planned.reasons[bundle]
     }
-    built: dict[str, BuiltBundle] = {}
-    for bundle, task in tasks.items():
-        built[bundle] = build_bundle(task, settings, fleet.store, progress, mode)
+    built = build_bundles(tasks, settings, fleet.store, progress, mode)
     for group in _linked_by_moves(planned.plan):
         _carry_together([bundle for bundle in group if bundle in built], tasks, built, planned.plan)
     for bundle, result in built.items():

@@ -1,0 +1,163 @@
+"""A fleet on one machine: an object store, three nodes of Ray, four bundles of twelve repositories, and two replicas.
+
+Run it with ``make demo-fleet``. It builds the fleet, asks both replicas, pushes a commit, kills a replica, and rolls
+back. All that it starts ends with it, and its folder goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+from fastmcp import Client
+
+from tests.pipelines.compute.ray_nodes import RayNodes
+from tests.pipelines.publish.remote.servers import BUCKET, KEY, SECRET, free_ports, seaweed
+from tests.pipelines.repositories import commit
+
+CODEQUARRY = [sys.executable, "-m", "codequarry.pipelines.cli"]
+NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "koi", "lynx")
+PATIENCE_S = 90.0
+
+
+def main() -> None:
+    """Build, serve, push, query, kill a replica, roll back."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started ends then too
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-fleet-")))
+        (home / "objects").mkdir()
+        port = stack.enter_context(seaweed(home / "objects"))
+        print(f"== SeaweedFS speaks S3 at port {port}", flush=True)
+        nodes = stack.enter_context(RayNodes(3))
+        print(f"== three nodes of Ray: {', '.join(nodes.addresses)}", flush=True)
+        os.environ |= {
+            **nodes.environment, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        }  # fmt: skip
+        _write_repositories(home, nodes.address)
+        _run(home, "build")
+        # Two replicas, each with all bundles. A router over them would be started here, with their addresses.
+        replicas = [Replica(stack, home, name) for name in ("first", "second")]
+        for replica in replicas:
+            replica.ask("how is a value of the lynx settled")
+        print("\n== a push to lynx: one bundle is built, both replicas go over", flush=True)
+        _save(home, "lynx", "refund_quickly")
+        _run(home, "build")
+        for replica in replicas:
+            replica.wait_for_generation(2)
+            replica.ask("refund quickly")
+        print("\n== the first replica is killed; the second answers", flush=True)
+        replicas[0].kill()
+        replicas[1].ask("refund quickly")
+        print("\n== rollback", flush=True)
+        _run(home, "rollback")
+        replicas[1].wait_for_generation(3)
+        replicas[1].ask("refund quickly")
+        _run(home, "status")
+
+
+class Replica:
+    """A folder that follows the fleet, and a server over it."""
+
+    def __init__(self, stack: ExitStack, home: Path, name: str) -> None:
+        self.name = name
+        self._root = home / name
+        self._port = free_ports(1)[0]
+        _run(home, "pull", "--root", str(self._root))
+        follow = ["fleet", "follow", "--root", str(self._root), "--settings", "fleet.toml"]
+        serve = ["serve", "--fleet", str(self._root), "--port", str(self._port)]
+        self._running = [stack.enter_context(_Program(home, name, words)) for words in (follow, serve)]
+        self._wait(lambda: httpx.get(f"http://127.0.0.1:{self._port}/healthz").status_code < 500, "answers")
+
+    def wait_for_generation(self, number: int) -> None:
+        """Wait until the folder holds a generation."""
+        self._wait(lambda: f'"generation": {number}' in self._file.read_text(), f"has generation {number}")
+
+    @property
+    def _file(self) -> Path:
+        return self._root / "fleet.json"
+
+    def ask(self, query: str) -> None:
+        """Search, and print the best result."""
+        asyncio.run(self._ask(query))
+
+    async def _ask(self, query: str) -> None:
+        async with Client(f"http://127.0.0.1:{self._port}/mcp") as client:
+            answer = (await client.call_tool("search", {"query": query, "top_k": 1})).structured_content
+        assert answer is not None
+        best = answer["results"][0] if answer["results"] else {"title": "no result", "score": 0.0}
+        print(f"  {self.name} answers {query!r}: {best['title']} ({best['score']:.3f})", flush=True)
+
+    def kill(self) -> None:
+        """Kill its processes."""
+        for each in self._running:
+            each.kill()
+
+    def _wait(self, is_so: object, what: str) -> None:
+        assert callable(is_so)
+        ends = time.monotonic() + PATIENCE_S
+        while time.monotonic() < ends:
+            try:
+                if is_so():
+                    print(f"  replica {self.name} {what}", flush=True)
+                    return
+            except (httpx.HTTPError, FileNotFoundError):
+                pass
+            time.sleep(0.2)
+        raise SystemExit(f"replica {self.name}: within {PATIENCE_S:g} s it was not so that it {what}")
+
+
+class _Program:
+    """A process in the background that ends with the block."""
+
+    def __init__(self, home: Path, name: str, words: list[str]) -> None:
+        self._log = (home / f"{name}-{words[0]}.log").open("wb")
+        self._process = subprocess.Popen([*CODEQUARRY, *words], cwd=home, stdout=self._log, stderr=self._log)
+
+    def __enter__(self) -> _Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._log.close()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+
+
+def _write_repositories(home: Path, address: str) -> None:
+    for name in NAMES:
+        _save(home, name, "settle")
+    listed = ", ".join(f'{{ url = "file://{home}/{name}", name = "{name}" }}' for name in NAMES)
+    (home / "fleet.toml").write_text(
+        f'[sources]\nrepositories = [{listed}]\n[retrieval]\nenabled = false\n[fleet]\nurl = "s3://{BUCKET}/demo"\n'
+        f'bundle_chunks = 3\nbundle_chunks_max = 12\n[compute]\nengine = "ray"\naddress = "{address}"\n'
+        f'node_folder = "{home}/nodes"\n'
+    )
+
+
+def _save(home: Path, name: str, word: str) -> None:
+    head = f"def {word}_{name}(value: int) -> int:"
+    code = f'{head}\n    """{word.capitalize()} a value of the {name}."""\n    return value\n'
+    commit(home / name, {f"{name}.py": code})
+
+
+def _run(home: Path, *words: str) -> None:
+    print(f"\n$ codequarry fleet {' '.join(words)}", flush=True)
+    started = time.perf_counter()
+    subprocess.run([*CODEQUARRY, "fleet", *words, "--settings", "fleet.toml"], cwd=home, check=True)
+    print(f"  ({time.perf_counter() - started:.1f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
