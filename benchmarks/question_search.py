@@ -158,9 +158,7 @@ def _clone(folder: Path | None, home: Path, entry: dict[str, Any]) -> Path | Non
     return target / "repo" if fetched.returncode == 0 else None
 
 
-def ask(
-    root: Path, repo: str, questions: Sequence[Question], settings: Settings, channel: Any
-) -> Iterator[Outcome]:
+def ask(root: Path, repo: str, questions: Sequence[Question], settings: Settings, channel: Any) -> Iterator[Outcome]:
     """Ask all questions of one bundle.
 
     Args:

@@ -1,29 +1,34 @@
-"""A fleet on one machine: an object store, three nodes of Ray, four bundles of twelve repositories, and two replicas.
+"""A fleet on one machine: an object store, three nodes of Ray, four bundles of twelve repositories, replicas, a router.
 
-Run it with ``make demo-fleet``. It builds the fleet, asks both replicas, pushes a commit, kills a replica, and rolls
-back. All that it starts ends with it, and its folder goes.
+Run it with ``make demo-fleet``. It builds the fleet, asks the router over two replicas with half of the bundles each,
+pushes a commit, kills a replica, and rolls back. All that it starts ends with it, and its folder goes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2
 from fastmcp import Client
 
 from tests.pipelines.compute.ray_nodes import RayNodes
 from tests.pipelines.publish.remote.servers import BUCKET, KEY, SECRET, free_ports, seaweed
 from tests.pipelines.repositories import commit
 
-CODEQUARRY = [sys.executable, "-m", "codequarry.pipelines.cli"]
+CODEQUARRY = [sys.executable, "-P", "-m", "codequarry.pipelines.cli"]
+TOKEN = secrets.token_hex()
+"""Token of the router at the replicas, and of the caller at the router."""
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay", "koi", "lynx")
 PATIENCE_S = 90.0
 
@@ -40,79 +45,95 @@ def main() -> None:
         print(f"== three nodes of Ray: {', '.join(nodes.addresses)}", flush=True)
         os.environ |= {
             **nodes.environment, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "CODEQUARRY_REPLICA_TOKEN": TOKEN,
         }  # fmt: skip
         _write_repositories(home, nodes.address)
         _run(home, "build")
-        # Two replicas, each with all bundles. A router over them would be started here, with their addresses.
-        replicas = [Replica(stack, home, name) for name in ("first", "second")]
-        for replica in replicas:
-            replica.ask("how is a value of the lynx settled")
+        replicas = [Replica(stack, home, name, share) for name, share in (("first", "1/2"), ("second", "2/2"))]
+        router = Router(stack, home, replicas)
+        router.ask("how is a value of the lynx settled")
         print("\n== a push to lynx: one bundle is built, both replicas go over", flush=True)
         _save(home, "lynx", "refund_quickly")
         _run(home, "build")
         for replica in replicas:
             replica.wait_for_generation(2)
-            replica.ask("refund quickly")
-        print("\n== the first replica is killed; the second answers", flush=True)
+        router.ask("refund quickly")
+        print("\n== the first replica is killed; the router says what is missing", flush=True)
         replicas[0].kill()
-        replicas[1].ask("refund quickly")
+        router.ask("refund quickly")
         print("\n== rollback", flush=True)
         _run(home, "rollback")
         replicas[1].wait_for_generation(3)
-        replicas[1].ask("refund quickly")
+        router.ask("settle the value of the koi")
         _run(home, "status")
 
 
 class Replica:
-    """A folder that follows the fleet, and a server over it."""
+    """A folder that follows a share of the fleet, and a server over it."""
 
-    def __init__(self, stack: ExitStack, home: Path, name: str) -> None:
-        self.name = name
-        self._root = home / name
-        self._port = free_ports(1)[0]
-        _run(home, "pull", "--root", str(self._root))
-        follow = ["fleet", "follow", "--root", str(self._root), "--settings", "fleet.toml"]
-        serve = ["serve", "--fleet", str(self._root), "--port", str(self._port)]
+    def __init__(self, stack: ExitStack, home: Path, name: str, share: str) -> None:
+        self._name, self._root, port = name, home / name, free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{port}"
+        held = ["--root", str(self._root), "--share", share]
+        _run(home, "pull", *held)
+        follow = ["fleet", "follow", *held, "--settings", "fleet.toml"]
+        serve = ["serve", "--fleet", str(self._root), "--port", str(port), "--settings", "replica.toml"]
         self._running = [stack.enter_context(_Program(home, name, words)) for words in (follow, serve)]
-        self._wait(lambda: httpx.get(f"http://127.0.0.1:{self._port}/healthz").status_code < 500, "answers")
+        _wait(lambda: _is_up(self.url), f"replica {name} answers")
 
     def wait_for_generation(self, number: int) -> None:
         """Wait until the folder holds a generation."""
-        self._wait(lambda: f'"generation": {number}' in self._file.read_text(), f"has generation {number}")
-
-    @property
-    def _file(self) -> Path:
-        return self._root / "fleet.json"
-
-    def ask(self, query: str) -> None:
-        """Search, and print the best result."""
-        asyncio.run(self._ask(query))
-
-    async def _ask(self, query: str) -> None:
-        async with Client(f"http://127.0.0.1:{self._port}/mcp") as client:
-            answer = (await client.call_tool("search", {"query": query, "top_k": 1})).structured_content
-        assert answer is not None
-        best = answer["results"][0] if answer["results"] else {"title": "no result", "score": 0.0}
-        print(f"  {self.name} answers {query!r}: {best['title']} ({best['score']:.3f})", flush=True)
+        file = self._root / "fleet.json"
+        _wait(lambda: f'"generation": {number}' in file.read_text(), f"replica {self._name} has generation {number}")
 
     def kill(self) -> None:
         """Kill its processes."""
         for each in self._running:
             each.kill()
 
-    def _wait(self, is_so: object, what: str) -> None:
-        assert callable(is_so)
-        ends = time.monotonic() + PATIENCE_S
-        while time.monotonic() < ends:
-            try:
-                if is_so():
-                    print(f"  replica {self.name} {what}", flush=True)
-                    return
-            except (httpx.HTTPError, FileNotFoundError):
-                pass
-            time.sleep(0.2)
-        raise SystemExit(f"replica {self.name}: within {PATIENCE_S:g} s it was not so that it {what}")
+
+class Router:
+    """The one address that callers ask."""
+
+    def __init__(self, stack: ExitStack, home: Path, replicas: list[Replica]) -> None:
+        port = free_ports(1)[0]
+        self._url = f"http://127.0.0.1:{port}"
+        named = [word for replica in replicas for word in ("--replica", replica.url)]
+        words = ["route", *named, "--port", str(port), "--settings", "replica.toml"]
+        stack.enter_context(_Program(home, "router", words))
+        _wait(lambda: _is_up(self._url), "the router answers")
+
+    def ask(self, query: str) -> None:
+        """Search, and print the best result and what is missing."""
+        asyncio.run(self._ask(query))
+
+    async def _ask(self, query: str) -> None:
+        async with Client(f"{self._url}/mcp", auth=TOKEN) as client:
+            answer = (await client.call_tool("search", {"query": query, "top_k": 1})).structured_content
+        assert answer is not None
+        best = answer["results"][0] if answer["results"] else {"title": "no result", "score": 0.0}
+        print(f"  {query!r}: {best['title']} ({best['score']:.3f})", flush=True)
+        for note in answer.get("limits", []):
+            if "missing" in note:
+                print(f"    {note}", flush=True)
+
+
+def _is_up(url: str) -> bool:
+    return httpx2.get(f"{url}/healthz").status_code < 500
+
+
+def _wait(is_so: Callable[[], bool], what: str) -> None:
+    """Wait until something is so, and say it."""
+    ends = time.monotonic() + PATIENCE_S
+    while time.monotonic() < ends:
+        try:
+            if is_so():
+                print(f"  {what}", flush=True)
+                return
+        except (httpx2.HTTPError, FileNotFoundError):
+            pass
+        time.sleep(0.2)
+    raise SystemExit(f"within {PATIENCE_S:g} s it was not so that {what}")
 
 
 class _Program:
@@ -144,6 +165,8 @@ def _write_repositories(home: Path, address: str) -> None:
         f'bundle_chunks = 3\nbundle_chunks_max = 12\n[compute]\nengine = "ray"\naddress = "{address}"\n'
         f'node_folder = "{home}/nodes"\n'
     )
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+    (home / "replica.toml").write_text(f'[auth]\ntokens = ["router:{digest}"]\nrouters = ["router"]\n')
 
 
 def _save(home: Path, name: str, word: str) -> None:

@@ -147,16 +147,12 @@ class RankedFiles:
         A version may have tens of thousands of files when it is opened.
         """
         facts, factors = self.index.facts, self.profile.factors
-        of_class = [
-            math.prod(path_class_factor(name, factors, for_tests=for_tests).values()) for name in PATH_CLASSES
-        ]
+        of_class = [math.prod(path_class_factor(name, factors, for_tests=for_tests).values()) for name in PATH_CLASSES]
         size = 1 + factors.size * np.log1p(facts["code_lines"].astype(np.float64))
         header = np.where(facts["header"], factors.header, 1.0)
         return np.array(of_class)[self._classes.astype(np.int64) - 1] * header * size
 
-    def factors_of(
-        self, file: int, kind: ClassProfile, *, other: bool, for_tests: bool = False
-    ) -> dict[str, float]:
+    def factors_of(self, file: int, kind: ClassProfile, *, other: bool, for_tests: bool = False) -> dict[str, float]:
         """Return the factors of a file's chunks and evidence, by rule; factors of 1 are left out.
 
         Args:

@@ -319,9 +319,7 @@ def rank(
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
-            files.factors_of(
-                int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests
-            )
+            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests)
             | (chunks.factors_of(int(candidates.chunk_ids[row])) if by_form else {}),
             kind.file_share,
             best_chunk,
