@@ -37,6 +37,7 @@ from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.settings.load import (
     BundleSettings,
+    ChecksSettings,
     PathsSettings,
     RepositorySettings,
     Settings,
@@ -154,6 +155,7 @@ def bundle_of(home: Path, settings: Settings, entry: dict[str, Any], clone: Path
                 "exclude": (*settings.sources.exclude, *patterns),
             }),
             "scip": settings.scip.model_copy(update={"enabled": False}),
+            "checks": ChecksSettings(),  # a secret in a public repository stops nothing here
         }
     )  # fmt: skip
     # Not the hash of our own code, which every edit of ranking changes too: see --fresh.
