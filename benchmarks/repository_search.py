@@ -155,7 +155,7 @@ def bundle_of(home: Path, settings: Settings, entry: dict[str, Any], clone: Path
                 "exclude": (*settings.sources.exclude, *patterns),
             }),
             "scip": settings.scip.model_copy(update={"enabled": False}),
-            "checks": ChecksSettings(),  # a secret in a public repository stops nothing here
+            "checks": ChecksSettings(max_secrets=10_000),  # a secret in a public repository stops nothing here
         }
     )  # fmt: skip
     # Not the hash of our own code, which every edit of ranking changes too: see --fresh.

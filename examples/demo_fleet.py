@@ -41,12 +41,13 @@ def main() -> None:
         (home / "objects").mkdir()
         port = stack.enter_context(seaweed(home / "objects"))
         print(f"== SeaweedFS speaks S3 at port {port}", flush=True)
-        nodes = stack.enter_context(RayNodes(3))
-        print(f"== three nodes of Ray: {', '.join(nodes.addresses)}", flush=True)
-        os.environ |= {
-            **nodes.environment, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
+        os.environ |= {  # before the nodes start, which push and so need the credentials too
+            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "CODEQUARRY_REPLICA_TOKEN": TOKEN,
         }  # fmt: skip
+        nodes = stack.enter_context(RayNodes(3))
+        print(f"== three nodes of Ray: {', '.join(nodes.addresses)}", flush=True)
+        os.environ |= nodes.environment
         _write_repositories(home, nodes.address)
         _run(home, "build")
         replicas = [Replica(stack, home, name, share) for name, share in (("first", "1/2"), ("second", "2/2"))]
