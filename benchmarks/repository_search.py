@@ -155,7 +155,9 @@ def bundle_of(home: Path, settings: Settings, entry: dict[str, Any], clone: Path
                 "exclude": (*settings.sources.exclude, *patterns),
             }),
             "scip": settings.scip.model_copy(update={"enabled": False}),
-            "checks": ChecksSettings(max_secrets=10_000),  # a secret in a public repository stops nothing here
+            # A secret in a public repository stops nothing here.
+            "checks": ChecksSettings(),
+            "secrets": settings.secrets.model_copy(update={"scan": False}),
         }
     )  # fmt: skip
     # Not the hash of our own code, which every edit of ranking changes too: see --fresh.
