@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from fastmcp import Client
@@ -52,20 +53,20 @@ def main() -> None:
         _run(home, "build")
         replicas = [Replica(stack, home, name, share) for name, share in (("first", "1/2"), ("second", "2/2"))]
         router = Router(stack, home, replicas)
-        router.ask("how is a value of the lynx settled")
+        router.ask("how is a value of the lynx settled", "lynx/lynx.py")
         print("\n== a push to lynx: one bundle is built, both replicas go over", flush=True)
         _save(home, "lynx", "refund_quickly")
         _run(home, "build")
         for replica in replicas:
             replica.wait_for_generation(2)
-        router.ask("refund quickly")
+        router.ask("refund quickly", "lynx/lynx.py")
         print("\n== the first replica is killed; the router says what is missing", flush=True)
         replicas[0].kill()
-        router.ask("refund quickly")
+        router.ask("refund quickly", "lynx/lynx.py")
         print("\n== rollback", flush=True)
         _run(home, "rollback")
         replicas[1].wait_for_generation(3)
-        router.ask("settle the value of the koi")
+        router.ask("settle a value of the lynx", "lynx/lynx.py")
         _run(home, "status")
 
 
@@ -104,19 +105,24 @@ class Router:
         stack.enter_context(_Program(home, "router", words))
         _wait(lambda: _is_up(self._url), "the router answers")
 
-    def ask(self, query: str) -> None:
-        """Search, and print the best result and what is missing."""
-        asyncio.run(self._ask(query))
+    def ask(self, query: str, expected: str) -> None:
+        """Search until the best result is in a file, and print what came and what is missing."""
+        answers: list[dict[str, Any]] = []
 
-    async def _ask(self, query: str) -> None:
+        def is_found() -> bool:
+            answers.append(asyncio.run(self._ask(query)))
+            return any(one["title"].startswith(expected) for one in answers[-1]["results"])
+
+        _wait(is_found, f"{query!r} is answered by {expected}")
+        for note in answers[-1].get("limits", []):
+            if "missing" in note:
+                print(f"    {note}", flush=True)
+
+    async def _ask(self, query: str) -> dict[str, Any]:
         async with Client(f"{self._url}/mcp", auth=TOKEN) as client:
             answer = (await client.call_tool("search", {"query": query, "top_k": 1})).structured_content
         assert answer is not None
-        best = answer["results"][0] if answer["results"] else {"title": "no result", "score": 0.0}
-        print(f"  {query!r}: {best['title']} ({best['score']:.3f})", flush=True)
-        for note in answer.get("limits", []):
-            if "missing" in note:
-                print(f"    {note}", flush=True)
+        return answer
 
 
 def _is_up(url: str) -> bool:
