@@ -43,6 +43,7 @@ AT_HOME = {
     "serving/codequarry/serving/text/lexical.py",  # a folder in memory, or one on disk
     "pipelines/codequarry/pipelines/sources/beneath.py",
     "pipelines/codequarry/pipelines/store/device_use.py",  # bytes on macOS, kilobytes on Linux
+    "pipelines/codequarry/pipelines/compute/ray_node.py",  # without a boot id, the name of the host
     "pipelines/codequarry/pipelines/store/processes.py",
     "pipelines/codequarry/pipelines/store/durable.py",
 }

@@ -183,7 +183,7 @@ def test_a_router_answers_as_one_server_with_all_bundles(
         assert without_times(ours[1]) == without_times(theirs.json()), (name, arguments)
 
 
-def test_only_routers_that_a_replica_names_are_answered(servers: tuple[Process, list[Process]]) -> None:
+def test_row_35_only_routers_that_a_replica_names_are_answered(servers: tuple[Process, list[Process]]) -> None:
     router, replicas = servers
     path = "/fleet/ask"
     assert post(replicas[0].url + path, {})[0] == 401

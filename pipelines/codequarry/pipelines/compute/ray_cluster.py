@@ -141,7 +141,10 @@ class _Connection:
         self._archives: dict[Any, Any] = {}
 
     def count_slots(self) -> int:
-        """Return the number of tasks for which the nodes have cores and memory.
+        """Count the tasks for which the nodes have cores and memory.
+
+        Returns:
+            Number of tasks, at least one.
 
         Raises:
             InvalidArgumentError: There is none.
@@ -165,6 +168,10 @@ class _Connection:
 
     def submit(self, unit: str, each: NodeUnit) -> Any:
         """Hand a unit to Ray.
+
+        Args:
+            unit: Function, as ``module:name``.
+            each: Item of the unit, with its settings and folder.
 
         Returns:
             Reference of the answer.
