@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,12 +20,15 @@ from tests.pipelines.fleet.fleets import Fleet
 def test_nodes_build_the_bundles_that_one_process_builds(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def own_process(*words: str | Path) -> object:
+    def own_process(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return run(*words, own_process=True)
 
     alone = Fleet(run, tmp_path / "cwd", f"file://{tmp_path}/alone/fleet")
     alone("build")
-    nodes_fleet = Fleet(own_process, tmp_path / "cwd", f"file://{tmp_path}/shared/fleet")
+    expected = {name: entry.digest for name, entry in alone.current.bundles.items()}
+    # The same commits: a fleet that is made anew commits again.
+    nodes_fleet = copy.copy(alone)
+    nodes_fleet.run, nodes_fleet.url = own_process, f"file://{tmp_path}/shared/fleet"
     with RayNodes(3) as nodes:
         for name, value in nodes.environment.items():
             monkeypatch.setenv(name, value)
@@ -31,7 +36,6 @@ def test_nodes_build_the_bundles_that_one_process_builds(
             "[compute]", 'engine = "ray"', f'address = "{nodes.address}"', f'node_folder = "{tmp_path}/nodes"'
         )
         said = nodes_fleet("build")
-        expected = {name: entry.digest for name, entry in alone.current.bundles.items()}
         assert len(expected) >= 3
         assert {name: entry.digest for name, entry in nodes_fleet.current.bundles.items()} == expected
         assert said.count("is built anew") == len(expected)

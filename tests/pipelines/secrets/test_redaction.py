@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def test_a_private_key_keeps_its_armour_its_lines_and_the_syntax_around_it(tmp_p
     assert [line.count('"') for line in made.split("\n")] == [line.count('"') for line in quoted.split("\n")]
     compile(made, "made.py", "exec")
     assert not any(line in made for line in KEY_LINES)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5])
+def test_a_key_that_was_taken_out_is_none_again_however_short_it_is(lines: int, tmp_path: Path) -> None:
+    body = [base64.b64encode(hashlib.sha256(b"%d" % number).digest()).decode() for number in range(lines)]
+    margin = "\n" + 10 * " "
+    key = margin.join(["decode(", "-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----", ")"])
+    content, secrets = redact(tmp_path, key)
+    assert [secret.kind for secret in secrets] == ["private-key"]
+    assert find_secrets("key.kt", content) == []
 
 
 def test_a_secret_in_base64_and_one_that_is_repeated_are_found_too(tmp_path: Path) -> None:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from codequarry.pipelines.ignore.rules import settings_patterns
-from codequarry.pipelines.secrets.scanner import PUTTY, RULES, Span, find_secrets
+from codequarry.pipelines.secrets.scanner import ARMOUR, PUTTY, RULES, Span, find_secrets
 from codequarry.pipelines.store.content import ContentStore, open_content_store
 from codequarry.pipelines.store.library_versions import SCANNER, scanner_version, tool_versions
 from codequarry.schemas.settings.load import Settings
 
-_ARMOUR = re.compile(rb"-----(?:BEGIN|END)[A-Z0-9 ]*-----")
 _KEY_MATERIAL = re.compile(rb"(?<!\\)[A-Za-z0-9+/=]")
 _VISIBLE = re.compile(rb"\S")
 
@@ -145,7 +144,7 @@ def _masked(secret: bytes, kind: str) -> bytes:
 
     A key keeps its armour and the syntax around its lines.
     """
-    armour = list(_ARMOUR.finditer(secret))
+    armour = list(ARMOUR.finditer(secret))
     if not armour and kind != PUTTY:
         return _VISIBLE.sub(b"*", secret)
     masked = bytearray(_KEY_MATERIAL.sub(b"*", secret))
