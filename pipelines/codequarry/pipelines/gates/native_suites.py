@@ -209,6 +209,19 @@ AST_NODES = NativeSuite(
     {"kind": "divergence of kinds of definitions"},
 )
 
+AST_MEMBERS = NativeSuite(
+    "ast_members",
+    "SELECT repo, path, qualified_name, start_byte, name_start_byte, kind, doc, signature FROM ast_members",
+    ("repo", "path", "name_start_byte"),
+    (
+        _unique("members listed twice", "repo", "path", "qualified_name", "start_byte", "name_start_byte"),
+        _longest("documentation of members above 2,000 characters", "doc", LONG),
+        _longest("signatures of members above 300 characters", "signature", SHORT),
+        _wording("kinds of members that are no words", "kind", KIND),
+    ),
+    {"kind": "divergence of kinds of members"},
+)
+
 CST_NODES = NativeSuite(
     "cst_nodes",
     "SELECT repo, path, chunk_id, kind, count AS leaves, count AS most_leaves FROM cst_nodes",
@@ -289,6 +302,7 @@ def vectors_suite(leg: str) -> NativeSuite:
 
 
 NATIVE_SUITES: dict[str, NativeSuite] = {
-    suite.table: suite for suite in (FILES, CHUNKS, AST_NODES, CST_NODES, MODULES, SCIP_SYMBOLS, SCIP_OCCURRENCES)
+    suite.table: suite
+    for suite in (FILES, CHUNKS, AST_NODES, AST_MEMBERS, CST_NODES, MODULES, SCIP_SYMBOLS, SCIP_OCCURRENCES)
 }
 """Every suite but those of vectors, by table."""
