@@ -108,7 +108,10 @@ def test_references_and_leaf_kinds_are_asked_for_in_sql(tmp_path: Path, make_set
             "SELECT reference.path, name, role, reference.start_line FROM ast_references AS reference "
             "JOIN chunks USING (chunk_id) WHERE contains(chunks.text, reference.name) ORDER BY ALL"
         ).fetchall()
-        undefined = connection.execute("SELECT count(*) FROM ast_references ANTI JOIN ast_nodes USING (repo, name)")
+        undefined = connection.execute(
+            "SELECT count(*) FROM ast_references ANTI JOIN "
+            "(SELECT repo, name FROM ast_nodes UNION ALL SELECT repo, name FROM ast_members) USING (repo, name)"
+        )
         assert undefined.fetchall() == [(0,)]
         kinds = connection.execute(
             "SELECT chunks.path, cst_nodes.kind, sum(cst_nodes.count) FROM cst_nodes JOIN chunks USING (chunk_id) "
@@ -116,8 +119,11 @@ def test_references_and_leaf_kinds_are_asked_for_in_sql(tmp_path: Path, make_set
         ).fetchall()
     assert mentioned == [
         ("queue.rs", "Queue", "type", 2),
+        ("queue.rs", "items", "other", 5),
         ("queue.rs", "pop", "call", 5),
         ("shop/cart.py", "TAX", "other", 17),
+        ("shop/cart.py", "items", "other", 13),
+        ("shop/cart.py", "items", "other", 17),
     ]
     assert kinds == [("retry.go", "package_identifier", 1)]
     assert len(mentioned) == sum(chunks.references for chunks in report.chunks)
