@@ -70,7 +70,7 @@ def test_it_stands_behind_what_is_published_and_says_what_its_function_says(benc
 
 @pytest.mark.slow
 def test_a_run_keeps_one_page_that_needs_no_network_and_executes_nothing_again(bench: Workbench) -> None:
-    first = bench.reindex()
+    first = bench.materialize("notebook_page")
     assert first.success
     metadata, path, page = page_of(first)
     version = bench.manifest.version
@@ -87,7 +87,7 @@ def test_a_run_keeps_one_page_that_needs_no_network_and_executes_nothing_again(b
     assert [each.name for each in path.parent.iterdir() if each.name.startswith(".")] == []
 
     before = path.stat().st_mtime_ns
-    again, _, kept = page_of(bench.reindex())
+    again, _, kept = page_of(bench.materialize("notebook_page"))
     assert (again["executed"], again["pictures"], kept) == (False, 1, page)
     assert path.stat().st_mtime_ns == before
 
@@ -98,44 +98,50 @@ def test_a_run_keeps_one_page_that_needs_no_network_and_executes_nothing_again(b
     assert "more.py" in page
 
     configure(bench, "# Another one")
-    edited, same, page = page_of(bench.reindex())
+    edited, same, page = page_of(bench.materialize("notebook_page"))
     assert (edited["executed"], edited["pictures"], same) == (True, 0, other)
     assert "Another one" in page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "more", "said"),
-    [
-        (["1", "def f():\n    return 1 / 0", "f()"], "", "code cell 3 of 3: ZeroDivisionError: division by zero"),
-        (["import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"], "", "its kernel died"),
-        (["import time\ntime.sleep(600)"], "notebook_timeout_s = 3\n", "longer than [automation] notebook_timeout_s"),
-    ],
-)
-def test_a_notebook_that_fails_is_an_error_of_its_own(bench: Workbench, code: list[str], more: str, said: str) -> None:
-    configure(bench, "# Broken", *code, more=more)
+def test_a_notebook_that_fails_is_an_error_of_its_own(bench: Workbench) -> None:
+    configure(bench, "# Broken", "1", "def f():\n    return 1 / 0", "f()")
     bench.write("alpha/more.py", "def more():\n    return 1\n")
     before = bench.manifest.version
     result = bench.reindex()
     step, why = failure(result)
     assert not result.success
     assert step == "notebook_page"
-    assert said in why
+    assert "code cell 3 of 3: ZeroDivisionError: division by zero" in why
     assert "correct it" in why
     assert bench.manifest.version != before, "published all the same"
     assert ("coverage_report", None) in materializations(result)
     assert not (bench.root.verdicts / bench.manifest.version / "notebook.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("code", "more", "said"),
+    [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "", "its kernel died"),
+        ("import time\ntime.sleep(600)", "notebook_timeout_s = 3\n", "longer than [automation] notebook_timeout_s"),
+    ],
+)
+def test_a_kernel_that_dies_or_takes_too_long_is_named(bench: Workbench, code: str, more: str, said: str) -> None:
+    configure(bench, "# Broken", code, more=more)
+    _, why = failure(bench.materialize("notebook_page"))
+    assert said in why
+    assert "correct it" in why
+
+
 def test_what_is_missing_is_said_before_anything_is_executed(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(render, "find_spec", lambda name: None if name == "nbclient" else object())
-        step, why = failure(bench.reindex())
+        step, why = failure(bench.materialize("notebook_page"))
     assert step == "notebook_page"
     assert "codequarry[notebook]" in why
 
     (bench.folder / "report.ipynb").unlink()
-    step, why = failure(bench.reindex())
+    step, why = failure(bench.materialize("notebook_page"))
     assert step == "notebook_page"
     assert "report.ipynb is not there" in why
 
