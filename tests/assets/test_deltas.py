@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -23,13 +25,26 @@ from tests.pipelines.repositories import git
 MORE = "[automation]\ndeltas = true\n[bundle]\ndelta_share = {share}\n[retrieval]\nenabled = false\n"
 
 
+@pytest.fixture(scope="module")
+def complete(first_run: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a project with deltas, whose first, complete version is published. Not to be changed."""
+    folder = tmp_path_factory.mktemp("complete") / "project"
+    shutil.copytree(first_run[0].folder, folder)
+    with dg.DagsterInstance.ephemeral() as instance:
+        bench = Workbench(folder, instance)
+        for number in range(12):
+            bench.write(f"alpha/mod{number}.py", PYTHON.format(name=f"alpha{number}"))
+        bench.configure("beta", "alpha", more=MORE.format(share=1))
+        assert bench.reindex().success
+    return folder
+
+
 @pytest.fixture
-def stacking(workbench: Workbench) -> Workbench:
-    """A project with deltas, whose first, complete version is published."""
-    for number in range(12):
-        workbench.write(f"alpha/mod{number}.py", PYTHON.format(name=f"alpha{number}"))
-    workbench.configure("beta", "alpha", more=MORE.format(share=1))
-    assert workbench.reindex().success
+def stacking(complete: Path, tmp_path: Path, workbench: Workbench) -> Workbench:
+    """A copy of that project, whose instance has seen no run."""
+    shutil.rmtree(tmp_path)
+    shutil.copytree(complete, tmp_path, symlinks=True)
+    sync_partitions(workbench.instance, workbench.project.settings())
     return workbench
 
 
@@ -87,6 +102,8 @@ def test_a_run_publishes_a_delta_and_its_assets_say_what_it_is(stacking: Workben
 
 
 def test_assets_of_stages_that_were_not_run_say_what_they_said(stacking: Workbench) -> None:
+    stacking.write("alpha/mod5.py", "def read():\n    return 5\n")
+    assert stacking.reindex().success
     before = {name: metadata_of(stacking, name) for name in ("manifest", "bm25", "faiss", "repository_chunks")}
     stacking.write("alpha/mod3.py", "def replaced():\n    return 7\n")
     assert delta(stacking).success

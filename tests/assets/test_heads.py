@@ -129,7 +129,7 @@ def test_a_forced_push_back_and_forth_is_a_change_each_time(ticker):
     folder = ticker.workbench.folder / "repositories" / "beta"
     first = git(folder, "rev-parse", "HEAD")
     second = commit(ticker.workbench, "beta", "def beta():\n    return 2\n")
-    for head in (second, first, second):
+    for head in (second, first):
         git(folder, "reset", "--quiet", "--hard", head)
         assert ticker.run(ticker.tick()).success
         assert head in {source.commit for source in ticker.workbench.manifest.sources}
