@@ -31,6 +31,7 @@ INSERT INTO chunks (chunk_id, repo, path, lang, kind, doc, signature, content_sh
  qualified_name) SELECT n, 'r', 'a', 'go', 'K!nd', {_LONG}, {_LONG}, 'same', repeat('x', 30000), 0, 500, 'gone' FROM t;
 INSERT INTO ast_nodes (repo, path, qualified_name, start_byte, name_start_byte, kind, doc, signature, start_line,
  end_line, parent) SELECT 'r', 'a', 'f', 1, 1, 'K!nd', {_LONG}, {_LONG}, 0, 500, 'gone' FROM t;
+INSERT INTO ast_members SELECT * FROM ast_nodes;
 INSERT INTO cst_nodes SELECT 'r', 'a', n, {_LONG}, 9000 FROM t;
 INSERT INTO modules (repo, path, module, doc, imports, external, lines, comment_lines, fan_out)
  SELECT 'r', 'p' || n, '', {_LONG}, [], ['os'], 10, 9, 500 FROM t;
