@@ -96,7 +96,7 @@ $(MODELS)/.ready: Makefile | $(DEV_READY)
 	@touch $@
 
 test-models: $(MODELS)/.ready  ## Run the tests of models with torch, and against a model server of others
-	@CODEQUARRY_INFINITY=$(INFINITY)/bin/infinity_emb $(MODELS)/bin/python -m pytest tests/models -m models
+	@CODEQUARRY_INFINITY=$(INFINITY)/bin/infinity_emb $(MODELS)/bin/python -m pytest tests/models tests/contracts/test_gpu_extra.py -m models
 
 # FAISS and ONNX Runtime for a GPU have the modules of those for the CPU: the later install wins, and an uninstall of the
 # one takes files of the other away. So they are put in last, after the others are gone.

@@ -24,7 +24,7 @@ def test_the_extra_holds_a_replacement_for_each_library() -> None:
     assert all(names & set(others) for others in REPLACEMENTS.values())
 
 
-@pytest.mark.slow
+@pytest.mark.models
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheels are for Linux")
 def test_the_extra_resolves_beside_the_models(tmp_path: Path) -> None:
     """Nothing is installed; where no registry answers, nothing can be said."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-import codequarry.schemas
+import codequarry.schemas.bundle
 from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.trust.programs import tools_folder
@@ -161,8 +161,8 @@ def placed(result: dict[str, Any]) -> Place:
 
 
 def own_sources(folder: Path) -> tuple[Path, list[tuple[str, Place]]]:
-    target = folder / "codequarry" / "schemas"
-    shutil.copytree(codequarry.schemas.__path__[0], target, ignore=shutil.ignore_patterns("__pycache__"))
+    target = folder / "codequarry" / "schemas" / "bundle"
+    shutil.copytree(codequarry.schemas.bundle.__path__[0], target, ignore=shutil.ignore_patterns("__pycache__"))
     files = [(file.relative_to(folder).as_posix(), file.read_bytes()) for file in sorted(target.rglob("*.py"))]
     return folder, [hit for path, source in files for hit in python_hits(path, source)]
 

@@ -187,8 +187,9 @@ def test_the_table_is_as_long_as_promised():
 
 @pytest.mark.slow
 def test_row_28_no_statement_of_the_command_writes_a_file(places):
+    """A third of the statements, since each opens the version anew; a session gets all."""
     before, app = tree(places), build_app()
-    for template in WRITES:
+    for template in WRITES[::3]:
         done = CliRunner().invoke(app, ["sql", "--root", str(places["bundles"]), statement(template, places), "--csv"])
         assert isinstance(done.exception, InvalidArgumentError | None), template
         assert "Traceback" not in str(done.exception), template

@@ -129,7 +129,7 @@ def test_int8_vectors_stay_close_to_the_float_model(minilm_directory: Path, ship
 def test_half_precision_is_enough_for_every_result_between_operators(shipped: Path) -> None:
     """ONNX Runtime's CPU provider computes float16 graphs mostly in float32, so that rounding is tried here."""
     half, oracle = HalfBert(shipped), NumpyBert(shipped)
-    assert min(float(half.encode(text) @ oracle.encode(text)) for text in TEXTS[:20]) >= 0.999
+    assert min(float(half.encode(text) @ oracle.encode(text)) for text in TEXTS[:8]) >= 0.999
     assert half.largest < 1_000, "float16 ends at 65,504"
 
 
