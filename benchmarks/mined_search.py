@@ -1,6 +1,6 @@
 """Function-level questions mined from repositories: every way of asking, and what each part of the ranking is worth.
 
-    python -m benchmarks.mined_search FOLDER... [--queries N] [--seed N] [--worth] [--misspelt]
+    python -m benchmarks.mined_search FOLDER... [--queries N] [--seed N] [--worth] [--misspelt] [--fragments]
 
 Each folder is a git clone, bare or not. Sentences of documentation ask for their function in an index that lacks them,
 subjects of commits for what they changed, identifiers, error messages and keys for the place that defines them.
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.misspelt import print_misspelt
+from benchmarks.name_fragments import print_fragments
 from benchmarks.ranking_parts import FIGURES, Corpus, print_worth
 from codequarry.pipelines.evaluation.mining import mine
 from codequarry.pipelines.measure.asking import Asker, engine_over
@@ -38,6 +39,7 @@ def main() -> None:
         action="store_true",
         help="ask for identifiers with one slip of the keys and in another convention as well",
     )
+    parser.add_argument("--fragments", action="store_true", help="ask for identifiers by parts of their names as well")
     parser.add_argument("--home", type=Path, default=HOME, help="where bundles are kept")
     options = parser.parse_args()
     settings = load_settings()
@@ -78,6 +80,8 @@ def main() -> None:
         print_worth(corpora, settings.serving)
     if options.misspelt:
         print_misspelt(corpora, settings.serving, options.seed)
+    if options.fragments:
+        print_fragments(corpora, settings.serving, options.seed)
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):

@@ -93,6 +93,8 @@ class FileProfile(StrictModel):
     """Similarity of its summary (path, documentation at its head, names of its definitions)."""
     symbol: float = Weight
     """Weight for a file that holds a definition with a name of the query."""
+    literal: float = Field(default=0.0, ge=0, le=100)
+    """Weight for a file that holds a quoted query word for word; absent in profiles older than this rule."""
 
 
 class FactorProfile(StrictModel):
@@ -164,7 +166,7 @@ BUILT_IN = RankingProfile(
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6),
     },
-    file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5),
+    file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5, literal=1.0),
     factors=FactorProfile(
         test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042, no_test=0.4
     ),

@@ -1,4 +1,4 @@
-"""The benchmarks of misspelt names and of several repositories in one bundle, on repositories of ours."""
+"""The benchmarks of misspelt names, of parts of names and of several repositories, on repositories of ours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.many_repositories import main
 from benchmarks.misspelt import misspelt
+from benchmarks.name_fragments import CUTS, fragments
 from codequarry.pipelines.measure.name_questions import IDENTIFIER, LITERAL
 from codequarry.pipelines.measure.questions import Question, Target
 from codequarry.serving.text.typos import is_near
@@ -29,6 +30,21 @@ def test_every_identifier_is_asked_with_four_slips_each_one_key_away_and_in_anot
         others = [one.query for one in asked if one.kind == "another convention"]
         assert others == ["parsePrice", "http_server", "aaBbAa"]
     assert misspelt(questions, 1) == misspelt(questions, 1) != misspelt(questions, 2)
+
+
+def test_fragments_are_parts_of_names_that_no_other_name_holds() -> None:
+    names = ["parse_price_list", "HTTPServerPool", "read_list", "alone"]
+    target = (Target("shop.py"),)
+    questions = [Question(name, IDENTIFIER, name, target) for name in names]
+    for seed in range(20):
+        asked = fragments([*questions, Question("L", LITERAL, "no such price", target)], names, seed)
+        assert {one.id for one in asked} <= {*names[:3]}
+        assert all(one.query in one.id and 5 <= len(one.query) < len(one.id) for one in asked)
+        assert all(sum(one.query.lower() in name.lower() for name in names) == 1 for one in asked)
+        words = {(one.id, one.kind): one.query for one in asked}
+        assert words["parse_price_list", "its first word left out"] == "price_list"
+        assert words["HTTPServerPool", "its last word left out"] == "HTTPServer"
+    assert {one.kind for one in asked} == set(CUTS)
 
 
 @pytest.mark.slow

@@ -103,7 +103,17 @@ def test_words_find_the_names_they_make_up(engine: Engine) -> None:
     answers = found(ask(engine, "remove expired sessions"))
     assert answers[0] == (str(EXPIRED.id), "symbol:words=SessionStore.removeExpiredSessions", near(0.4))
     assert answers[1][:2] == (str(EXPIRED_CAMEL.id), "symbol:words=RemoveExpired")
-    assert not ask(engine, "expired").results
+    assert not ask(engine, "sessions expired").results
+
+
+def test_a_part_of_a_name_finds_the_names_that_hold_it(engine: Engine) -> None:
+    assert (str(EXPIRED.id), "symbol:part=remove_expired", near(0.2 + 0.4 * 10 / 13)) in found(
+        ask(engine, "moveExpire")
+    )
+    assert found(ask(engine, "enAndSer")) == [(str(GATEWAY.id), "symbol:part=listenAndServe", near(0.2 + 0.4 * 8 / 14))]
+    assert "symbol:part=Index.open" not in [reason for _, reason, _ in found(ask(engine, "open"))], "it is a whole name"
+    only = SearchFilters(include=["tests/**"])
+    assert not ask(engine, "enAndSer", filters=only).results
 
 
 def test_an_identifier_in_another_case_style(engine: Engine) -> None:
@@ -150,14 +160,21 @@ def test_nothing_named_and_nothing_found(engine: Engine) -> None:
 
 
 QUERIES = st.lists(
-    st.sampled_from("open Open Index.open remove expired sessions removeExpired Store.remove_expired the ->".split()),
+    st.sampled_from(
+        "open Open Index.open remove expir Expired expired sessions removeExpired Store.remove_expired the ->".split()
+    ),
     min_size=1, max_size=4,
 ).map(" ".join)  # fmt: skip
+
+
+NAMES = {symbol.rsplit(".", 1)[-1].lower() for one in PIECES for symbol in one.symbols}
 
 
 def naive(query: str, name: str, full: str, kind: str, rank: int) -> float:
     """The score of a definition, by the table at the head of the module."""
     asked = analyze_query(query)
+    part = query.lower() if asked.kind == "identifier" and len(query) > 3 and query.lower() not in NAMES else "-"
+    part, squeezed = part.replace("_", ""), name.lower().replace("_", "")
     lasts_as_written = [one.rsplit(".", 1)[1] for one in asked.qualified]
     lasts = [one.lower() for one in lasts_as_written]
     parts = [word.text.lower() for word in words(name)]
@@ -170,6 +187,7 @@ def naive(query: str, name: str, full: str, kind: str, rank: int) -> float:
         (0.8, name.lower() in [one.lower() for one in asked.plain]),
         (0.7, name.lower() in lasts),
         (other_convention, parts in spelt),
+        (0.2 + 0.4 * len(part) / len(squeezed), part in squeezed),
         (0.1 + 0.3 * len(set(parts)) / max(len(asked.words), 1), bool(parts) and set(parts) <= asked.words),
     ]
     score = max((score for score, fits in tiers if fits), default=0.0)

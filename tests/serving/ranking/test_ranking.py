@@ -97,6 +97,27 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
     assert {one.chunk_id for one in found} >= {*lexical, *dense} - {0}
 
 
+SOURCES = [9, 10, 11, 13, 14, 15]
+"""Functions of two files of one path class."""
+of_sources = st.dictionaries(st.sampled_from(SOURCES), st.floats(0.125, 8, width=32), max_size=6)
+
+
+@given(of_sources, of_sources, of_sources, st.sets(st.sampled_from(SOURCES), min_size=1, max_size=4))
+@settings(deadline=None)
+def test_a_literal_comes_before_all_that_do_not_hold_it(lexical, dense, symbol, phrases) -> None:
+    answers = {"bm25": candidates(lexical), "faiss": candidates(dense)}
+    answers["symbol"] = candidates({one: score / 8 for one, score in symbol.items()})
+    query = analyze_query("'no session is stored'")
+    weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(answers, 1.0))
+    found = rank(
+        query, answers, weights, FILES, FORMS, phrases=np.array(sorted(phrases), np.int64), allowed=None,
+        method="score", k=60, limit=50,
+    )  # fmt: skip
+    assert found[0].chunk_id in phrases
+    assert found[0].file["literal"].value == 1
+    assert found[0].chunk["literal"].value == 5
+
+
 def test_a_file_is_found_by_its_name_though_no_channel_found_it() -> None:
     query = analyze_query("how are sessions kept")
     found = rank(
@@ -242,6 +263,14 @@ def test_what_is_quoted_is_found_word_for_word(root: Path) -> None:
     explain = answer.results[0].metadata.explain
     assert (explain.scoring.query_class, set(explain.scoring.chunk)) == ("literal", {"literal"})
     assert "text:literal" in explain.hit_reason
+
+
+def test_a_message_is_found_word_for_word_without_quotes(tmp_path: Path) -> None:
+    wanted = Piece("core/base.py", "raise Closed('the pool of sessions is closed')", "leave", ("leave",))
+    others = [Piece(f"pool/closed{n}.py", "pool closed session pools sessions", f"pool_{n}") for n in range(6)]
+    write_bundle(tmp_path, (wanted, *others))
+    assert first(tmp_path, "the pool of sessions is closed") == wanted.id
+    assert first(tmp_path, "is closed the pool of sessions") != wanted.id
 
 
 def test_the_wire_reproduces_every_score_in_two_kilobytes(root: Path) -> None:

@@ -29,6 +29,7 @@ from codequarry.serving.channels.base import (
 from codequarry.serving.text.analyzer import source_tokens
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query
+from codequarry.serving.text.stems import stem
 
 if TYPE_CHECKING:
     import tantivy
@@ -44,6 +45,9 @@ _PHRASE_TOKENS = range(2, 33)
 
 _PHRASE_HITS = 50
 """Most chunks with a phrase; a phrase that is more frequent carries no information."""
+
+_NEAR_HITS = 200
+"""Most chunks whose names are looked at for a part of a name or a misspelt word."""
 
 _RAREST = 3
 """Terms looked up for text search; further ones hardly reduce the result."""
@@ -236,6 +240,49 @@ class Bm25Channel(Channel):
             if len(kept) >= limit or hits.all or fetch >= self.count:
                 return kept[:limit]
             fetch = min(4 * fetch, self.count)
+
+    def has_word(self, word: str) -> bool:
+        """Return whether a path, name or text has a word or its stem.
+
+        Args:
+            word: Word in lower case.
+
+        Returns:
+            True if a document of the index has it, even one that no longer counts.
+        """
+        return any(self._searcher.doc_freq(field, term) for field in FIELDS for term in {word, stem(word)})
+
+    def holding_near_name(self, word: str) -> np.ndarray:
+        """Find chunks whose definitions' names have a word that differs from this one by at most one letter.
+
+        Args:
+            word: Word in lower case.
+
+        Returns:
+            (m,) int64 ids; of many, some.
+
+        Raises:
+            UnavailableError: The index is damaged.
+        """
+        import tantivy
+
+        return self._hits(tantivy.Query.fuzzy_term_query(self._schema, "name", word), _NEAR_HITS).ids
+
+    def holding_name_part(self, part: str) -> np.ndarray:
+        """Find chunks whose definitions' names hold some letters, wherever in the name.
+
+        Args:
+            part: Letters, digits and underscores in lower case.
+
+        Returns:
+            (m,) int64 ids; of many, some.
+
+        Raises:
+            UnavailableError: The index is damaged.
+        """
+        import tantivy
+
+        return self._hits(tantivy.Query.regex_query(self._schema, "name", f".*{part}.*"), _NEAR_HITS).ids
 
     def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
         """Find the chunks whose text has one of the three rarest of these terms.

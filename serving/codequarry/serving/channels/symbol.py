@@ -11,6 +11,7 @@ score      a definition
 .55        the same of a name among other words
 .95 and .9 whose (qualified) name is one typo away from a query that is a name, which nothing is called
 .65 and .6 the same of a name among other words, which may mean something else
+.2 to .6   whose name holds a query that is an identifier, which nothing is called: .2 + .4 * its share of the name
 .1 to .4   whose name has no word that the query lacks: .1 + .3 * its share of the query's words
 ========== ====================================================================================
 
@@ -19,6 +20,7 @@ Among equals sources come first; headings and keys count a third.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,6 +29,7 @@ import numpy as np
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.chunk_arrays import ChunkRows
+from codequarry.serving.catalog.filters import members
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
 from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.text.analyzer import words
@@ -37,6 +40,9 @@ NAMED = 0.6
 _BY_WORDS = 200
 """Number of chunks considered because their names share most words with the query."""
 _MAX_REASON = 200
+_SHORTEST_PART = 4
+"""Letters of the shortest part of a name that is looked up; nearly every name holds shorter ones."""
+_PART = re.compile(r"\w+")
 _CLASS_STEP = 0.005
 _NO_LETTERS = "".join(character for character in map(chr, range(128)) if not character.isalnum())
 _MEANT = 3
@@ -75,7 +81,14 @@ class SymbolChannel(Channel):
         slips = _slips(query, index)
         meant = {name for names in slips.values() for name in names}
         keys = meant.union(map(str.lower, (*query.plain, *map(_last, query.qualified), *query.words)))
-        found = matched(query, index, np.union1d(index.definitions_named(keys), index.definitions_in(near)), slips)
+        named = index.definitions_named(keys)
+        part = _part_of_name(query)
+        if part and len(index.definitions_named([part])):
+            part = ""
+        if part and self._names is not None:
+            held = self._names.holding_name_part(part)
+            near = np.union1d(near, held if allowed is None else held[members(held, allowed)])
+        found = matched(query, index, np.union1d(named, index.definitions_in(near)), slips, part)
         notes = (*notes, *(_note(name, names) for name, names in slips.items()))
         ids = index.chunks["chunk_id"][index.column("chunk", found.definitions)]
         # Keep the best definition of each chunk, the first by name among equals.
@@ -108,7 +121,9 @@ class Matches(NamedTuple):
         return f"symbol:{self.how[at]}={present.printable(name)[:_MAX_REASON]}"
 
 
-def matched(asked: Query, index: ChunkRows, definitions: np.ndarray, slips: Mapping[str, Sequence[str]]) -> Matches:
+def matched(
+    asked: Query, index: ChunkRows, definitions: np.ndarray, slips: Mapping[str, Sequence[str]], part: str = ""
+) -> Matches:
     """Select the definitions whose name matches the query.
 
     Args:
@@ -116,11 +131,12 @@ def matched(asked: Query, index: ChunkRows, definitions: np.ndarray, slips: Mapp
         index: Index of definitions.
         definitions: (m,) int32, ascending.
         slips: Misspelt names of the query, which no definition has, with the existing names they may mean.
+        part: Letters that names hold, in lower case; "" to ask for whole names and words alone.
 
     Returns:
         The matches.
     """
-    tiers = _Tiers(asked, slips)
+    tiers = _Tiers(asked, slips, part)
     names, of = np.unique(index.column("name", definitions), return_inverse=True)
     by_name = [tiers.of_name(index.texts[name]) for name in names.tolist()]
     found = [by_name[at] for at in of.tolist()]
@@ -140,8 +156,8 @@ def matched(asked: Query, index: ChunkRows, definitions: np.ndarray, slips: Mapp
 class _Tiers:
     """Scoring of names against a query: a score, and the kind of match."""
 
-    def __init__(self, asked: Query, slips: Mapping[str, Sequence[str]]) -> None:
-        self._asked = asked
+    def __init__(self, asked: Query, slips: Mapping[str, Sequence[str]], part: str) -> None:
+        self._asked, self._part = asked, _squeezed(part)
         self._qualified = [(f".{name}", f".{name.lower()}") for name in asked.qualified]
         self._meant = frozenset(meant for names in slips.values() for meant in names)
         self._meant_full = tuple(
@@ -183,14 +199,20 @@ class _Tiers:
             return self._slip, "misspelt"
         if lower in self.lasts:
             return 0.7, "name"
+        held = self._of_part(lower)
         if not lower.lstrip(_NO_LETTERS).startswith(self._words):
-            return 0.0, ""  # no word of the query is its first
+            return held  # no word of the query is its first
         parts = _in_words(name)
         if parts in self._spelt:
             return self._convention, "other_convention"
         if parts and (own := set(parts)) <= self._asked.words:
-            return 0.1 + 0.3 * len(own) / len(self._asked.words), "words"
-        return 0.0, ""
+            return max(held, (0.1 + 0.3 * len(own) / len(self._asked.words), "words"))
+        return held
+
+    def _of_part(self, lower: str) -> tuple[float, str]:
+        """Score a name in lower case that holds the query."""
+        whole = _squeezed(lower)
+        return (0.2 + 0.4 * len(self._part) / len(whole), "part") if self._part and self._part in whole else (0.0, "")
 
 
 def _slips(asked: Query, index: ChunkRows) -> dict[str, list[str]]:
@@ -204,6 +226,21 @@ def _note(name: str, meant: Sequence[str]) -> str:
     shown = ", ".join(present.safe_echo(each) for each in meant[:_MEANT])
     more = f" and {len(meant) - _MEANT} more" if len(meant) > _MEANT else ""
     return f"nothing is called {present.safe_echo(name)}; looked for {shown}{more} as well"
+
+
+def _part_of_name(query: Query) -> str:
+    """Return the query in lower case if it may be a part of a name; "" otherwise.
+
+    >>> from codequarry.serving.text.query_classes import analyze_query
+    >>> [_part_of_name(analyze_query(text)) for text in ("NameFrom", "abc", "find a name")]
+    ['namefrom', '', '']
+    """
+    text = query.plain[0].lower() if query.kind == "identifier" and query.plain else ""
+    return text if len(text) >= _SHORTEST_PART and _PART.fullmatch(text) else ""
+
+
+def _squeezed(name: str) -> str:
+    return name.replace("_", "")
 
 
 def _in_words(name: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from codequarry.serving.channels.base import Candidates
 from codequarry.serving.channels.fusion import Pool, common_scores, pool
 from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import RankedFiles
+from codequarry.serving.ranking.verbatim import literal_value, quotation_strength
 from codequarry.serving.text.query_classes import NAMES, Query
 
 SPLADE_PRIOR = 0.9
@@ -288,7 +289,9 @@ def rank(
     if not len(candidates.chunk_ids):
         return []
     file_of = files.files_of(candidates.chunk_ids)
-    literal = np.isin(candidates.chunk_ids, phrases).astype(np.float64)
+    held = np.isin(candidates.chunk_ids, phrases).astype(np.float64)
+    quoted = quotation_strength(query, len(phrases))
+    literal = held * literal_value(quoted)
     text = sum(
         (candidates.values[name] * weights[name] for name in answers if name != "symbol"), np.zeros(len(file_of))
     )
@@ -298,6 +301,7 @@ def rank(
     groups = _FileGroups.of(file_of)
     evidence = {name: values[groups.files] for name, values in evidence.items()}
     evidence |= {"chunks": groups.best_two(text, kind.second), "symbol": groups.best(symbol)}
+    evidence["literal"] = groups.best(held) * quoted
     file_weights = files.profile.file.model_dump(include=set(evidence))
     file = sum((evidence[name] * file_weights[name] for name in evidence), np.zeros(len(groups.files)))
     file = (file * products[groups.files])[groups.group_of]
@@ -313,7 +317,7 @@ def rank(
             int(candidates.chunk_ids[row]),
             float(total[row] * repeats[row]),
             _parts(candidates, row, weights),
-            {"literal": WeightedValue(1.0, kind.literal)} if literal[row] else {},
+            {"literal": WeightedValue(float(literal[row]), kind.literal)} if literal[row] else {},
             {
                 name: WeightedValue(float(values[groups.group_of[row]]), file_weights[name])
                 for name, values in evidence.items()

@@ -12,6 +12,8 @@ from codequarry.serving.text.stems import STOP_WORDS, stem
 
 NAMES = frozenset({"identifier", "qualified_name"})
 """Classes of queries that are a name and nothing else."""
+PROSE = frozenset({"statement", "question", "topic"})
+"""Classes of queries in words, which are searched by stems."""
 _NAME = r"[^\W\d]\w*"
 _SEPARATOR = r"(?:\.|::|->|#|\\)"
 _IDENTIFIER = re.compile(rf"[$@:.]?{_NAME}[!?]?(?:\(\))?")
@@ -98,8 +100,8 @@ def analyze_query(text: str) -> Query:
     """
     kind, reason = _classified(text.strip())
     tokens = list(dict.fromkeys(source_tokens(text)))
-    prose = kind in ("statement", "question", "topic")
-    terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if prose else []
+    in_words = kind in PROSE
+    terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if in_words else []
     plain = [word.text.lower() for word in words(text)]
     stems = frozenset(stem(word) for word in plain if word not in STOP_WORDS) or frozenset(map(stem, plain))
     names = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]

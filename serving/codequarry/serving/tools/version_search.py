@@ -21,13 +21,14 @@ from codequarry.serving.channels.base import Candidates, ChannelQuery, TermStati
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.channels.faiss_search import Effort
+from codequarry.serving.channels.misspelt_words import correct_words
 from codequarry.serving.ranking.duplicates import sound
 from codequarry.serving.ranking.late import LATE, Decision
 from codequarry.serving.ranking.promising import Measured
 from codequarry.serving.ranking.ranking import CommonScale, Placed, Scored, rank, rank_alone
 from codequarry.serving.request.trace import saw_degraded, saw_density, stage
 from codequarry.serving.text.arguments import checked_text
-from codequarry.serving.text.query_classes import analyze_query
+from codequarry.serving.text.query_classes import Query, analyze_query
 from codequarry.serving.tools.channel_answers import (
     Answers,
     SearchPlan,
@@ -39,6 +40,7 @@ from codequarry.serving.tools.channel_answers import (
 )
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.explanations import ExplainedRanking, build_results
+from codequarry.serving.version.open import Bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,13 +339,27 @@ def _plan(
     total: TermStatistics | None,
 ) -> tuple[SearchPlan, list[str]]:
     query, settings = analyze_query(text), context.settings
+    corrected: list[str] = []
+    if total is None and request.channel == "hybrid":
+        query, corrected = _correct(context.bundle, query)
     multipliers = {**settings.weights_by_channel, **weights}
     if settings.late_mode == "off" and request.channel == "hybrid":
         multipliers[LATE] = 0.0
     chosen, notes = weigh_channels(context.bundle, request.channel, query, multipliers)
     effort = Effort(settings.nprobe, settings.ef_search)
     asked = ChannelQuery(query, settings.candidates, allowed, request.rerank, context.deadline, effort, total)
-    return SearchPlan(context.bundle, request, settings, asked, chosen), notes
+    return SearchPlan(context.bundle, request, settings, asked, chosen), [*corrected, *notes]
+
+
+def _correct(bundle: Bundle, query: Query) -> tuple[Query, list[str]]:
+    """Return the query with its misspelt words replaced, and notes; as it is where the lexical index is off."""
+    lexical = bundle.channels.get("bm25")
+    if not isinstance(lexical, Bm25Channel):
+        return query, []
+    try:
+        return correct_words(query, lexical, bundle.catalog.index)
+    except UnavailableError:  # the channel itself says so
+        return query, []
 
 
 def _similarity(plan: SearchPlan, nearest: Candidates | None) -> float | None:
