@@ -12,7 +12,8 @@ from codequarry.serving.text.query_classes import analyze_query
     ("text", "chunks", "strength"),
     [
         ("closed pool", 1, 0), ("pool is closed", 1, 0.5), ("the pool is closed", 4, 1), ("the pool is closed", 0, 1),
-        ("the pool is closed", 40, 0.1), ("'pool closed'", 1, 1),
+        ("the pool is closed", 40, 0.1), ("'pool closed'", 1, 1), ("pool-size", 1, 1),
+        ("Pool.size", 1, 0),
     ],
 )  # fmt: skip
 def test_long_and_rare_phrases_are_quotations(text: str, chunks: int, strength: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codequarry.serving.text.query_classes import Query
+from codequarry.serving.text.query_classes import PROSE, Query
 
 _COINCIDENCE, _QUOTATION = 2, 4
 """Words of a query up to which it stands somewhere by chance, and from which on it is certainly quoted."""
@@ -15,7 +15,7 @@ _QUOTED = 4.0
 def quotation_strength(query: Query, chunks: int) -> float:
     """Return how surely a query is quoted from the chunks that hold all its words in their order.
 
-    Queries of the class ``literal`` are quoted whatever their length.
+    Queries of the class ``literal`` are quoted whatever their length, and so are keys such as ``branch-alias``.
 
     >>> from codequarry.serving.text.query_classes import analyze_query
     >>> [quotation_strength(analyze_query(text), 1) for text in ("no file", "no such file", "the pool is closed")]
@@ -31,7 +31,8 @@ def quotation_strength(query: Query, chunks: int) -> float:
         From 0.0 (a coincidence) to 1.0.
     """
     words = (len(query.text.split()) - _COINCIDENCE) / (_QUOTATION - _COINCIDENCE)
-    by_length = 1.0 if query.kind == "literal" else min(max(words, 0.0), 1.0)
+    is_key = query.kind in PROSE and not any(map(str.isspace, query.text))
+    by_length = 1.0 if query.kind == "literal" or is_key else min(max(words, 0.0), 1.0)
     return by_length * min(_FEW / max(chunks, 1), 1.0)
 
 
