@@ -82,6 +82,9 @@ def test_misspelt_names_are_found(paths: BundlePaths) -> None:
     index = RowIndex.open(paths.rows)
     assert (index.near_names("idnex"), index.near_names("größé")) == (["index"], ["größe"])
     assert index.near_names("index") == index.near_names("nowhere") == []
+    every = sorted({index.texts[number] for number in index.definitions[0][: index.structural].tolist()})
+    for part in ("nde", "größ", "e", "no such", "\n"):
+        assert index.names_holding(part) == [name for name in every if part in name]
 
 
 @pytest.mark.parametrize("name", ["strings", "string_starts", "ids_rows", "symbols", "definitions", "started_starts"])

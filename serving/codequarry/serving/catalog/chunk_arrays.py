@@ -173,6 +173,13 @@ class ChunkRows(ABC):
         """Return other names of definitions that are one typo away from this one, all in lower case and sorted."""
 
     @abstractmethod
+    def names_holding(self, part: str) -> list[str]:
+        """Return the names of definitions that hold some letters, all in lower case and sorted.
+
+        The bytes of all names are read, a megabyte in less than a millisecond.
+        """
+
+    @abstractmethod
     def definitions_of_row(self, row: int) -> np.ndarray:
         """Return the structure that starts in the chunk of a row: (m,) int32."""
 
@@ -355,6 +362,19 @@ class RowIndex(ChunkRows):
         names = self.definitions[0][: self.structural]
         found = near_numbers(key, self.texts, self.string_starts, names, self.backwards)
         return [self.texts[number] for number in found]
+
+    def names_holding(self, part: str) -> list[str]:
+        """Return names that hold some letters, see `ChunkRows`."""
+        data, letters, places = self.strings.tobytes(), part.encode(), list[int]()
+        at = data.find(letters)
+        while at >= 0:
+            places.append(at)
+            at = data.find(letters, at + 1)
+        found = np.array(places, np.int64)
+        numbers = np.searchsorted(self.string_starts, found, side="right") - 1
+        within = found + len(letters) <= self.string_starts[numbers + 1]
+        keys = np.intersect1d(numbers[within], self.definitions[0][: self.structural])
+        return [self.texts[number] for number in keys.tolist()]
 
     def definitions_of_row(self, row: int) -> np.ndarray:
         """Return definitions, see `ChunkRows`."""

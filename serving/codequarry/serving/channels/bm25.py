@@ -47,7 +47,7 @@ _PHRASE_HITS = 50
 """Most chunks with a phrase; a phrase that is more frequent carries no information."""
 
 _NEAR_HITS = 200
-"""Most chunks whose names are looked at for a part of a name or a misspelt word."""
+"""Most chunks whose names are looked at for a misspelt word."""
 
 _RAREST = 3
 """Terms looked up for text search; further ones hardly reduce the result."""
@@ -267,22 +267,6 @@ class Bm25Channel(Channel):
         import tantivy
 
         return self._hits(tantivy.Query.fuzzy_term_query(self._schema, "name", word), _NEAR_HITS).ids
-
-    def holding_name_part(self, part: str) -> np.ndarray:
-        """Find chunks whose definitions' names hold some letters, wherever in the name.
-
-        Args:
-            part: Letters, digits and underscores in lower case.
-
-        Returns:
-            (m,) int64 ids; of many, some.
-
-        Raises:
-            UnavailableError: The index is damaged.
-        """
-        import tantivy
-
-        return self._hits(tantivy.Query.regex_query(self._schema, "name", f".*{part}.*"), _NEAR_HITS).ids
 
     def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
         """Find the chunks whose text has one of the three rarest of these terms.

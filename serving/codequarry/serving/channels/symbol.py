@@ -29,7 +29,6 @@ import numpy as np
 from codequarry.serving.catalog import present
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.chunk_arrays import ChunkRows
-from codequarry.serving.catalog.filters import members
 from codequarry.serving.channels.base import NOTHING, Candidates, Channel, ChannelQuery, ranked
 from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel
 from codequarry.serving.text.analyzer import words
@@ -40,6 +39,8 @@ NAMED = 0.6
 _BY_WORDS = 200
 """Number of chunks considered because their names share most words with the query."""
 _MAX_REASON = 200
+_HOLDING = 200
+"""Most names that hold a part of a name, the shortest first, unless only some chunks are allowed."""
 _SHORTEST_PART = 4
 """Letters of the shortest part of a name that is looked up; nearly every name holds shorter ones."""
 _PART = re.compile(r"\w+")
@@ -81,13 +82,9 @@ class SymbolChannel(Channel):
         slips = _slips(query, index)
         meant = {name for names in slips.values() for name in names}
         keys = meant.union(map(str.lower, (*query.plain, *map(_last, query.qualified), *query.words)))
+        part, holding = _names_holding(query, index)
+        keys |= set(holding if allowed is not None else holding[:_HOLDING])
         named = index.definitions_named(keys)
-        part = _part_of_name(query)
-        if part and len(index.definitions_named([part])):
-            part = ""
-        if part and self._names is not None:
-            held = self._names.holding_name_part(part)
-            near = np.union1d(near, held if allowed is None else held[members(held, allowed)])
         found = matched(query, index, np.union1d(named, index.definitions_in(near)), slips, part)
         notes = (*notes, *(_note(name, names) for name, names in slips.items()))
         ids = index.chunks["chunk_id"][index.column("chunk", found.definitions)]
@@ -237,6 +234,19 @@ def _part_of_name(query: Query) -> str:
     """
     text = query.plain[0].lower() if query.kind == "identifier" and query.plain else ""
     return text if len(text) >= _SHORTEST_PART and _PART.fullmatch(text) else ""
+
+
+def _names_holding(query: Query, index: ChunkRows) -> tuple[str, list[str]]:
+    """Return the part of a name that a query is, and the names that hold it, the shortest first.
+
+    Nothing is a part of a name if a definition is called so.
+    """
+    part = _part_of_name(query)
+    if not part or len(index.definitions_named([part])):
+        return "", []
+    spellings = {part, _squeezed(part), "_".join(_in_words(query.plain[0]))}
+    names = {name for each in spellings for name in index.names_holding(each)}
+    return part, sorted(names, key=lambda name: (len(name), name))
 
 
 def _squeezed(name: str) -> str:

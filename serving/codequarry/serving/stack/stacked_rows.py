@@ -148,6 +148,11 @@ class StackedRows(ChunkRows):
         near = {*self._stack.base.rows.near_names(key), *self._stack.own.rows.near_names(key)}
         return sorted(name for name in near if len(self.definitions_named([name])))
 
+    def names_holding(self, part: str) -> list[str]:
+        """Return names that hold some letters, see `ChunkRows`."""
+        held = {*self._stack.base.rows.names_holding(part), *self._stack.own.rows.names_holding(part)}
+        return sorted(name for name in held if len(self.definitions_named([name])))
+
     def definitions_of_row(self, row: int) -> np.ndarray:
         """Return definitions, see `ChunkRows`."""
         base, own = self._stack.base, self._stack.own

@@ -58,6 +58,10 @@ class VisibleRows(ChunkRows):
         """Return names one typo away, see `ChunkRows`."""
         return [name for name in self._whole.near_names(key) if len(self.definitions_named([name]))]
 
+    def names_holding(self, part: str) -> list[str]:
+        """Return names that hold some letters, see `ChunkRows`."""
+        return [name for name in self._whole.names_holding(part) if len(self.definitions_named([name]))]
+
     def definitions_of_row(self, row: int) -> np.ndarray:
         """Return definitions, see `ChunkRows`."""
         return self._whole.definitions_of_row(row) if self._seen[row] else np.empty(0, np.int32)
