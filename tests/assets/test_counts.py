@@ -93,7 +93,7 @@ def test_census_index_dagster_and_the_catalog_tell_the_same_counts(published, tm
 
     repository = published.folder / "repositories" / "alpha"
     (census,) = json.loads(run("census", repository, "--json").stdout)["repositories"]
-    indexed = run("index", repository)
+    indexed = run("index", repository, "--verbose")
     summary = {name: re.search(pattern, indexed.stderr) for name, pattern in SUMMARY.items()}
     by_index = {name: int(found[1].replace(",", "")) for name, found in summary.items() if found}
     assert by_index.keys() == SUMMARY.keys()

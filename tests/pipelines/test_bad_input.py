@@ -59,7 +59,7 @@ def test_what_is_wrong_with_a_file_is_said_and_the_others_are_indexed(run: Run, 
     (tmp_path / "settings.toml").write_text(
         '[sources]\nmax_file_bytes = 6000000\n[[sources.repositories]]\npath = "repo"\n[bundle]\nroot = "bundles"\n'
     )
-    done = run("index", "--settings", tmp_path / "settings.toml")
+    done = run("index", "-v", "--settings", tmp_path / "settings.toml")
     assert done.returncode == 0, done.stderr
     tables = f"{done.stdout.strip()}/tables"
     with duckdb.connect() as connection:
@@ -103,7 +103,7 @@ def test_a_file_above_the_limit_is_a_record_at_the_default_settings(tmp_path: Pa
 
 
 def told(run: Run, verb: str, repo: Path) -> str:
-    done = run(verb, repo)
+    done = run(verb, repo, *(["--verbose"] if verb == "index" else []))
     assert done.returncode == 0, done.stderr
     return " ".join((done.stdout if verb == "census" else done.stderr).split())
 

@@ -390,7 +390,7 @@ def test_the_summary_says_what_was_reused(tmp_path: Path, run: Run) -> None:
     commit(repo, corpus(20))
     assert run("index", repo, program=SMALL_SHARDS + MAIN).returncode == 0
     commit(repo, {"pkg0/mod0.py": module(77)})
-    said = " ".join(run("index", repo, program=SMALL_SHARDS + MAIN).stderr.split())
+    said = " ".join(run("index", repo, "-v", program=SMALL_SHARDS + MAIN).stderr.split())
     assert "files chunked 1 chunked, 19 reused" in said
     assert re.search(r"index shards 1 built, \d+ reused", said)
 
@@ -425,7 +425,7 @@ def test_store_gc_keeps_what_is_indexed_and_drops_what_was(tmp_path: Path, run: 
     assert counts("--days", "0") == dry
     assert counts("--days", "0")["vectors"] == {**dry["vectors"], "unused": 0, "freed_bytes": 0}
     commit(repo, {"step.py": "STEP = 1\n"})
-    said = run("index", program=program).stderr
+    said = run("index", "-v", program=program).stderr
     assert re.search(r"vectors +1 embedded", said), said
     people = run("store", "gc", program=program)
     assert "freed 0.0 MB" in people.stdout

@@ -69,7 +69,7 @@ def test_the_command_line_builds_serves_and_moves_both_legs(tmp_path: Path, run:
     small_encoder(tmp_path / "second")
     settings = tmp_path / "settings.toml"
     settings.write_text('[indexes]\ntier = "standard"\n[embedding.second]\nfolder = "second"\n')
-    done = run("index", shop, "--settings", settings, "--root", tmp_path / "bundles")
+    done = run("index", shop, "-v", "--settings", settings, "--root", tmp_path / "bundles")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
     assert re.search(r"tier standard: words, .* vectors by codequarry-static-code and small \([\d.]+ MB\)", said)
@@ -106,7 +106,7 @@ def test_the_command_line_builds_serves_and_moves_both_legs(tmp_path: Path, run:
 
 
 def test_the_fast_tier_says_what_it_is_made_of(tmp_path: Path, run: Run) -> None:
-    done = run("index", write_shop(tmp_path), "--root", tmp_path / "bundles")
+    done = run("index", write_shop(tmp_path), "-v", "--root", tmp_path / "bundles")
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stderr.split())
     manifest = manifest_of(Path(done.stdout.strip()))
@@ -128,7 +128,7 @@ def test_tier_full_is_standard_with_late_interaction_and_a_sparse_model(tmp_path
 
     def indexed(tier: str, splade: str = "") -> tuple[Path, str]:
         settings.write_text(f'[indexes]\ntier = "{tier}"\n[embedding.second]\nfolder = "second"\n{splade}')
-        done = run("index", shop, "--settings", settings, *root)
+        done = run("index", shop, "-v", "--settings", settings, *root)
         assert done.returncode == 0, done.stderr
         return Path(done.stdout.strip()), " ".join(done.stderr.split())
 
@@ -334,5 +334,5 @@ def test_cleaning_the_store_keeps_the_vectors_of_both_legs(tmp_path: Path, run: 
     assert run("index", "--settings", settings, program=program).returncode == 0
     kept = run("store", "gc", "--days", "0", "--settings", settings, program=program)
     assert kept.returncode == 0, kept.stderr
-    again = run("index", "--force", "--settings", settings, program=program)
+    again = run("index", "-v", "--force", "--settings", settings, program=program)
     assert re.search(r"vectors\s+0 embedded", again.stderr), again.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,22 +14,32 @@ from tests.pipelines.repositories import commit, git
 
 
 def test_index_prints_a_summary_and_the_path_of_the_version(run: Run, tmp_path: Path) -> None:
-    done = run("index", write_shop(tmp_path), f"utils={write_tools(tmp_path)}")
+    shop, tools = write_shop(tmp_path), f"utils={write_tools(tmp_path)}"
+    done = run("index", shop, tools)
     assert done.returncode == 0, done.stderr
     root = BundleRoot(tmp_path / "cwd" / ".codequarry" / "bundles")
     assert done.stdout.strip() == str(root.version(root.read_current().version).path)
-    for expected in (
-        "shop: commit",
-        "utils: commit",
-        "files indexed",
-        "shop: scip-python",
-        "1 binary",
-        "chunks",
-        "embed",
-        "MB",
-        "published",
-    ):
+    lines = done.stderr.splitlines()
+    assert len(lines) <= 8, "one for each repository, one for each that lacks symbols, and four"
+    for expected in ("shop: commit", "utils: commit", "shop: scip-python", "1 binary", "chunks", "MB", "published"):
         assert expected in done.stderr
+    (shop / "shop" / "extra.py").write_text("def added():\n    return 1\n")
+    assert re.search(r"1 file read anew, [1-9]\d* as before", run("index", shop, tools).stderr)
+    told = run("index", shop, tools, "--force", "--verbose").stderr
+    for detail in ("files indexed", "CPU seconds", "index shards", "tier fast", "vectors"):
+        assert detail in told
+
+
+def test_of_many_repositories_those_are_named_of_which_more_is_to_be_said(run: Run, tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"lib{number}").mkdir()
+        (tmp_path / f"lib{number}" / "a.py").write_text(f"def made_{number}():\n    return {number}\n")
+    places = [tmp_path / f"lib{number}" for number in range(7)]
+    said = run("index", *places).stderr
+    assert "7 repositories; `codequarry index --verbose` names them" in said
+    assert "lib0" not in said
+    assert len(said.splitlines()) <= 6
+    assert "lib6: a directory without git" in run("index", *places, "--verbose").stderr
 
 
 def test_the_current_folder_is_the_default_and_a_second_run_says_unchanged(run: Run, tmp_path: Path) -> None:

@@ -104,6 +104,9 @@ def index(
             show_default="[bundle] delta of the settings",
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every count, cost and place of a secret at the end.")
+    ] = False,
     settings_file: SettingsOption = None,
 ) -> None:
     """Index repositories and publish them as one new version.
@@ -162,7 +165,7 @@ def index(
     from codequarry.pipelines.cli.summary import print_summary
 
     refs = publish_refs(settings, further, only=only)
-    print_summary(report, selection.fates, settings.paths.work)
+    print_summary(report, selection.fates, settings.paths.work, verbose=verbose)
     print_refs(refs)
 
 

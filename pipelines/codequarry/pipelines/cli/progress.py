@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 console = Console(stderr=True)
 
 
 class Bars:
-    """Progress bars, one per piece of work; on a plain stream rich prints nothing but the final state."""
+    """Progress bars, one per piece of work, with the time left. They go at the end; a plain stream gets none."""
 
     def __init__(self) -> None:
         self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=console,
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True), console=console, transient=True,
         )  # fmt: skip
         self._tasks: dict[str, TaskID] = {}
 

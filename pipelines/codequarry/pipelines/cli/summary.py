@@ -1,9 +1,9 @@
-"""Summary that ``codequarry index`` prints at its end: sources, counts, secrets, tier, warnings, version."""
+"""Summary that ``codequarry index`` prints at its end: a few lines, or with ``--verbose`` all counts and costs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,21 +24,38 @@ from codequarry.schemas.wording import counted
 if TYPE_CHECKING:
     from codequarry.pipelines.run import IndexReport
 
+_SOURCES_SHOWN = 5
 _FALLBACKS_SHOWN = 5
 _PLACES_SHOWN = 20
 _FILES = {"faiss2": ("faiss2.", "encoder2/", "tables/embeddings2."), "warp": ("warp/",), "splade": ("splade/",)}
 """Beginnings of the paths of a channel's files."""
 
 
-def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path) -> None:
+def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path, *, verbose: bool = False) -> None:
     """Print a report on standard error, and the folder of the version on standard output.
 
     Args:
         report: Results of the run.
         fates: What became of repositories beside being read, by name.
         work: The work folder.
+        verbose: Print every count and cost, each repository and each place of a secret.
     """
-    _print_sources(report.snapshots, fates)
+    _print_sources(report.snapshots, fates, shown=len(fates) + len(report.snapshots) if verbose else _SOURCES_SHOWN)
+    if verbose:
+        _print_details(report, work)
+    else:
+        for line in _brief_lines(report):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for warning in report.warnings:
+        console.print(Text.assemble(("warning: ", "yellow"), warning), highlight=False)
+    if report.pushed is not None:
+        console.print(describe_push(report.pushed), highlight=False, soft_wrap=True)
+    verb = "unchanged: CURRENT already is" if report.unchanged else "published"
+    console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
+    typer.echo(report.path)
+
+
+def _print_details(report: IndexReport, work: Path) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2))
     _add_counts(table, report)
     _add_symbols(table, report)
@@ -50,35 +67,81 @@ def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path) -> 
         console.print(line, highlight=False, markup=False)
     for name in report.pruned.removed if report.pruned else ():
         console.print(f"retention removed {name}", highlight=False)
-    for warning in report.warnings:
-        console.print(Text.assemble(("warning: ", "yellow"), warning), highlight=False)
-    if report.pushed is not None:
-        console.print(describe_push(report.pushed), highlight=False, soft_wrap=True)
-    verb = "unchanged: CURRENT already is" if report.unchanged else "published"
-    console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
-    typer.echo(report.path)
 
 
-def _print_sources(snapshots: Sequence[Snapshot], fates: Mapping[str, str]) -> None:
+def _brief_lines(report: IndexReport) -> Iterator[str]:
+    """Yield what was indexed, what of it changed, what is missing, and what it took: lines of harmless characters."""
+    counts = report.manifest.counts
+    definitions = sum(each.definitions for each in report.chunks)
+    symbols = f", {counted(definitions, 'definition')}" if report.chunks else ""
+    skipped = _skipped(report.snapshots)
+    without = f"; {counted(counts.skipped_files, 'file')} skipped ({skipped})" if skipped else ""
+    yield f"{counted(counts.files, 'file')}, {counted(counts.chunks, 'chunk')}{symbols}{without}"
+    if changes := _changes(report):
+        yield changes
+    if report.chunks:
+        yield from _without_scip(report.manifest)
+    if any(snapshot.secrets for snapshot in report.snapshots):
+        yield f"secrets: {_secret_counts(report.snapshots)}; `codequarry index --verbose` names their places"
+    if report.manifest.encoder.adaptation and report.adaptation is not None:
+        yield f"fitted to the repositories: {report.manifest.encoder.adaptation}"
+    size = sum(entry.size_bytes for entry in report.manifest.files)
+    seconds, cpu = sum(report.seconds.values()), sum(report.cpu_seconds.values())
+    yield f"{seconds:.1f} s, {cpu:.1f} s of CPU; {size / 1e6:.1f} MB"
+
+
+def _without_scip(manifest: Manifest) -> Iterator[str]:
+    """Yield why SCIP indexed less than it could, with the repositories that this is true of."""
+    names: dict[str, list[str]] = {}
+    for source in manifest.sources:
+        for each in source.scip:
+            if each.reason:
+                names.setdefault(f"{each.label} {each.status}: {each.reason}", []).append(source.name)
+    for reason, of in names.items():
+        where = of[0] if len(of) == 1 else f"{len(of):,} repositories"
+        yield plain(f"{where}: {reason}")
+
+
+def _changes(report: IndexReport) -> str:
+    """Return the numbers of files and vectors that were made anew; "" where all were, or none was looked at."""
+    if (stacked := report.stacked) is not None:
+        changed = f"{counted(stacked.changed, 'file')} changed, {stacked.deleted:,} deleted"
+        return f"a delta over {stacked.base}: {changed}; {counted(stacked.chunks, 'chunk')}"
+    files, reused = (sum(getattr(each, name) for each in report.chunks) for name in ("files", "reused_files"))
+    if not reused:
+        return ""
+    embedded = sum(each.embedded for each in report.embeddings)
+    return f"{counted(files - reused, 'file')} read anew, {reused:,} as before; {counted(embedded, 'chunk')} embedded"
+
+
+def _skipped(snapshots: Sequence[Snapshot]) -> str:
+    """Return the numbers of skipped files by reason, in one line."""
+    skipped: Counter[str] = Counter()
     for snapshot in snapshots:
-        state = source_state(snapshot.commit, dirty=snapshot.dirty, unborn=snapshot.unborn)
-        fate = f"; {fates[snapshot.name]}" if snapshot.name in fates else ""
-        console.print(Text.assemble((snapshot.name, "bold"), f": {state}{plain(fate)}"), highlight=False)
-    indexed = {snapshot.name for snapshot in snapshots}
-    for name, fate in fates.items():
-        if name not in indexed:
-            console.print(Text.assemble((name, "bold"), f": {plain(fate)}"), highlight=False)
+        skipped.update(snapshot.skipped)
+    return ", ".join(f"{count:,} {reason}" for reason, count in skipped.most_common())
+
+
+def _print_sources(snapshots: Sequence[Snapshot], fates: Mapping[str, str], *, shown: int) -> None:
+    """Print what each repository was read at; of more than ``shown``, those alone of which something else is told."""
+    states: dict[str, str] = {}
+    for snapshot in snapshots:
+        states[snapshot.name] = source_state(snapshot.commit, dirty=snapshot.dirty, unborn=snapshot.unborn)
+    lines = {name: f"{state}; {fates[name]}" if name in fates else state for name, state in states.items()}
+    lines |= {name: fate for name, fate in fates.items() if name not in states}
+    named = lines if len(lines) <= shown else fates
+    for name in named:
+        console.print(Text.assemble((name, "bold"), f": {plain(lines[name])}"), highlight=False)
+    if more := len(lines) - len(named):
+        others = "more repositories" if named else "repositories"
+        console.print(f"{more:,} {others}; `codequarry index --verbose` names them", highlight=False, markup=False)
 
 
 def _add_counts(table: Table, report: IndexReport) -> None:
     """Add rows of files, secrets, chunks and vectors."""
     counts = report.manifest.counts
-    skipped: Counter[str] = Counter()
-    for snapshot in report.snapshots:
-        skipped.update(snapshot.skipped)
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in skipped.most_common())
     table.add_row("files indexed", f"{counts.files:,}")
-    table.add_row("files skipped", f"{counts.skipped_files:,}  {reasons}")
+    table.add_row("files skipped", f"{counts.skipped_files:,}  {_skipped(report.snapshots)}")
     table.add_row("secrets", _secret_counts(report.snapshots))
     table.add_row("chunks", f"{counts.chunks:,}")
     if report.embeddings:
