@@ -134,8 +134,9 @@ def test_doctor_sees_what_killed_runs_left_and_prune_removes_it(run: Run, scene:
     left = [row for row in json.loads(run("doctor", "--json")[1])["findings"] if row["area"] == "leftovers"]
     assert [row["level"] for row in left] == ["note"]
     assert manifest.manifest.is_file()
-    out = run("doctor")[1]
+    out = run("doctor", "--all")[1]
     assert f"{OLD}: files: " in out and "waits to be published" in out
+    assert f"{OLD}: files: " not in run("doctor")[1], "what is well is counted"
 
 
 def test_a_catalog_with_a_view_that_reads_elsewhere_is_found_and_not_followed(run: Run, scene: Scene) -> None:

@@ -125,7 +125,8 @@ def test_the_error_of_a_unit_names_repository_cause_and_remedy(
 
 
 def test_the_settings_choose_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "compute.engine" in run("settings").stdout
+    assert "compute.engine" not in run("settings").stdout, "it is as by default"
+    assert 'compute.engine = "processes"' in run("settings", "compute.engine").stdout
     monkeypatch.setenv("CODEQUARRY__COMPUTE__ENGINE", "in_process")
     assert "in_process" in run("settings").stdout
     monkeypatch.setenv("CODEQUARRY__COMPUTE__ENGINE", "threads")

@@ -193,7 +193,7 @@ def test_the_command_line_indexes_searches_and_explains(home: Path, tmp_path: Pa
     hidden = run("search", QUERY, "--channel", "splade", "--json", *root)
     assert json.loads(hidden.stdout)["results"][0]["source"] == "splade_weights"
     assert run("verify", "--deep", *root).returncode == 0
-    doctor = run("doctor", *root)
+    doctor = run("doctor", "--all", *root)
     assert doctor.returncode == 0 and "learned sparse" in doctor.stdout
     version = Path(done.stdout.strip())
     assert not (version / "splade" / "encoder" / "model.onnx").exists()

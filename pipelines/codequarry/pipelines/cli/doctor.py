@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from codequarry.pipelines.cli.progress import Bars
+from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
@@ -31,18 +31,19 @@ def doctor(
             "--self-test", help="Check this installation instead, on a tiny corpus whose answers are known by hand."
         ),
     ] = False,
+    every: Annotated[bool, typer.Option("--all", help="List also what is well, and notes.")] = False,
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Look at everything that can be wrong with the bundle root, and change nothing.
+    """Look at everything that can be wrong with the bundle root, change nothing, and list the problems.
 
     Every checksum of every version; of the current one also row counts, joins, dimensions and fingerprints; CURRENT,
     leftovers of killed runs, disk space, tools, settings. Exit code: 0 = well, 1 = warnings, 2 = errors.
 
     Example: codequarry doctor
 
-    Example: codequarry doctor --json
+    Example: codequarry doctor --all
 
     Example: codequarry doctor --self-test
     """
@@ -53,17 +54,19 @@ def doctor(
     from codequarry.serving.engine.doctor import SEVERITY, examine
 
     findings: list[Diagnosis] = []
-    for finding in examine(settings):
-        findings.append(finding)
-        if not as_json:
-            _print(finding)
+    with console.status("looking at every byte of every version"):
+        for finding in examine(settings):
+            findings.append(finding)
+            if not as_json and (every or SEVERITY[finding.level]):
+                _print(finding)
     code = max(SEVERITY[finding.level] for finding in findings)
     counts = {level: sum(finding.level == level for finding in findings) for level in SEVERITY}
     if as_json:
         rows = [asdict(finding) for finding in findings]
         echo_json({"exit_code": code, "counts": counts, "findings": rows})
     else:
-        typer.echo(", ".join(f"{count} {level}" for level, count in counts.items() if count))
+        told = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
+        typer.echo(told if every else f"{told}; `codequarry doctor --all` lists everything that was looked at")
     raise typer.Exit(code)
 
 

@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.abc import MetaPathFinder
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from codequarry.pipelines.cli import doctor, index
 from codequarry.pipelines.cli.beside import indexing_beside
+from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.pipelines.cli.fleet.commands import fleet_app
@@ -23,6 +25,9 @@ from codequarry.serving.cli import browse, clients, grep, route, search, serve, 
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
+
+_WIDEST_HELP = 120
+"""Columns that help takes at most, of those the terminal has."""
 
 _COMMANDS = (
     diff, evaluate, index, models, gates,
@@ -35,16 +40,47 @@ def build_app() -> typer.Typer:
     """Build the command line."""
     app = typer.Typer(
         name="codequarry",
-        help="Search your code from the command line or from an AI agent.\n\n"
-        "Start with: codequarry index . && codequarry search 'where is the config loaded'",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        cls=CommandGroups,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST_HELP},
     )
+    app.callback()(_options)
     for module in _COMMANDS:
         module.register(app)
     app.add_typer(fleet_app, name="fleet")
     return app
+
+
+def _options(
+    version: Annotated[  # read by its callback, before any command
+        bool,
+        typer.Option(
+            "--version", callback=lambda asked: _print_version() if asked else None, is_eager=True,
+            help="Print the version of the program.",
+        ),
+    ] = False,
+) -> None:  # fmt: skip
+    """Search your code from the command line or from an AI agent.
+
+    Start with: codequarry index . && codequarry search 'where is the config loaded'
+    """
+
+
+def _print_version() -> None:
+    """Print the program's version, and the bundle format and Python that it runs with.
+
+    Raises:
+        typer.Exit: Always, as nothing else is asked for.
+    """
+    from importlib.metadata import version
+
+    from codequarry.schemas.bundle.manifest import FORMAT_VERSION
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    typer.echo(f"codequarry {version('codequarry')} (bundle format {FORMAT_VERSION}, Python {python})")
+    raise typer.Exit
 
 
 def _watch_beside(root: Path | None, settings_file: Path | None) -> AbstractContextManager[None]:

@@ -16,6 +16,7 @@ from codequarry.pipelines.cli.moving.remote import describe_push
 from codequarry.pipelines.cli.progress import console
 from codequarry.pipelines.cli.repositories import source_state
 from codequarry.pipelines.secrets.scanner import ALLOWED
+from codequarry.pipelines.sources.earlier import KEPT
 from codequarry.pipelines.sources.snapshot import Snapshot
 from codequarry.pipelines.store.workspace import repository_work
 from codequarry.schemas.bundle.manifest import Manifest
@@ -123,13 +124,13 @@ def _skipped(snapshots: Sequence[Snapshot]) -> str:
 
 
 def _print_sources(snapshots: Sequence[Snapshot], fates: Mapping[str, str], *, shown: int) -> None:
-    """Print what each repository was read at; of more than ``shown``, those alone of which something else is told."""
+    """Print what each repository was read at; of more than ``shown``, those that came, moved or go."""
     states: dict[str, str] = {}
     for snapshot in snapshots:
         states[snapshot.name] = source_state(snapshot.commit, dirty=snapshot.dirty, unborn=snapshot.unborn)
     lines = {name: f"{state}; {fates[name]}" if name in fates else state for name, state in states.items()}
     lines |= {name: fate for name, fate in fates.items() if name not in states}
-    named = lines if len(lines) <= shown else fates
+    named = lines if len(lines) <= shown else [name for name, fate in fates.items() if not fate.startswith(KEPT)]
     for name in named:
         console.print(Text.assemble((name, "bold"), f": {plain(lines[name])}"), highlight=False)
     if more := len(lines) - len(named):

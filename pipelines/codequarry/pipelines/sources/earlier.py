@@ -22,6 +22,9 @@ from codequarry.serving.files.integrity import current_manifest
 
 Repositories = dict[str, RepositorySettings]
 
+KEPT = "kept, read again from"
+"""Beginning of the message of a repository that stays without being named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -60,7 +63,7 @@ def selected(settings: Settings, listed: tuple[RepositorySettings, ...], *, whol
         reason = "the settings file lists it no longer" if whole else "--only leaves it out"
         return Selection(settings, fates | dict.fromkeys(gone, f"dropped: {reason}"))
     kept = {name: _still_there(name, known.get(name), asked) for name in gone}
-    fates |= {name: f"kept, read again from {each.place}" for name, each in kept.items()}
+    fates |= {name: f"{KEPT} {each.place}" for name, each in kept.items()}
     together = {name: {**asked, **kept}[name] for name in dict.fromkeys((*before, *asked))}
     sources = settings.sources.model_copy(update={"repositories": tuple(together.values())})
     return Selection(settings.model_copy(update={"sources": sources}), fates)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +17,7 @@ from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings.file import find_settings
 from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings, read_requests
 from codequarry.schemas.trust.trusted_folders import add_trust, is_trusted, remove_trust, trust_file, trusted_folders
+from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption, SettingsOption
 from codequarry.serving.cli.terminal import for_terminal, print_table
 
@@ -24,21 +28,85 @@ def register(app: typer.Typer) -> None:
     app.command("trust")(trust)
 
 
-def settings(as_json: JsonOption = False, settings_file: SettingsOption = None) -> None:
-    """List every setting: current value, default, meaning.
+def settings(
+    of: Annotated[
+        str,
+        typer.Argument(metavar="[SECTION|KEY]", help="A section, or one key.", show_default="what differs"),
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="List every setting.")] = False,
+    as_json: JsonOption = False,
+    settings_file: SettingsOption = None,
+) -> None:
+    """Show settings: current value, default, meaning, and the environment variable that sets it.
+
+    Without a section or a key, the settings that differ from their defaults, and the names of the sections.
+
+    Example: codequarry settings
+
+    Example: codequarry settings checks
+
+    Example: codequarry settings bundle.keep
 
     Example: codequarry settings --json
     """
     current = load_settings(settings_file)
     rows = [row for section in Settings.model_fields for row in _section(section, getattr(current, section))]
+    chosen = _chosen(rows, of) if of else rows
     if as_json:
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
-        return
-    print_table(
-        ("key", "value", "default", "description"),
-        ((row["key"], json.dumps(row["value"]), json.dumps(row["default"]), row["description"]) for row in rows),
-        whole=1,
+        typer.echo(json.dumps(chosen, ensure_ascii=False, indent=2))
+    elif of or every:
+        _show(chosen)
+    else:
+        _show_changed(rows)
+
+
+def _chosen(rows: Sequence[dict[str, Any]], of: str) -> list[dict[str, Any]]:
+    """Return the settings of a section, or the one with a key.
+
+    Raises:
+        NotFoundError: Nothing is called so.
+    """
+    asked = of.strip("[]")
+    if chosen := [row for row in rows if row["key"] == asked or row["key"].startswith(f"{asked}.")]:
+        return chosen
+    sections = dict.fromkeys(row["key"].partition(".")[0] for row in rows)
+    known = [*sections, *(row["key"] for row in rows), *(row["key"].partition(".")[2] for row in rows)]
+    near = get_close_matches(asked, known, n=3)
+    found = [row["key"] for row in rows if row["key"] in near or row["key"].partition(".")[2] in (asked, *near)]
+    raise NotFoundError(
+        f"found no section and no key {for_terminal(of)!r}",
+        suggestion=f"expected one of the sections {', '.join(sections)}, or a key such as "
+        f"{(found or [rows[0]['key']])[0]}",
     )
+
+
+def _show(rows: Sequence[dict[str, Any]]) -> None:
+    """Print settings one below the other: they are read, and their descriptions are sentences."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for row in rows:
+        default = "" if row["value"] == row["default"] else f"  (default {json.dumps(row['default'])})"
+        line = Text.assemble((row["key"], "bold"), f" = {for_terminal(json.dumps(row['value']))}{default}")
+        console.print(line, soft_wrap=True)
+        console.print(Padding(Text(row["description"]), (0, 0, 0, 4)))
+        console.print(Padding(Text(row["environment"], style="dim"), (0, 0, 0, 4)))
+
+
+def _show_changed(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the settings that differ from their defaults, and what else can be asked for."""
+    changed = [row for row in rows if row["value"] != row["default"]]
+    if changed:
+        cells = ((row["key"], json.dumps(row["value"]), json.dumps(row["default"])) for row in changed)
+        print_table(("key", "value", "default"), cells, whole=1)
+    else:
+        typer.echo("Every setting has its default.")
+    counts = Counter(row["key"].partition(".")[0] for row in rows)
+    sections = ", ".join(f"{section} ({count})" for section, count in counts.items())
+    typer.echo(f"{counted(len(rows), 'setting')} by section: {sections}")
+    typer.echo("`codequarry settings SECTION` shows one section, and `codequarry settings --all` all of them.")
 
 
 def _section(name: str, values: BaseModel) -> list[dict[str, Any]]:
