@@ -175,7 +175,7 @@ def test_names_of_versions_are_whole_in_a_narrow_terminal(run, tmp_path, monkeyp
     _, out, _ = run("versions", "--root", tmp_path)
     assert f"*  {VERSION} " in out
     assert max(map(len, out.splitlines())) <= 80
-    assert " serving.search_timeout_s " in run("settings")[1]
+    assert "serving.search_timeout_s = " in run("settings", "--all")[1]
 
 
 def test_settings_lists_every_key_with_its_meaning(run) -> None:
@@ -185,7 +185,14 @@ def test_settings_lists_every_key_with_its_meaning(run) -> None:
     assert rows["serving.rrf_k"]["default"] == 60.0
     assert rows["serving.rrf_k"]["environment"] == "CODEQUARRY__SERVING__RRF_K"
     assert all(row["description"] for row in rows.values())
-    assert "serving.rrf_k" in run("settings")[1]
+    told = run("settings", "--all")[1]
+    assert all(f"{key} = " in told for key in rows)
+    one = run("settings", "serving.rrf_k")[1]
+    assert "serving.rrf_k = 60.0" in one and "CODEQUARRY__SERVING__RRF_K" in one and len(one.splitlines()) <= 4
+    section = run("settings", "drift")[1]
+    assert "drift.min_files = " in section and "serving" not in section
+    code, _, err = run("settings", "rrk_k")
+    assert code and "rrf_k" in err
 
 
 def test_settings_shows_the_current_value_beside_the_default(run, tmp_path) -> None:

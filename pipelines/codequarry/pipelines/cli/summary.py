@@ -84,6 +84,8 @@ def _brief_lines(report: IndexReport) -> Iterator[str]:
         yield from _without_scip(report.manifest)
     if any(snapshot.secrets for snapshot in report.snapshots):
         yield f"secrets: {_secret_counts(report.snapshots)}; `codequarry index --verbose` names their places"
+    for each in report.manifest.accepted if not report.unchanged else ():
+        yield f"accepted: {each.check}: {each.found}, expected {each.expected}: {each.reason}"
     if report.manifest.encoder.adaptation and report.adaptation is not None:
         yield f"fitted to the repositories: {report.manifest.encoder.adaptation}"
     size = sum(entry.size_bytes for entry in report.manifest.files)
