@@ -51,7 +51,7 @@ def settings(
     """
     current = load_settings(settings_file)
     rows = [row for section in Settings.model_fields for row in _section(section, getattr(current, section))]
-    chosen = _chosen(rows, of) if of else rows
+    chosen = _choose(rows, of) if of else rows
     if as_json:
         typer.echo(json.dumps(chosen, ensure_ascii=False, indent=2))
     elif of or every:
@@ -60,7 +60,7 @@ def settings(
         _show_changed(rows)
 
 
-def _chosen(rows: Sequence[dict[str, Any]], of: str) -> list[dict[str, Any]]:
+def _choose(rows: Sequence[dict[str, Any]], of: str) -> list[dict[str, Any]]:
     """Return the settings of a section, or the one with a key.
 
     Raises:
