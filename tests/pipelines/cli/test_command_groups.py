@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from codequarry.pipelines.cli.command_groups import _GROUPS
+from codequarry.pipelines.cli.command_groups import _GROUPS, CommandGroups
 from codequarry.pipelines.cli.root import build_app
 
 APP = build_app()
@@ -24,7 +24,9 @@ def test_help_lists_every_command_once_in_its_group_within_the_terminal(columns:
     sections = re.findall(r"^(\w[\w ]+):$", done.output, re.MULTILINE)
     assert sections == ["Options", *_GROUPS], "no command is left over"
     listed = re.findall(r"^  (\w+) +[A-Z]", done.output, re.MULTILINE)
-    assert sorted(listed) == sorted(get_command(APP).commands)
+    group = get_command(APP)
+    assert isinstance(group, CommandGroups)
+    assert sorted(listed) == sorted(group.commands)
 
 
 def test_the_version_of_the_program_is_told() -> None:
