@@ -79,7 +79,7 @@ def test_row_14_secrets_are_in_no_answer_and_no_file(
     said = information(symbol, [f"opens with {GITHUB}"], signature=f'const token: "{GITHUB}"')
     named.write_bytes(metadata() + document("src/plain.py", occurrence(symbol, [0, 4, 11], 1), symbols=[said]))
     root = tmp_path / "bundles"
-    done = run("index", repository, "--root", root, "--scip", named)
+    done = run("index", repository, "--root", root, "--scip", named, "--verbose")
     assert done.returncode == 0, done.stderr
     kinds = {**{kind: 1 for kind, line in LINES.items() if "=" in line}, "private-key": 1, "slack-bot-token": 1}
     line = APP.split("\n").index(f"    {LINES['github-pat']}") + 1
@@ -190,7 +190,7 @@ async def every_tool(root: Path) -> dict[str, Any]:
 def test_without_a_scan_the_index_says_so(repository: Path, tmp_path: Path, run: Run, monkeypatch) -> None:
     monkeypatch.setenv("CODEQUARRY__SECRETS__SCAN", "false")
     root = tmp_path / "bundles"
-    done = run("index", repository, "--root", root)
+    done = run("index", repository, "--root", root, "--verbose")
     assert "not looked for: secrets.scan is false" in " ".join(done.stderr.split())
     assert secrets_of(root) is None
     monkeypatch.delenv("CODEQUARRY__SECRETS__SCAN")

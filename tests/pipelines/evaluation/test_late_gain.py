@@ -64,7 +64,8 @@ def test_the_command_measures_and_the_next_version_obeys(
     verdict = json.loads(run("tune", "late", str(home / "app"), "--json"))
     assert "NDCG@10 over" in verdict["said"]
     assert verdict["said"].startswith("on: ") == verdict["helps"]
-    assert f"late interaction in the ranking: {verdict['said']}" in " ".join(run("index", str(home / "app")).split())
+    told = " ".join(run("index", str(home / "app"), "--verbose").split())
+    assert f"late interaction in the ranking: {verdict['said']}" in told
     (version,) = (home / "bundles" / "versions").glob("[!.]*")
     assert (0.4 in late_weights(version)) == verdict["helps"]
 

@@ -121,7 +121,7 @@ def test_the_stage_says_which_stage_is_missing(tmp_path: Path, make_settings: Ma
 
 def test_modules_reach_the_catalog(run: Run, tmp_path: Path) -> None:
     commit(tmp_path / "shop", TREES["python"].files)
-    done = run("index", tmp_path / "shop")
+    done = run("index", tmp_path / "shop", "--verbose")
     assert done.returncode == 0, done.stderr
     assert "modules 11 13 of 18 imports resolved inside" in " ".join(done.stderr.split())
     folder = Path(done.stdout.strip())

@@ -67,7 +67,7 @@ def test_indexes_of_the_settings_file_reach_the_bundle_in_both_forms(run: Run, r
     file = tmp_path / "project.toml"
     listed = '[[sources.repositories]]\npath = "mixed"\nscip = ["go.bin", "rust.txt", "gone.scip"]\n'
     file.write_text(f'{listed}[bundle]\nroot = "cwd/.codequarry/bundles"\n')
-    done = run("index", "--settings", file)
+    done = run("index", "--settings", file, "--verbose")
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stderr.split())
     assert "go.bin scip-go 0.1.26 partial, 1 of 2 files: 1 of 2 files are not in the index" in told
@@ -84,7 +84,7 @@ def test_indexes_of_the_settings_file_reach_the_bundle_in_both_forms(run: Run, r
     assert kinds == {"Retry": "function", "pop": "function"}
     assert "unchanged" in run("index", "--settings", file).stderr
     (tmp_path / "gone.scip").write_bytes(b"damaged")
-    again = run("index", "--settings", file)
+    again = run("index", "--settings", file, "--verbose")
     assert "gone.scip failed, 0 of 0 files: it is no SCIP index" in " ".join(again.stderr.split())
     assert "published" in again.stderr
 

@@ -23,6 +23,7 @@ class Bars:
         self._bars = Progress(
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True), console=console, transient=True,
+            disable=not console.is_terminal,
         )  # fmt: skip
         self._tasks: dict[str, TaskID] = {}
 
