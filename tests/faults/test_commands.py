@@ -48,7 +48,7 @@ def test_verify_quick_and_deep(run: Run, scene: Scene) -> None:
     code, out, _ = run("verify")
     assert code == 0 and out.startswith(f"{OLD} is whole: ") and "names and sizes" in out
     code, out, err = run("verify", "--deep")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "tables/scip_symbols.parquet: sha256" in err
     code, out, _ = run("verify", OLDEST, "--deep")
     assert code == 0 and "every byte of" in out
@@ -94,7 +94,7 @@ def test_prune_and_rollback_make_nothing_where_nothing_is(run: Run, scene: Scene
         monkeypatch.setattr(sys, "argv", ["codequarry", command, "--root", str(scene.base / "nowhere")])
         with pytest.raises(SystemExit) as left:
             cli.main()
-        assert left.value.code == 1
+        assert left.value.code == 2
     assert not (scene.base / "nowhere").exists()
 
 

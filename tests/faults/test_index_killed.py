@@ -103,7 +103,7 @@ def put_right(project: Project, before: list[Current], outcome: Outcome, expecte
     assert "Traceback" not in outcome.said, outcome
     if outcome.returncode == 0:
         assert changed, outcome
-    elif outcome.returncode == 1:
+    elif outcome.returncode == 2:
         assert "error: " in outcome.said and not changed, outcome
     else:
         assert outcome.returncode == -9 and outcome.what == KILL, outcome

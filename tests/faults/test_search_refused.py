@@ -32,7 +32,7 @@ def answered(project: Project, point: Point, log: Path, golden: list[str]) -> st
     if f"{project.root.path}/" not in outcome.met:
         return "another call"  # memory is mapped a different number of times from run to run, by libraries being loaded
     assert "Traceback" not in outcome.said, outcome
-    if outcome.returncode == 1:
+    if outcome.returncode == 2:
         assert "error: " in outcome.said and not outcome.printed, outcome
         return "refused"
     assert outcome.returncode == 0, outcome

@@ -175,7 +175,7 @@ def test_a_server_that_is_not_there_is_said_before_the_long_stages(tmp_path: Pat
     settings = tmp_path / "settings.toml"
     settings.write_text('[embedding]\nendpoint = "http://127.0.0.1:9/v1"\nmodel = "some-model"\nendpoint_retries = 0\n')
     done = run("index", write_shop(tmp_path), "--settings", settings, "--root", tmp_path / "bundles")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "http://127.0.0.1:9/v1: the model server of some-model gave no vectors" in " ".join(done.stderr.split())
     assert "[embedding] endpoint" in done.stderr
 

@@ -120,7 +120,7 @@ def test_beside_the_current_version(run: Run, shop: BundleRoot, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "code", "found", "remedy"),
     [
-        (("export", "app.tar"), 1, "no bundle is published", "codequarry index"),
+        (("export", "app.tar"), 2, "no bundle is published", "codequarry index"),
         (("export", "a", "b", "c", "--root", "SHOP"), 2, "found 3 arguments, expected [VERSION] FILE", "--help"),
         (("export", "VERSION", "--root", "SHOP"), 2, "is a version, expected a file", "app.tar"),
         (("export", "there.tar", "--root", "SHOP"), 2, "there.tar is there already", "--force"),
@@ -131,9 +131,9 @@ def test_beside_the_current_version(run: Run, shop: BundleRoot, tmp_path: Path) 
             "no such version",
             "codequarry versions",
         ),
-        (("import", "nowhere.tar"), 1, "nowhere.tar cannot be read", "codequarry export"),
-        (("import", "there.tar"), 1, "this is no archive of a version", "codequarry export"),
-        (("import", "."), 1, ". cannot be read: Is a directory", "codequarry export"),
+        (("import", "nowhere.tar"), 2, "nowhere.tar cannot be read", "codequarry export"),
+        (("import", "there.tar"), 2, "this is no archive of a version", "codequarry export"),
+        (("import", "."), 2, ". cannot be read: Is a directory", "codequarry export"),
     ],
 )
 def test_errors_say_what_to_do_and_set_the_exit_code(
@@ -310,7 +310,7 @@ def test_where_a_version_came_from_is_told(run: Run, shop: BundleRoot, tmp_path:
     (row,) = json.loads(run("versions", "--root", shop.path, "--json").stdout)
     assert row["imported"] is None
     done = run("import", "app.tar", "--root", "refused", "--verify", theirs)
-    assert done.returncode == 1 and "is not signed by this key" in " ".join(done.stderr.split()), done.stderr
+    assert done.returncode == 2 and "is not signed by this key" in " ".join(done.stderr.split()), done.stderr
 
 
 def test_a_signature_is_of_the_manifest_and_so_of_every_byte(shop: BundleRoot, run: Run, tmp_path: Path) -> None:

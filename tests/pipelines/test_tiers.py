@@ -114,7 +114,7 @@ def test_the_fast_tier_says_what_it_is_made_of(tmp_path: Path, run: Run) -> None
     assert re.search(r"CPU seconds census [\d.]+ embed [\d.]+ chunk .* publish [\d.]+ in all [\d.]+", said)
     assert (manifest.tier, manifest.more_legs) == ("fast", ())
     asked = run("search", "price", "--channel", "faiss2", "--root", tmp_path / "bundles", "--json")
-    assert (asked.returncode, asked.stdout) == (1, "")
+    assert (asked.returncode, asked.stdout) == (2, "")
     assert '[indexes] tier = "standard"' in " ".join(asked.stderr.split())
 
 

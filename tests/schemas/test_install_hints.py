@@ -10,7 +10,7 @@ import pytest
 
 from codequarry.schemas.install_hints import WEIGHTS, install_hint
 from codequarry.schemas.wire.search import Channel
-from codequarry.serving.cli.search import BUILD_HINTS
+from codequarry.serving.cli.finding.search import BUILD_HINTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

@@ -15,43 +15,42 @@ import pytest
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.wire.search import WITH_CODE
 from codequarry.serving.channels import query_encoder
-from codequarry.serving.cli.search import for_terminal
+from codequarry.serving.cli.finding.search import for_terminal
 from codequarry.serving.server.mcp import build_server, listed_tools
 from tests.serving.bundle_factory import VERSION, write_bundle
 from tests.serving.corpus import HOSTILE, INDEX_OPEN, LONG, PIECES, SESSION
 from tests.serving.server.test_mcp import ERAS, call
 
 
-def test_search_prints_places_snippets_and_ids(run, lexical_root) -> None:
+def test_search_prints_places_definitions_and_code(run, lexical_root) -> None:
     code, out, err = run("search", "Index.open", "--root", lexical_root)
     assert code == 0
-    assert out.startswith(
-        f" 1. quarry/io/index.py: lines 120-122  1.000  id {INDEX_OPEN.id}\n"
-        "    Index > method open\n    120 | def open(path):"
-    )
+    assert out.startswith("quarry/io/index.py:120  Index > method open  [1]\n120 | def open(path):")
     assert err.startswith("note: channel faiss is off")
 
 
 QUERY = "open"
 
 
-def test_search_shows_all_results_as_a_model_sees_the_first_ones(run, bundle_root, engine) -> None:
+def test_search_shows_code_as_a_model_sees_it_and_all_of_it_where_it_explains(run, bundle_root, engine) -> None:
     _, out, _ = run("search", QUERY, "--root", bundle_root)
-    shown = re.split(r"^ ?\d+\. .*\n", out, flags=re.MULTILINE)[1:]
-    assert len(shown) > WITH_CODE
-    assert all(re.search(r"^ +\d+ \| ", one, flags=re.MULTILINE) for one in shown)
+    heading = re.compile(r"^(\S.*?:\d+)(.*)  \[\d+\].*\n", flags=re.MULTILINE)
+    shown = heading.split(out)[3::3]
+    assert len(shown) > WITH_CODE and not any(shown[WITH_CODE:])
+    _, explained, _ = run("search", QUERY, "--explain", "--root", bundle_root)
+    assert all(re.search(r"^ *\d+ \| ", one, flags=re.MULTILINE) for one in heading.split(explained)[3::3])
     text = call(build_server(engine, version="0"), ERAS[0], "search", {"query": QUERY})
     told = re.split(r"^\S.*:\d+\S*  (.*  )?\[\w+\]\n", text.content[0].text, flags=re.MULTILINE)[1:]
     for place in range(WITH_CODE):
-        heading, lines = (told[2 * place] or "").strip(), told[2 * place + 1].split("\nmore: ")[0]
-        expected = [*([heading] if heading else []), *lines.strip("\n").split("\n")]
-        assert shown[place].rstrip("\n").split("\n") == [f"    {line}" for line in expected]
+        lines = told[2 * place + 1].split("\nmore: ")[0].strip("\n").split("\n")
+        assert shown[place].rstrip("\n").split("\n") == [line for line in lines if line.strip() != "…"]
+        assert heading.split(out)[3 * place + 2].strip() == (told[2 * place] or "").strip()
 
 
 def test_search_takes_every_filter(run, lexical_root) -> None:
     code, out, _ = run(
         "search", "open", "--lang", "python", "--include", "io/**", "--exclude", "*long*", "--repo", "quarry",
-        "--symbol", "open", "--channel", "bm25", "-k", 3, "--json", "--root", lexical_root,
+        "--symbol", "open", "--channel", "bm25", "--limit", 3, "--json", "--root", lexical_root,
     )  # fmt: skip
     answer = json.loads(out)
     assert code == 0
@@ -79,14 +78,14 @@ def test_a_channel_that_was_asked_for_and_is_not_there_is_an_error(run, lexical_
     """It was advised to use other words, and the exit code was 0."""
     for as_json in ((), ("--json",)):
         code, out, err = run("search", "open", "--channel", channel, *as_json, "--root", lexical_root)
-        assert (code, out) == (1, "")
+        assert (code, out) == (2, "")
         assert f"--channel {channel}" in err and setting in err and "codequarry index" in err
         assert "other words" not in err
 
 
 def test_a_channel_that_is_off_is_an_error_with_its_reason(run, lexical_root) -> None:
     code, out, err = run("search", "open", "--channel", "faiss", "--root", lexical_root)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "is off" in err
 
 
@@ -100,12 +99,12 @@ def test_a_channel_whose_encoder_fails_late_is_an_error_too(run, lexical_root, m
 
     monkeypatch.setattr(query_encoder, "open_shared_encoder", late)
     code, out, err = run("search", "open", "--channel", "faiss", "--root", lexical_root)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "is off" in err
 
 
 def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
-    _, out, _ = run("search", "Index.open", "--explain", "-k", 1, "--root", lexical_root)
+    _, out, _ = run("search", "Index.open", "--explain", "-m", 1, "--root", lexical_root)
     assert "bm25:terms=index,open" in out
     assert "query: qualified name (names joined by separators)" in out
     assert "bm25: rank 1, score" in out
@@ -113,9 +112,9 @@ def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
     assert "the file decides 50%" in out
 
 
-def test_no_results_is_no_failure(run, lexical_root) -> None:
+def test_nothing_found_is_told_apart_from_failures(run, lexical_root) -> None:
     code, out, err = run("search", "zzzzzz", "--root", lexical_root)
-    assert (code, out) == (0, "")
+    assert (code, out) == (1, "")
     assert "no results" in err
 
 
@@ -209,10 +208,10 @@ def test_tools_prints_the_listing(run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "found", "remedy"),
     [
-        (("search", "x"), 1, "no bundle is published", "codequarry index"),
-        (("fetch", "1"), 1, "no bundle is published", "codequarry index"),
-        (("versions",), 1, "no bundle is published", "codequarry index"),
-        (("serve", "--stdio"), 1, "no bundle is published", "codequarry index"),
+        (("search", "x"), 2, "no bundle is published", "codequarry index"),
+        (("fetch", "1"), 2, "no bundle is published", "codequarry index"),
+        (("versions",), 2, "no bundle is published", "codequarry index"),
+        (("serve", "--stdio"), 2, "no bundle is published", "codequarry index"),
         (("serve", "--stdio", "--port", "1"), 2, "--stdio and --host or --port", "--stdio alone"),
         (("serve", "--port", "99999"), 2, "--port 99999", "0"),
         (("search", "x", "--channel", "best"), 2, "channel: must be one of", "arguments are"),
@@ -231,7 +230,7 @@ def test_errors_say_what_to_do_and_set_the_exit_code(run, arguments, code, found
 def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) -> None:
     (write_bundle(tmp_path / "root", PIECES).path / "tables/embeddings.parquet").write_bytes(b"x")
     code, _, err = run("search", "x", "--root", tmp_path / "root")
-    assert code == 1
+    assert code == 2
     assert "tables/embeddings.parquet: 1 bytes, expected" in err
 
 
@@ -239,7 +238,7 @@ def test_a_damaged_bundle_is_refused_with_a_reason(run, lexical_root, tmp_path) 
 def test_a_root_that_is_no_folder_is_no_traceback(run, tmp_path, command) -> None:
     (tmp_path / "file").touch()
     code, out, err = run(*command, "--root", tmp_path / "file")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("error: ")
 
 
@@ -247,9 +246,9 @@ def test_a_full_disk_behind_stdout_is_no_traceback(run, lexical_root, monkeypatc
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("typer.secho", full)
+    monkeypatch.setattr("typer.echo", full)
     code, _, err = run("search", "open", "--root", lexical_root)
-    assert code == 1
+    assert code == 2
     assert err.startswith("error: No space left on device\ntry: ")
 
 
@@ -286,7 +285,7 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
     code = "from codequarry.pipelines.cli import root as cli; cli.run()"
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = process(code, "settings", stdout=full)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "No space left" in done.stderr
 
 
@@ -311,8 +310,8 @@ def test_a_damaged_array_is_told_without_a_traceback(
     for command in (("search", "open"), ("grep", "open"), ("definition", "open"), ("doctor",)):
         code, _, err = run(*command, "--root", root)
         assert code in (0, 1, 2)
-        assert code != 1 or "error:" in err
-    assert run("verify", "--deep", "--root", root)[0] == 1
+        assert code != 2 or command == ("doctor",) or "error:" in err
+    assert run("verify", "--deep", "--root", root)[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ class CodequarryError(Exception):
 
     code: ErrorCode = "INTERNAL"
     retryable: bool = False
-    exit_code: int = 1
+    exit_code: int = 2
+    """Exit code of a command that this error ends; 1 says that nothing was found, or that a check did not pass."""
 
     def __init__(self, message: str, *, suggestion: str = "") -> None:
         # Where only str(error) is shown, a run page or a log, the remedy is shown too.
@@ -49,7 +50,6 @@ class CodequarryError(Exception):
 
 class InvalidArgumentError(CodequarryError, ValueError):
     code = "INVALID_ARGUMENT"
-    exit_code = 2
 
 
 class SettingsError(InvalidArgumentError):
@@ -62,6 +62,7 @@ class UntrustedError(InvalidArgumentError):
 
 class NotFoundError(CodequarryError, LookupError):
     code = "NOT_FOUND"
+    exit_code = 1
 
 
 class BusyError(CodequarryError):

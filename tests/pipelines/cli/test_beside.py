@@ -190,7 +190,7 @@ def test_elsewhere_a_server_without_an_index_says_so_and_leaves(
         [*COMMAND, "--stdio", *options], cwd=plain if where == "no repository" else repository,
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "no bundle is published" in done.stderr
     assert not (repository / ".codequarry").exists()
 

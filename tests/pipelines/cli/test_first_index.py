@@ -84,7 +84,7 @@ def test_other_commands_and_other_places_do_not_index(run: Run, repository: Path
 def test_outside_of_a_repository_nothing_is_indexed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cwd" / "app.py").write_text("def pour_tea(): ...\n")
     done = run("search", "tea")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "run `codequarry index PATH` first" in done.stderr.replace("\n", " ")
     assert versions(tmp_path / "cwd") == []
 
@@ -93,7 +93,7 @@ def test_a_work_tree_that_is_the_home_folder_is_not_indexed(
     run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(repository))
-    assert run("search", "tea").returncode == 1
+    assert run("search", "tea").returncode == 2
     assert versions(repository) == []
 
 

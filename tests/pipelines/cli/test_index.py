@@ -90,6 +90,6 @@ def test_a_mistake_is_one_clear_message_and_a_non_zero_exit(
 def test_the_base_install_says_which_extra_index_needs(run: Run) -> None:
     program = "import sys; sys.modules['pathspec'] = None\n" + MAIN
     done = run("index", ".", program=program)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "codequarry index needs the extra 'build' (pathspec is not installed)" in done.stderr
     assert "pip install 'codequarry[build]'" in done.stderr

@@ -167,7 +167,7 @@ def test_a_mistake_is_one_clear_message(
 
 def test_the_base_install_says_which_extra_it_needs(run: Run) -> None:
     done = run("evaluate", program="import sys; sys.modules['pathspec'] = None\n" + MAIN)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "codequarry evaluate needs the extra 'build' (pathspec is not installed)" in done.stderr
 
 

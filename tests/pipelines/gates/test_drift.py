@@ -188,7 +188,7 @@ def test_the_command_line_stops_takes_the_reason_and_shows_it(run: Run, tmp_path
         (repo / f"part{number}.py").unlink()
     stopped = run("index", repo)
     told = " ".join(stopped.stderr.split())
-    assert stopped.returncode == 1
+    assert stopped.returncode == 2
     assert "indexed files that went: app: 12 -> 4 files (67%), expected at most 30%" in told
     assert "--accept-regression REASON" in told
     assert run("index", repo, "--accept-regression", " ").returncode == 2

@@ -83,7 +83,7 @@ def test_after_a_gate_stopped_a_run_the_next_delta_lies_over_the_same_base(proje
     for file in (project.home / "app" / "pkg").glob("*.py"):
         file.unlink()
     project.settings.write_text(f"{text}[checks]\nmin_chunks = 100000\n")
-    assert run("index", "--settings", project.settings, "--full").returncode == 1
+    assert run("index", "--settings", project.settings, "--full").returncode == 2
     assert project.current == project.over
     project.settings.write_text(text)
     project.save("five")

@@ -155,5 +155,5 @@ def test_a_fresh_repository_is_indexed_and_asked_from_a_folder_below(run: Run, t
 def test_a_missing_repository_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cwd" / "a.py").write_text("x = 1\n")
     done = run("index", ".", "lost=nowhere")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "'lost'" in done.stderr

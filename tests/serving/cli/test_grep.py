@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
+import typer
 
-from codequarry.serving.cli import grep as cli_grep
 from tests.serving.corpus import HOSTILE, LONG
 
 
@@ -38,6 +38,21 @@ def test_context_lines_are_told_apart_and_groups_divided(run, lexical_root) -> N
     )
 
 
+def test_lines_on_one_side_alone(run, lexical_root) -> None:
+    where = ("--include", "io/index.py", "--root", lexical_root)
+    _, out, _ = run("grep", "Memory-map", "-A", 1, *where)
+    assert [line[:20] for line in out.splitlines()] == ["quarry/io/index.py:2", "quarry/io/index.py-3"]
+    _, out, _ = run("grep", "Memory-map", "-C", 1, "-A", 0, *where)
+    assert [line[:20] for line in out.splitlines()] == ["quarry/io/index.py-1", "quarry/io/index.py:2"]
+
+
+def test_names_and_counts_are_of_all_matches(run, lexical_root) -> None:
+    code, out, err = run("grep", "-c", "compute", "-m", 1, "--root", lexical_root)
+    assert (code, out) == (0, f"quarry/io/long.py:{LONG.text.count('compute')}\n")
+    assert err.endswith("in 1 file\n") and "first" not in err
+    assert run("grep", "-rnl", "compute", "--root", lexical_root)[1] == "quarry/io/long.py\n"
+
+
 def test_modes(run, lexical_root) -> None:
     assert run("grep", "-w", "pen", "--root", lexical_root)[:2] == (1, "")
     assert run("grep", "-F", "pen(path", "--root", lexical_root)[0] == 0
@@ -51,7 +66,10 @@ def test_modes(run, lexical_root) -> None:
 def test_matches_of_a_line_are_one_line_and_marked_on_a_terminal(
     run, lexical_root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_grep, "_marked", lambda text: f"<{text}>")
+    def shown(_: object, *parts: tuple[str, str]) -> None:
+        typer.echo("".join(f"<{text}>" if "red" in style else text for text, style in parts))
+
+    monkeypatch.setattr("codequarry.serving.cli.finding.output.Output.line", shown)
     _, out, _ = run("grep", "step", "-m", 1, "--root", lexical_root)
     assert out == "quarry/io/long.py:2:5:     <step>_0 = compute(0)  # the quick brown fox\n"
     _, out, _ = run("grep", "compute", "-m", 200, "--include", "long.py", "--root", lexical_root)

@@ -91,7 +91,7 @@ def test_a_server_without_a_bundle_says_so_and_leaves(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, *COMMAND, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     assert "no bundle is published" in done.stderr
     assert "codequarry index" in done.stderr

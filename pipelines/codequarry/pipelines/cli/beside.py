@@ -26,7 +26,7 @@ from codequarry.pipelines.cli.repositories import over
 from codequarry.pipelines.sources.earlier import selected
 from codequarry.pipelines.store.processes import start_group, stop_group
 from codequarry.schemas.bundle.layout import BundleRoot
-from codequarry.schemas.errors import BusyError, CodequarryError, NoBundleError
+from codequarry.schemas.errors import BusyError, CodequarryError, NoBundleError, UnavailableError
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.terminal import for_terminal
@@ -215,7 +215,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         reporter.send(failed=f"{error.filename or 'a file'} cannot be used: {error.strerror or error}")
-        sys.exit(1)
+        sys.exit(UnavailableError.exit_code)
 
 
 if __name__ == "__main__":

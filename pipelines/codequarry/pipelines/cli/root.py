@@ -21,7 +21,8 @@ from codequarry.pipelines.cli.first_index import index_first, repository_to_serv
 from codequarry.pipelines.cli.fleet.commands import fleet_app
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
-from codequarry.serving.cli import browse, clients, grep, route, search, serve, settings, sql, symbols, usage, versions
+from codequarry.serving.cli import clients, route, serve, settings, sql, usage, versions
+from codequarry.serving.cli.finding import browse, grep, search, symbols
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
@@ -122,7 +123,7 @@ def run() -> None:
         try:
             stream.flush()
         except OSError:  # nobody reads any more, or the disk is full
-            code = code or 1
+            code = code or UnavailableError.exit_code
     os._exit(code or 0)
 
 

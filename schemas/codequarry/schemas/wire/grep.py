@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import AliasChoices, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo, MaxTokens, OnDiskField, ScopeId, SearchFilters
@@ -81,3 +82,5 @@ class CodeSearchAnswer(StrictModel):
     files: int = Field(description="Files the counted matches are in.")
     limits: list[str] = Field(description="What was clamped, missing or cut; empty when nothing was.")
     bundle: BundleInfo = Field(description="The index version the answer speaks for.")
+    counts: SkipJsonSchema[dict[str, int]] = Field(default={}, exclude=True)
+    """Matches of each file that were counted, by ``repository/path``; for the command line."""

@@ -38,6 +38,10 @@ SettingsOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
+PathsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATH]...", help="Only in these files and folders, or paths that match these globs."),
+]
 LangOption = Annotated[list[str] | None, typer.Option(help="Only this language; may be repeated.")]
 IncludeOption = Annotated[list[str] | None, typer.Option(help="Only paths matching this glob; may be repeated.")]
 ExcludeOption = Annotated[list[str] | None, typer.Option(help="Not paths matching this glob; may be repeated.")]

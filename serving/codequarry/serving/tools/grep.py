@@ -215,7 +215,8 @@ class _Tally:
     allowed: frozenset[int] | None
     results: list[CodeMatch] = field(default_factory=list)
     total: int = 0
-    files: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Matches of each file with any."""
     complete: bool = True
     chars: int = 0
     replaced: bool = False
@@ -253,7 +254,8 @@ class _Tally:
                 if self.total % 256 == 0 and deadline.passed:
                     raise OutOfTimeError
         finally:
-            self.files += self.total > before
+            if self.total > before:
+                self.counts[file.uri] = self.total - before
 
     def answer(self, bundle: Bundle, limits: list[str]) -> CodeSearchAnswer:
         """Return the answer with these and its own notes about its limits."""
@@ -270,7 +272,8 @@ class _Tally:
             results=self.results,
             total=self.total,
             total_is_exact=self.complete and not self.full,
-            files=self.files,
+            files=len(self.counts),
+            counts=self.counts,
             limits=limits,
             bundle=bundle.info,
         )

@@ -97,10 +97,10 @@ def test_mistakes_in_naming_versions_and_queries(versions: tuple[Path, list[str]
 
 def test_there_is_nothing_before_the_first_version(run: Run, tmp_path: Path) -> None:
     nothing = run("diff", "--root", tmp_path / "empty")
-    assert nothing.returncode == 1
+    assert nothing.returncode == 2
     assert "no bundle is published under" in nothing.stderr
     commit(tmp_path / "app", {"doors.py": OPEN})
     assert run("index", tmp_path / "app", "--root", tmp_path / "bundles").returncode == 0
     first = run("diff", "--root", tmp_path / "bundles")
-    assert first.returncode == 1
+    assert first.returncode == 2
     assert "no version before the current one" in first.stderr

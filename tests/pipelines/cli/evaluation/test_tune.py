@@ -16,7 +16,7 @@ def test_the_published_index_and_others_are_measured_and_nothing_is_changed(tmp_
         "[scip]\nenabled = false\n"
     )
     where = ("--settings", settings, "--root", tmp_path / "bundles")
-    assert run("tune", "faiss", *where).returncode == 1
+    assert run("tune", "faiss", *where).returncode == 2
     done = run("index", write_app(tmp_path, 20), *where)
     assert done.returncode == 0, done.stderr
     version = Path(done.stdout.strip())

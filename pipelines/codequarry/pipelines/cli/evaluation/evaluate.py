@@ -18,8 +18,8 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
+from codequarry.serving.cli.finding.search import print_notes
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
-from codequarry.serving.cli.search import print_notes
 from codequarry.serving.cli.terminal import print_table
 
 if TYPE_CHECKING:

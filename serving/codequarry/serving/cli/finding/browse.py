@@ -14,6 +14,8 @@ from codequarry.schemas.wire.list_files import FILES_DEFAULT, TREE_DEPTH_DEFAULT
 from codequarry.schemas.wire.outline import OUTLINE_DEFAULT, OutlineRequest
 from codequarry.schemas.wire.overview import OverviewRequest
 from codequarry.schemas.wire.search import MAX_TOKENS_DEFAULT, to_wire
+from codequarry.serving.cli.finding.search import open_engine, print_notes
+from codequarry.serving.cli.finding.shell_paths import ShellPaths
 from codequarry.serving.cli.options import (
     ExcludeOption,
     IncludeOption,
@@ -25,7 +27,6 @@ from codequarry.serving.cli.options import (
     SettingsOption,
     filters_of,
 )
-from codequarry.serving.cli.search import open_engine, print_notes
 from codequarry.serving.cli.terminal import echo_json, for_terminal
 from codequarry.serving.text.arguments import parse
 
@@ -41,7 +42,7 @@ def register(app: typer.Typer) -> None:
 def outline(
     path: Annotated[str, typer.Argument(help="A file or a folder.")],
     depth: Annotated[int, typer.Option(help="Levels of nesting; by default 2 for a file, 1 for a folder.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many definitions, 1 to 1000.")] = OUTLINE_DEFAULT,
+    limit: Annotated[int, typer.Option("--limit", "-m", help="How many definitions, 1 to 1000.")] = OUTLINE_DEFAULT,
     lang: LangOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -59,8 +60,10 @@ def outline(
     from codequarry.serving.tools.browse.outline import outline as tool
 
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
-    request = parse(OutlineRequest, {"path": path, "depth": depth, "limit": limit, "filters": filters})
-    with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    meant = ShellPaths.of(settings.bundle.root).meant(path)
+    request = parse(OutlineRequest, {"path": meant, "depth": depth, "limit": limit, "filters": filters})
+    with open_engine(settings, channels=()) as engine:
         _print(engine.answer("outline", tool, request), outline_text, as_json)
 
 
@@ -69,7 +72,7 @@ def files(
     depth: Annotated[int, typer.Option(help="Levels of folders that are opened, 1 to 16.")] = TREE_DEPTH_DEFAULT,
     path_class: Annotated[str, typer.Option("--class", help="Only source, test, docs, example, …")] = "any",
     lang: LangOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many files and folders.")] = FILES_DEFAULT,
+    limit: Annotated[int, typer.Option("--limit", "-m", help="How many files and folders.")] = FILES_DEFAULT,
     as_json: JsonOption = False,
     root: RootOption = None,
     settings_file: SettingsOption = None,
@@ -81,9 +84,11 @@ def files(
     from codequarry.serving.render.browse import files_text
     from codequarry.serving.tools.browse.list_files import list_files
 
-    arguments = {"pattern": pattern, "depth": depth, "class": path_class, "lang": lang or [], "limit": limit}
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    meant = ShellPaths.of(settings.bundle.root).meant(pattern)
+    arguments = {"pattern": meant, "depth": depth, "class": path_class, "lang": lang or [], "limit": limit}
     request = parse(ListFilesRequest, arguments)
-    with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
+    with open_engine(settings, channels=()) as engine:
         _print(engine.answer("list_files", list_files, request), files_text, as_json)
 
 

@@ -15,6 +15,7 @@ from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wire.search import (
     MAX_TOKENS_DEFAULT,
     TOP_K_DEFAULT,
+    WITH_CODE,
     Explain,
     FetchRequest,
     Match,
@@ -25,12 +26,15 @@ from codequarry.schemas.wire.search import (
     to_wire,
 )
 from codequarry.schemas.wording import counted
+from codequarry.serving.cli.finding.output import Output, words_of
+from codequarry.serving.cli.finding.shell_paths import ShellPaths
 from codequarry.serving.cli.options import (
     ExcludeOption,
     IncludeOption,
     JsonOption,
     KindOption,
     LangOption,
+    PathsArgument,
     RefOption,
     RepoOption,
     RootOption,
@@ -53,11 +57,12 @@ def register(app: typer.Typer) -> None:
 
 def search(
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
-    top_k: Annotated[
+    paths: PathsArgument = None,
+    limit: Annotated[
         int | None,
         typer.Option(
-            "--top-k",
-            "-k",
+            "--limit",
+            "-m",
             help="How many results, 1 to 50.",
             show_default=f"{TOP_K_DEFAULT}; fewer for an exact name or a weak match",
         ),
@@ -97,17 +102,19 @@ def search(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Find code by meaning and by words.
+    """Find code by meaning and by words; the exit code is 1 when nothing is found.
 
-    Example: codequarry search "where are expired sessions removed" --lang python --exclude "**/tests/**"
+    Example: codequarry search "where are expired sessions removed" src --lang python --exclude "**/tests/**"
     """
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    shell = ShellPaths.of(settings.bundle.root)
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref, symbols=symbol, kinds=kind)
+    filters = shell.narrow(filters, paths or [])
     # With explanations, so with code and exact scores of all results: people read on, and programs pay for no tokens.
     arguments: dict[str, object] = {"query": query, "channel": channel, "filters": filters, "explain": True}
-    if top_k is not None:
-        arguments["top_k"] = top_k
+    if limit is not None:
+        arguments["top_k"] = limit
     request = parse(SearchRequest, arguments)
-    settings = load_settings(settings_file, bundle_root=root, look="up")
     effort = {name: value for name, value in (("nprobe", nprobe), ("ef_search", ef_search)) if value}
     if rerank_model:
         settings = _reranking(settings, rerank_model)
@@ -117,8 +124,10 @@ def search(
         _require_channel(engine, request.channel)
     if as_json:
         echo_json(to_wire(answer))
-        return
-    _show(answer, explain)
+    else:
+        _show(answer, shell, explain=explain)
+    if not answer.results:
+        raise typer.Exit(1)
 
 
 def _require_channel(engine: Engine, name: str) -> None:
@@ -170,22 +179,32 @@ def fetch(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Print code by ids, paths and ranges of lines.
+    """Print code by ids, paths and ranges of lines; with line numbers on a terminal, as it is into a pipe.
 
     Example: codequarry fetch src/store.py:10-60 README.md --max-tokens 2000
     """
-    arguments = {"objectIds": ids, "max_tokens": max_tokens, "resolve": resolve, "ref": ref}
-    request = parse(FetchRequest, arguments)
-    with open_engine(load_settings(settings_file, bundle_root=root, look="up"), channels=()) as engine:
+    settings = load_settings(settings_file, bundle_root=root, look="up")
+    shell = ShellPaths.of(settings.bundle.root)
+    references = [shell.meant(each) for each in ids]
+    request = parse(FetchRequest, {"objectIds": references, "max_tokens": max_tokens, "resolve": resolve, "ref": ref})
+    with open_engine(settings, channels=()) as engine:
         answer = engine.fetch(request)
     failed = [one for one in answer.objects if one.error is not None]
     if as_json:
         echo_json(to_wire(answer))
     else:
-        for one in answer.objects:
-            if one.error is None:
-                typer.secho(f"{one.title}  ({one.id})", bold=True)
-                typer.echo(for_terminal(one.content))
+        output = Output()
+        for number, one in enumerate(answer.objects):
+            if one.error is None and one.metadata is not None:
+                if number:
+                    output.line()
+                found = one.metadata
+                path, name = shell.shown(found.uri, answer.bundle), f"  {found.kind} {found.qualified_name}".rstrip()
+                output.line((f"{path}:{found.start_line + 1}", "magenta"), (name, "bold"))
+                if output.is_terminal:
+                    output.code(one.content.removesuffix("\n").split("\n"), found.start_line + 1, found.lang)
+                else:
+                    typer.echo(for_terminal(one.content))
         print_notes([*(one.error.message for one in failed if one.error), *answer.limits])
     if failed:
         raise typer.Exit(1)
@@ -220,22 +239,28 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
         engine.close()
 
 
-def _show(answer: SearchAnswer, explain: bool) -> None:
+def _show(answer: SearchAnswer, shell: ShellPaths, *, explain: bool) -> None:
+    """Print the first results with code, or all where each is explained, and the rest as one line each."""
     from codequarry.serving.render.lines import on_disk
-    from codequarry.serving.render.ranked import code_lines  # brings NumPy, which the list of commands does without
 
     if explain and answer.match is not None:
         _explain_match(answer.match)
+    output, marked = Output(), words_of(answer.queryEcho)
     for number, result in enumerate(answer.results, start=1):
-        state = on_disk(result.metadata.on_disk)
-        typer.secho(f"{number:>2}. {result.title}{state and f' {state}'}", bold=True, nl=False)
-        typer.echo(f"  {result.score:.3f}  id {result.id}")
-        if result.heading:
-            typer.secho(for_terminal(f"    {result.heading}"), dim=True)
+        found, lines = result.metadata, result.code.split("\n")
+        with_code = bool(result.code) and (explain or number <= WITH_CODE)
+        line = (result.code_line if with_code else found.start_line) + 1
+        output.line(
+            (f"{shell.shown(found.uri, answer.bundle)}:{line}", "magenta"), (f"  {result.heading}".rstrip(), "bold"),
+            (f"  [{number}]", "dim"), (f"  {result.score:.3f}" if explain else "", "dim"),
+            (f"  {on_disk(found.on_disk)}".rstrip(), "yellow"),
+        )  # fmt: skip
         if explain:
             _explain(result)
-        for line in code_lines(result) if result.code else []:
-            typer.echo(for_terminal(f"    {line}"))
+        if with_code:
+            output.code(lines, line, found.lang, marked=marked)
+            if number < len(answer.results):
+                output.line()
     if not answer.results:
         print_notes(["no results: use other words, or fewer filters"])
     print_notes(answer.limits)
