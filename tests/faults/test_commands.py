@@ -65,7 +65,7 @@ def test_versions_shows_sizes_and_states(run: Run, scene: Scene) -> None:
     assert all(0 < row["unique_bytes"] < row["size_bytes"] + own for row, own in zip(rows, manifests, strict=True))
     scene.root.current.write_bytes(b"torn")
     code, out, err = run("versions")
-    assert code == 1 and NEW in out and "codequarry rollback" in err
+    assert code == 2 and NEW in out and "codequarry rollback" in err
 
 
 def test_rollback_and_prune(run: Run, scene: Scene) -> None:

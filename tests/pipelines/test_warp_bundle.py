@@ -185,7 +185,7 @@ def test_the_command_line_explains(
         cli.main()
     shown = capsys.readouterr().out
     assert not left.value.code
-    assert "app/web/sessions.py" in shown
+    assert "web/sessions.py" in shown
     assert "expired ~ remove_expired" in shown and "column" in shown
 
 

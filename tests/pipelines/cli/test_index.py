@@ -70,10 +70,10 @@ def test_the_settings_file_names_the_repositories(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["index", "/nowhere/at/all"], 1, "/nowhere/at/all does not exist"),
+        (["index", "/nowhere/at/all"], 2, "/nowhere/at/all does not exist"),
         (["index", "a/app", "b/app"], 2, "two repositories are named 'app'"),
         (["index", "--settings", "missing.toml"], 2, "settings file not found: missing.toml"),
-        (["index", "=x"], 1, "does not exist"),
+        (["index", "=x"], 2, "does not exist"),
     ],
 )
 def test_a_mistake_is_one_clear_message_and_a_non_zero_exit(

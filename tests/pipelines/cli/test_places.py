@@ -78,7 +78,7 @@ def test_a_question_in_a_read_only_checkout_indexes_it_first(read_only: Place) -
     before = read_only.files()
     done = read_only.run("search", "pour tea", at=read_only.below)
     assert "the index is kept in" in done.stderr
-    assert "app/app.py" in done.stdout
+    assert "../../app.py:1" in done.stdout
     assert read_only.files() == before
 
 

@@ -150,8 +150,8 @@ def test_two_settings_over_mined_questions(library: Path, run: Run, tmp_path: Pa
     [
         (["--channels", "bm25,dense"], 2, "--channels: found dense, expected some of faiss"),
         (["--qrels", "nowhere"], 2, "nowhere: found neither a file nor a folder with corpus.jsonl"),
-        (["--qrels", "q.jsonl"], 1, "no bundle is published under"),
-        (["/nowhere/at/all"], 1, "/nowhere/at/all does not exist"),
+        (["--qrels", "q.jsonl"], 2, "no bundle is published under"),
+        (["/nowhere/at/all"], 2, "/nowhere/at/all does not exist"),
     ],
 )
 def test_a_mistake_is_one_clear_message(

@@ -142,7 +142,7 @@ def without_paths(text: str, folder: Path) -> str:
 
 def _print(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-        console.print(for_terminal(text), highlight=False, soft_wrap=True, markup=False)
+        console.print(for_terminal(text), highlight=False, soft_wrap=not console.is_terminal, markup=False)
 
 
 def _messages(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

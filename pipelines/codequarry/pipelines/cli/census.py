@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +49,7 @@ def census(
     if as_json:
         typer.echo(json.dumps({"repositories": [_json(report, list_all) for report in reports]}, indent=1))
         return
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False)
     for report in reports:
         _print(console, report, list_all)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -106,4 +107,4 @@ def _print(finding: Diagnosis) -> None:
         line.append(f", expected {for_terminal(finding.expected)}")
     if finding.suggestion and finding.level != "ok":
         line.append(f"; {finding.suggestion}", "dim")
-    Console(soft_wrap=True, highlight=False).print(line)
+    Console(soft_wrap=not sys.stdout.isatty(), highlight=False).print(line)

@@ -213,7 +213,7 @@ def publish(
 
     if is_cached(settings.bundle.root):
         note = f"note: the index is kept in {settings.bundle.root.parent}, and nothing is written beside the code"
-        console.print(for_terminal(note), highlight=False, soft_wrap=True, markup=False)
+        console.print(for_terminal(note), highlight=False, soft_wrap=not console.is_terminal, markup=False)
     with ending_groups(), nullcontext() if progress else Bars() as bars:
         show = progress or (bars.show if bars else silent)
         tried = index_changes(settings, show, accept=accept) if delta else None

@@ -140,7 +140,7 @@ def print_refs(reports: Iterable[RefReport]) -> None:
     """Print what became of each further ref on standard error."""
     for report in reports:
         line = Text.assemble("ref ", (str(report.name), "bold"), f": {plain(_fate(report))}")
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _fate(report: RefReport) -> str:

@@ -17,7 +17,7 @@ console = Console(stderr=True)
 
 
 class Bars:
-    """Progress bars, one per piece of work, with the time left. They go at the end; a plain stream gets none."""
+    """Progress of what runs at this moment, a bar each, with the time left; a plain stream gets none."""
 
     def __init__(self) -> None:
         self._bars = Progress(
@@ -37,4 +37,4 @@ class Bars:
     def show(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=total)
-        self._bars.update(self._tasks[what], completed=done, total=total)
+        self._bars.update(self._tasks[what], completed=done, total=total, visible=done < total)

@@ -180,7 +180,7 @@ def _explain(error: CodequarryError) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = Console(stderr=True, soft_wrap=not sys.stderr.isatty(), highlight=False)
     console.print(Text.assemble(("error: ", "bold red"), for_terminal(error.message)))
     if error.suggestion:
         console.print(Text.assemble(("try: ", "bold"), for_terminal(error.suggestion)))

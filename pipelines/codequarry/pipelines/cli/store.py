@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -51,7 +52,7 @@ def show(
         typer.echo(json.dumps([asdict(each) for each in costs], indent=1))
         return
     folders = {"store": settings.paths.store, "work": settings.paths.work, "versions": settings.bundle.root}
-    answer = Console(highlight=False, markup=False, soft_wrap=True)
+    answer = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
     table = Table("", "", Column("entries", justify="right"), Column("MB", justify="right"), box=None, padding=(0, 1))
     for place in folders:
         own = [each for each in costs if each.place == place]

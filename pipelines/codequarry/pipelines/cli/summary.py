@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,14 +48,19 @@ def print_summary(report: IndexReport, fates: Mapping[str, str], work: Path, *, 
         _print_details(report, work)
     else:
         for line in _brief_lines(report):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(line, highlight=False, markup=False, soft_wrap=not console.is_terminal)
     for warning in report.warnings:
         console.print(Text.assemble(("warning: ", "yellow"), warning), highlight=False)
     if report.pushed is not None:
-        console.print(describe_push(report.pushed), highlight=False, soft_wrap=True)
+        console.print(describe_push(report.pushed), highlight=False, soft_wrap=not console.is_terminal)
     verb = "unchanged: CURRENT already is" if report.unchanged else "published"
     console.print(f"[green]{verb}[/green] {report.manifest.version}", highlight=False)
-    typer.echo(report.path)
+    typer.echo(_nearest(report.path) if sys.stdout.isatty() else report.path)
+
+
+def _nearest(path: Path) -> str:
+    """Return a path as a person types it: relative to the working folder where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
 
 
 def _print_details(report: IndexReport, work: Path) -> None:

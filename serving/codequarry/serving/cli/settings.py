@@ -90,7 +90,7 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         default = "" if row["value"] == row["default"] else f"  (default {json.dumps(row['default'])})"
         line = Text.assemble((row["key"], "bold"), f" = {for_terminal(json.dumps(row['value']))}{default}")
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
         console.print(Padding(Text(row["description"]), (0, 0, 0, 4)))
         console.print(Padding(Text(row["environment"], style="dim"), (0, 0, 0, 4)))
 

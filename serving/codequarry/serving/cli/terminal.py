@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,6 +43,20 @@ def escaped(text: str) -> str:
     return "".join(
         character if character in "\n\t" or _is_visible(character) else repr(character)[1:-1] for character in text
     )
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence: in lines of the terminal's width, or as one line into a pipe.
+
+    Args:
+        text: The sentence. Of untrusted parts, characters that a terminal obeys are left out.
+        err: Print to standard error.
+    """
+    text = for_terminal(text)
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    typer.echo(text, err=err)
 
 
 def echo_json(value: Any) -> None:

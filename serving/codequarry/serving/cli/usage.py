@@ -12,7 +12,7 @@ import typer
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.serving.cli.options import JsonOption, SettingsOption
-from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
+from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table, say
 from codequarry.serving.telemetry.usage import CHARACTERS_PER_TOKEN, AnswerSums, Usage, read_timeline, sum_usage
 
 _HEAD = ("calls", "failed", "repeats", "text tokens", "per call", "structured tokens", "per call")
@@ -43,7 +43,7 @@ def usage(
     elif found.tools:
         _show(found)
     else:
-        typer.echo(_explain_none(settings, start))
+        _explain_none(settings, start)
 
 
 def _start(since: str, now: datetime) -> datetime | None:
@@ -64,14 +64,14 @@ def _show(found: Usage) -> None:
     print_table(("tool", *_HEAD), _rows(found.tools), whole=len(_HEAD) + 1)
     print_table(("day (UTC)", *_HEAD), _rows(found.days), whole=len(_HEAD) + 1)
     values = found.as_dict()
-    typer.echo(f"From {values['first']} to {values['last']}; a token is counted as {CHARACTERS_PER_TOKEN} characters.")
-    typer.echo(
+    say(f"From {values['first']} to {values['last']}; a token is counted as {CHARACTERS_PER_TOKEN} characters.")
+    say(
         f"{found.searches} answers held results, and something was fetched of {found.searches_read} of them. "
         f"{found.fetched} objects were fetched, {found.fetched_from_results} of them out of such results."
     )
-    typer.echo("Repeats are calls with the arguments of an earlier call by the same client, while one server ran.")
+    say("Repeats are calls with the arguments of an earlier call by the same client, while one server ran.")
     if found.unreadable:
-        typer.echo(f"{found.unreadable} lines of the timeline could not be read.")
+        say(f"{found.unreadable} lines of the timeline could not be read.")
 
 
 def _rows(sums: Mapping[str, AnswerSums]) -> list[tuple[str, ...]]:
@@ -81,15 +81,15 @@ def _rows(sums: Mapping[str, AnswerSums]) -> list[tuple[str, ...]]:
     ]
 
 
-def _explain_none(settings: Settings, start: datetime | None) -> str:
-    folder = for_terminal(str(settings.telemetry.folder))
+def _explain_none(settings: Settings, start: datetime | None) -> None:
+    folder = settings.telemetry.folder
     if settings.telemetry.timeline == "file":
         period = f" since {start:%Y-%m-%d}" if start else ""
-        return (
-            f"The timeline in {folder} holds no answers{period}: the server has answered nothing with it switched on."
-        )
-    return (
+        say(f"The timeline in {folder} holds no answers{period}: the server has answered nothing with it switched on.")
+        return
+    say(
         "There is no timeline to read: the server writes none yet. To switch it on, put these lines into "
-        'dagster_project.toml and start the server again:\n  [telemetry]\n  timeline = "file"\n'
-        f"It is written to {folder}. It holds no queries unless telemetry.queries is set."
+        "dagster_project.toml and start the server again:"
     )
+    typer.echo('  [telemetry]\n  timeline = "file"')
+    say(f"It is written to {folder}. It holds no queries unless telemetry.queries is set.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +69,7 @@ def faiss(
     if as_json:
         typer.echo(json.dumps([_describe_index(one) for one in measured], indent=1))
         return
-    answer = Console(soft_wrap=True, highlight=False, markup=False)
+    answer = Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False)
     answer.print(_table(measured))
     answer.print(_advice(measured, settings.serving.nprobe or settings.serving.ef_search))
 
@@ -135,7 +136,7 @@ def encoder(
     if as_json:
         typer.echo(verdict.model_dump_json(indent=1))
         return
-    answer = Console(soft_wrap=True, highlight=False, markup=False)
+    answer = Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False)
     low, high = verdict.interval
     answer.print(f"pairs    {verdict.pairs:,}, {verdict.commit_pairs:,} of them from commits")
     answer.print(

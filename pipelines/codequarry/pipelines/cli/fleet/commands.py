@@ -112,7 +112,7 @@ def build(
     from codequarry.pipelines.fleet.fleet_build import build_fleet
 
     def tell(sentence: str) -> None:
-        console.print(escape(sentence), highlight=False, soft_wrap=True)
+        console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
 
     mode = BuildMode(settings.bundle.delta if delta is None else delta, delta is False, accept)
     with ending_groups(), Bars() as bars:
@@ -120,17 +120,17 @@ def build(
     for number in done.removed:
         tell(f"retention removed generation {number}")
     for text in done.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=True)
+        console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=not console.is_terminal)
     for name, failure in done.failures.items():
         warning = f"{name} goes on as it was" if name not in done.manifest.left_out else f"{name} is left out"
         console.print(
             f"[yellow]warning:[/yellow] {escape(f'{warning}, since {failure.since}: {failure.error}')}",
-            highlight=False, soft_wrap=True,
+            highlight=False, soft_wrap=not console.is_terminal,
         )  # fmt: skip
     verb = "unchanged: current is" if done.unchanged else "current is"
     console.print(
         f"[green]{verb}[/green] generation {_describe(done.manifest)}; {done.sent_bytes / 1e6:.2f} MB travelled",
-        highlight=False, soft_wrap=True,
+        highlight=False, soft_wrap=not console.is_terminal,
     )  # fmt: skip
     typer.echo(done.manifest.generation)
     if done.failures:
@@ -178,7 +178,9 @@ def rollback(
     made = roll_back_bundle(fleet, bundle, to) if bundle else roll_back_fleet(fleet, generation)
     what = f"{bundle} at {made.bundles[bundle].version}" if bundle else f"all bundles of generation {made.origin.of}"
     console.print(
-        f"[green]current is[/green] generation {_describe(made)}, with {what}", highlight=False, soft_wrap=True
+        f"[green]current is[/green] generation {_describe(made)}, with {what}",
+        highlight=False,
+        soft_wrap=not console.is_terminal,
     )
     typer.echo(made.generation)
 
@@ -261,7 +263,7 @@ def _pull(replica: ReplicaRoot, settings: Settings, share: str, progress: Progre
     from codequarry.schemas.fleet.shares import Share
 
     def tell(bundle: str, pulled: Pulled) -> None:
-        console.print(f"{bundle}: {describe_pull(pulled)}", highlight=False, soft_wrap=True)
+        console.print(f"{bundle}: {describe_pull(pulled)}", highlight=False, soft_wrap=not console.is_terminal)
 
     return pull_fleet(FleetStore.open(settings), replica, settings, Share.parse(share), progress, tell)
 
@@ -272,7 +274,7 @@ def _tell_pull(done: PulledFleet) -> None:
     console.print(
         f"[green]{verb}[/green] generation {done.held.fleet.generation}, {held}; "
         f"{done.received_bytes / 1e6:.2f} MB travelled",
-        highlight=False, soft_wrap=True,
+        highlight=False, soft_wrap=not console.is_terminal,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -87,7 +88,7 @@ def _state(name: str, entry: RepositoryEntry | None, heads: Heads | None, *, lis
 
 
 def _print_status(manifest: FleetManifest, states: dict[str, str], *, asked_heads: bool) -> None:
-    answer = Console(highlight=False, markup=False, soft_wrap=True)
+    answer = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
     origin = manifest.origin
     made = f"rollback to {origin.of}" if origin.act == "rollback" else "build"
     over = f" after {origin.parent}" if origin.parent else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def print_plan(planned: PlannedFleet) -> None:
     """Print the bundle of each repository with its reason, and the bundles that a build would look at."""
-    answer = Console(highlight=False, markup=False, soft_wrap=True)
+    answer = Console(highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
     table = Table("bundle", "repository", Column("chunks", justify="right"), "why", box=None, padding=(0, 1))
     for bundle, names in planned.plan.bundles.items():
         for name in names:

@@ -81,7 +81,7 @@ def push(
             force=force,
             keep=keep or 0,
         )
-    console.print(describe_push(done), highlight=False, soft_wrap=True)
+    console.print(describe_push(done), highlight=False, soft_wrap=not console.is_terminal)
     for name in done.removed:
         console.print(f"retention removed {name} there", highlight=False)
     typer.echo(done.manifest.version)
@@ -112,7 +112,7 @@ def pull(
 
     with Bars() as bars:
         done = pull_version(_open(url), settings, version, bars.show, keep_current=keep_current)
-    console.print(describe_pull(done), highlight=False, soft_wrap=True)
+    console.print(describe_pull(done), highlight=False, soft_wrap=not console.is_terminal)
     typer.echo(done.imported.path)
 
 
@@ -147,7 +147,7 @@ def follow(
         if named != held:
             done = pull_version(store, settings, named=named)
             held = named
-            console.print(describe_pull(done), highlight=False, soft_wrap=True)
+            console.print(describe_pull(done), highlight=False, soft_wrap=not console.is_terminal)
         return ""
 
     FollowLoop(store.url, every).run(look)
@@ -189,7 +189,7 @@ class FollowLoop:
             else:
                 wait_s = self._every_s
             if sentence and sentence != said:
-                console.print(sentence, highlight=False, soft_wrap=True)
+                console.print(sentence, highlight=False, soft_wrap=not console.is_terminal)
             said = sentence
         console.print(f"stopped following {self._url}", highlight=False)
 

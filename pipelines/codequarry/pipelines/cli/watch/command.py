@@ -119,7 +119,7 @@ def _say(text: str) -> None:
 
 
 def _note(text: str) -> None:
-    console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
+    console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
 
 def _end_with_stdin() -> None:

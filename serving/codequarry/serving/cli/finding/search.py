@@ -42,7 +42,7 @@ from codequarry.serving.cli.options import (
     SymbolOption,
     filters_of,
 )
-from codequarry.serving.cli.terminal import echo_json, for_terminal
+from codequarry.serving.cli.terminal import echo_json, for_terminal, say
 from codequarry.serving.text.arguments import parse
 
 if TYPE_CHECKING:
@@ -342,7 +342,7 @@ def _explain_terms(result: SearchResult) -> None:
 def print_notes(notes: list[str]) -> None:
     """Print the limits of an answer on stderr."""
     for note in notes:
-        typer.echo(f"note: {for_terminal(note)}", err=True)
+        say(f"note: {note}", err=True)
 
 
 _REBUILD = "then run: codequarry index"

@@ -29,7 +29,7 @@ from codequarry.serving.cli.install.json_text import UnreadableConfigError
 from codequarry.serving.cli.install.record import ConfigChange, apply_change, plan_install, plan_undo, written_names
 from codequarry.serving.cli.install.targets import ConfigTarget
 from codequarry.serving.cli.options import RootOption, SettingsOption
-from codequarry.serving.cli.terminal import for_terminal, print_table
+from codequarry.serving.cli.terminal import for_terminal, print_table, say
 
 _GUIDES = ("AGENTS.md", "CLAUDE.md")
 
@@ -231,7 +231,7 @@ def _run(targets: list[ConfigTarget], subject: str, *, undo: bool, dry_run: bool
         except CodequarryError as error:
             failed.append(error)
     for error in failed[:-1]:
-        typer.echo(f"error: {for_terminal(error.message)}", err=True)
+        say(f"error: {error.message}", err=True)
     if failed:
         raise failed[-1]
 
@@ -239,30 +239,30 @@ def _run(targets: list[ConfigTarget], subject: str, *, undo: bool, dry_run: bool
 def _finish(target: ConfigTarget, change: ConfigChange | None, *, dry_run: bool) -> None:
     shown = for_terminal(str(target.file))
     if change is None:
-        typer.echo(f"{shown}: nothing of codequarry is there")
+        say(f"{shown}: nothing of codequarry is there")
         return
     if dry_run:
         typer.echo(for_terminal(change.diff) or f"{shown}: nothing would change", nl=not change.diff)
         return
     apply_change(change)
     if change.after == change.before:
-        typer.echo(f"{shown}: nothing to change")
+        say(f"{shown}: nothing to change")
     elif change.after is None:
-        typer.echo(f"{shown}: removed")
+        say(f"{shown}: removed")
     else:
         what = target.keys[-1] if target.keys else "written"
-        typer.echo(f"{shown}: {what}" + ("" if change.receipt else " taken out"))
+        say(f"{shown}: {what}" + ("" if change.receipt else " taken out"))
 
 
 def _remark(keys: list[str], server: Server, *, project: bool) -> None:
     if server.token:
         written = [key for key in keys if key in CLIENTS and TOKEN in json.dumps(CLIENTS[key].entry(server))]
         if [key for key in keys if key in CLIENTS and key not in written]:
-            typer.echo(f"The service needs a token: put it into the environment variable {TOKEN_VARIABLE}.")
+            say(f"The service needs a token: put it into the environment variable {TOKEN_VARIABLE}.")
         if written:
-            typer.echo(f"Put a token in place of {TOKEN} in the file of {', '.join(written)}.")
+            say(f"Put a token in place of {TOKEN} in the file of {', '.join(written)}.")
     if project and server.command and keys:
-        typer.echo("The entry holds paths of this machine: others who share the project need one of their own.")
+        say("The entry holds paths of this machine: others who share the project need one of their own.")
 
 
 def _list(*, none_found: bool) -> None:
@@ -272,8 +272,8 @@ def _list(*, none_found: bool) -> None:
         (client.key, "yes" if _is_found(client) else "", _state(client), str(client.user_file()))
         for client in CLIENTS.values()
     ]
-    print_table(("client", "found", "installed as", "file"), rows, whole=4)
-    typer.echo("Install with `codequarry install CLIENT`, or `--all` for those that are found; `--dry-run` shows it.")
+    print_table(("client", "found", "installed as", "file"), rows, whole=3)
+    say("Install with `codequarry install CLIENT`, or `--all` for those that are found; `--dry-run` shows it.")
 
 
 def _state(client: McpClient) -> str:
