@@ -7,14 +7,16 @@ from typing import Any
 from typer.core import TyperGroup
 
 _GROUPS = {
-    "Search": ("search", "grep", "fetch", "explore", "outline", "files", "overview", "definition", "references", "sql"),
+    "Search": (
+        "search", "grep", "fetch", "open", "explore", "outline", "files", "overview", "definition", "references", "sql",
+    ),
     "Index": ("index", "watch", "census", "tune", "models"),
     "Serve": ("serve", "install", "tools", "token", "usage", "route"),
     "Versions": ("versions", "diff", "rollback", "verify", "prune", "store", "export", "import"),
     "Many machines": ("push", "pull", "follow", "fleet"),
     "Quality": ("evaluate", "verdict", "gates"),
     "Configuration": ("doctor", "settings", "trust"),
-}
+}  # fmt: skip
 _INDENT = 6
 """Columns around a command's name and its description."""
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from codequarry.pipelines.cli import doctor, index
+from codequarry.pipelines.cli import doctor, index, open_place
 from codequarry.pipelines.cli.beside import indexing_beside
 from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
@@ -32,7 +32,7 @@ _WIDEST_HELP = 120
 
 _COMMANDS = (
     diff, evaluate, index, models, gates,
-    search, grep, browse, sql, symbols, serve, route, install, clients, versions, doctor, settings, usage,
+    search, grep, browse, sql, symbols, open_place, serve, route, install, clients, versions, doctor, settings, usage,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 
@@ -156,7 +156,7 @@ def _run_command() -> None:
 
     A server starts at once, and its index is made beside it.
     """
-    lent = Lent(commits_between=_commits_between, watching=_watch_beside)
+    lent = Lent(commits_between=_commits_between, watching=_watch_beside, remember_results=open_place.remember_results)
     try:
         build_app()(obj=lent)
     except NoBundleError:

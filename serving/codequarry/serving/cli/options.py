@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ class Lent:
     """Returns, for a work tree, how many commits the second one has and the first lacks, and the other way round."""
     watching: Callable[[Path | None, Path | None], AbstractContextManager[None]] | None = None
     """Watches the repositories while its block runs; takes bundle root and settings file of the command line."""
+    remember_results: Callable[[Sequence[str]], None] | None = None
+    """Remembers the places of a search, ``PATH:LINE`` each, for a command that opens one of them."""
 
 
 def lent_to(context: typer.Context) -> Lent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,7 @@ from codequarry.serving.cli.options import (
     SettingsOption,
     SymbolOption,
     filters_of,
+    lent_to,
 )
 from codequarry.serving.cli.terminal import echo_json, for_terminal, say
 from codequarry.serving.text.arguments import parse
@@ -56,6 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def search(
+    context: typer.Context,
     query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
     paths: PathsArgument = None,
     limit: Annotated[
@@ -125,7 +129,9 @@ def search(
     if as_json:
         echo_json(to_wire(answer))
     else:
-        _show(answer, shell, explain=explain)
+        places = _show(answer, shell, explain=explain)
+        if sys.stdout.isatty() and (remember := lent_to(context).remember_results) is not None:
+            remember(places)
     if not answer.results:
         raise typer.Exit(1)
 
@@ -239,19 +245,30 @@ def open_engine(settings: Settings, *, channels: Iterable[str] | None = None) ->
         engine.close()
 
 
-def _show(answer: SearchAnswer, shell: ShellPaths, *, explain: bool) -> None:
-    """Print the first results with code, or all where each is explained, and the rest as one line each."""
+def _show(answer: SearchAnswer, shell: ShellPaths, *, explain: bool) -> list[str]:
+    """Print the first results with code, or all where each is explained, and the rest as one line each.
+
+    Args:
+        answer: The answer.
+        shell: Translation of paths.
+        explain: Show how each score was made.
+
+    Returns:
+        ``PATH:LINE`` of each result, absolute.
+    """
     from codequarry.serving.render.lines import on_disk
 
     if explain and answer.match is not None:
         _explain_match(answer.match)
-    output, marked = Output(), words_of(answer.queryEcho)
+    output, marked, places = Output(), words_of(answer.queryEcho), list[str]()
     for number, result in enumerate(answer.results, start=1):
         found, lines = result.metadata, result.code.split("\n")
         with_code = bool(result.code) and (explain or number <= WITH_CODE)
         line = (result.code_line if with_code else found.start_line) + 1
+        place = f"{shell.shown(found.uri, answer.bundle)}:{line}"
+        places.append(os.path.abspath(place))
         output.line(
-            (f"{shell.shown(found.uri, answer.bundle)}:{line}", "magenta"), (f"  {result.heading}".rstrip(), "bold"),
+            (place, "magenta"), (f"  {result.heading}".rstrip(), "bold"),
             (f"  [{number}]", "dim"), (f"  {result.score:.3f}" if explain else "", "dim"),
             (f"  {on_disk(found.on_disk)}".rstrip(), "yellow"),
         )  # fmt: skip
@@ -264,6 +281,7 @@ def _show(answer: SearchAnswer, shell: ShellPaths, *, explain: bool) -> None:
     if not answer.results:
         print_notes(["no results: use other words, or fewer filters"])
     print_notes(answer.limits)
+    return places
 
 
 def _explain_match(match: Match) -> None:
