@@ -41,6 +41,7 @@ _ONE_MEANING = {
     "pro": "the tool `semantic_search_pro`: its schema and its answer",
     "ranking_profile": "the weights of the ranking: their schema and their choice",
     "references": "references in code: how they are found, and the tool that lists them",
+    "relations": "the tool `relations`: its schema, its answer, the text of it, and its command",
     "resource": "files as resources of MCP: their schema, their reading and their door",
     "search": "the search for chunks: its schema, the tool, and that of late interaction",
     "shards": "the parts in which the chunks are numbered: their schema, their plan and their writing",

@@ -13,7 +13,7 @@ from codequarry.pipelines.cli.root import build_app
 from codequarry.schemas.errors import SettingsError, UntrustedError
 from codequarry.schemas.settings.load import SETTINGS_FILE
 
-ARGUMENTS = {"client": "cursor", "before": "a", "after": "b", "question": "x"}
+ARGUMENTS = {"client": "cursor", "before": "a", "after": "b", "question": "x", "kind": "callers"}
 OPTIONS = {("serve",): ["--port", "0"]}
 
 

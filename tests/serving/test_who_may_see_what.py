@@ -277,6 +277,7 @@ def test_the_words_of_hidden_repositories_are_there_for_their_owner(port: int) -
     for tool, arguments in (
         ("search", {"query": "quokka"}), ("search_code", {"pattern": "quokka"}), ("overview", {}),
         ("go_to_definition", {"symbol": "quokka_of"}), ("find_references", {"symbol": "quokka_of"}),
+        ("relations", {"kind": "callers", "target": "quokka_of"}), ("relations", {"kind": "impact", "target": "vault"}),
         ("outline", {"path": "vault/lib"}), ("list_files", {}), ("describe_index", {}), ("healthz", {}),
         ("fetch", {"id": "vault/io/index.py"}), ("explore", {"query": "quokka"}),
     ):  # fmt: skip
@@ -297,6 +298,8 @@ def test_the_words_of_hidden_repositories_are_there_for_their_owner(port: int) -
         ("go_to_definition", {"symbol": "open", "filters": {"include": ["vault/**"]}}),
         ("go_to_definition", {"uri": "vault/lib/quokka_store.py:4"}),
         ("find_references", {"symbol": "use"}),
+        ("relations", {"kind": "callers", "target": "quokk_of"}),
+        ("relations", {"kind": "affected_tests", "target": "vault/lib/quokka_store.py"}),
         ("outline", {"path": "vault"}),
         ("outline", {"path": "io/index.py"}),
         ("list_files", {"pattern": "vault/**"}),

@@ -66,6 +66,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("go_to_definition", {"symbol": "LedgerStore.remove_expired"}),
     ("go_to_definition", {"symbol": "no_such_thing"}),
     ("find_references", {"symbol": "retry_webshop", "include_definitions": True}),
+    ("relations", {"kind": "callers", "target": "retry_webshop"}),
+    ("relations", {"kind": "affected_tests", "target": "webshop/webshop/store.py"}),
     ("outline", {"path": "webshop/webshop/store.py"}),
     ("list_files", {"pattern": "**/*.py"}),
     ("overview", {}),

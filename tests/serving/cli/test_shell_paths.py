@@ -32,19 +32,19 @@ def paths(home: Path, here: str) -> ShellPaths:
 )
 def test_what_is_shown_means_the_same_file_again(home: Path, here: str, shown: str) -> None:
     there = paths(home, here)
-    assert there.shown("app/src/a.py", BUNDLE) == shown
+    assert there.show("app/src/a.py", BUNDLE) == shown
     assert (home / here / shown).exists()
     for lines in ("", ":3", ":3-9"):
-        assert there.meant(f"{shown}{lines}") == f"app/src/a.py{lines}"
+        assert there.resolve(f"{shown}{lines}") == f"app/src/a.py{lines}"
 
 
 def test_what_is_no_file_here_stays_as_it_is(home: Path) -> None:
     there = paths(home, "app")
     for other in ("k3x9q", "1234567890", "src/unknown.py", "../alone.txt", "", 'File "src/a.py", line 12'):
-        assert there.meant(other) == other
-    assert there.meant(".") == "app"
-    assert there.shown("far/x.py", BUNDLE) == "far/x.py"
-    assert "\x1b" not in there.shown("app/\x1b[2J.py", BUNDLE)
+        assert there.resolve(other) == other
+    assert there.resolve(".") == "app"
+    assert there.show("far/x.py", BUNDLE) == "far/x.py"
+    assert "\x1b" not in there.show("app/\x1b[2J.py", BUNDLE)
 
 
 def test_paths_and_globs_narrow_a_search(home: Path) -> None:

@@ -29,8 +29,8 @@ from codequarry.serving.version.open import Bundle
 from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
 TOOLS = [
-    "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "outline",
-    "list_files", "overview", "explore", "set_scope", "get_scope", "describe_index", "healthz",
+    "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "relations",
+    "outline", "list_files", "overview", "explore", "set_scope", "get_scope", "describe_index", "healthz",
 ]  # fmt: skip
 RENDERED = {tool.name for tool in DESCRIBED if tool.render is not None}
 """Tools whose text is not the JSON of the structured content."""
@@ -205,6 +205,7 @@ def test_types_that_fastmcps_client_makes_of_the_schemas_hold_every_answer(
             "search_code": [{"pattern": "open"}, {"pattern": "o.*n", "mode": "regex"}, {"pattern": "zzz"}],
             "go_to_definition": [{"symbol": "open"}, {"symbol": "zzz"}],
             "find_references": [{"symbol": "open"}],
+            "relations": [{"kind": "callers", "target": "open"}, {"kind": "imports", "target": "io"}],
             "outline": [{"path": "io/index.py"}, {"path": "io"}],
             "explore": [{"query": "open"}, {"query": "zzz"}],
             "set_scope": [{"languages": ["python"]}],

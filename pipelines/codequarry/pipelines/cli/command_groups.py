@@ -8,7 +8,8 @@ from typer.core import TyperGroup
 
 _GROUPS = {
     "Search": (
-        "search", "grep", "fetch", "open", "explore", "outline", "files", "overview", "definition", "references", "sql",
+        "search", "grep", "fetch", "open", "explore", "outline", "files", "overview", "definition", "references",
+        "relations", "sql",
     ),
     "Index": ("index", "watch", "census", "tune", "models"),
     "Serve": ("serve", "install", "tools", "token", "usage", "route"),

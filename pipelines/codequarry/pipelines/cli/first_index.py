@@ -17,7 +17,9 @@ from codequarry.schemas.trust.state_folders import nearest_home
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.terminal import for_terminal
 
-ASKING = frozenset({"search", "grep", "definition", "references", "outline", "files", "overview", "explore"})
+ASKING = frozenset(
+    {"search", "grep", "definition", "references", "relations", "outline", "files", "overview", "explore"}
+)
 """Commands that ask about code; the others need no answer at once."""
 _PLACES = ("--root", "--settings")
 

@@ -61,6 +61,7 @@ def open_place(
 
     Example: codequarry search "where is the config loaded" && codequarry open 1
     """
+    settings = load_settings(settings_file, bundle_root=root, look="up")
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not editor:
         raise InvalidArgumentError("no editor is set", suggestion="set EDITOR, for example: export EDITOR=vim")
@@ -69,7 +70,7 @@ def open_place(
     elif (found := _PLACE.fullmatch(target)) is not None and Path(found[1]).is_file():
         place = f"{os.path.abspath(found[1])}:{found[2] or 1}"
     else:
-        place = _definition(target, load_settings(settings_file, bundle_root=root, look="up"))
+        place = _definition(target, settings)
     file, _, line = place.rpartition(":")
     if not os.path.isfile(file):
         raise NotFoundError(f"{file} is not on this machine", suggestion="`codequarry fetch` prints what was indexed")
@@ -100,7 +101,7 @@ def _definition(name: str, settings: Settings) -> str:
     if not answer.results:
         raise NotFoundError(f"{name} is no file here and no definition", suggestion="give PATH:LINE, or search for it")
     first = answer.results[0]
-    path = ShellPaths.of(settings.bundle.root).shown(first.uri, answer.bundle)
+    path = ShellPaths.of(settings.bundle.root).show(first.uri, answer.bundle)
     return f"{os.path.abspath(path)}:{first.start_line + 1}"
 
 

@@ -22,7 +22,7 @@ from codequarry.pipelines.cli.fleet.commands import fleet_app
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import clients, route, serve, settings, sql, usage, versions
-from codequarry.serving.cli.finding import browse, grep, search, symbols
+from codequarry.serving.cli.finding import browse, grep, relations, search, symbols
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.options import Lent
 from codequarry.serving.cli.terminal import for_terminal
@@ -32,7 +32,8 @@ _WIDEST_HELP = 120
 
 _COMMANDS = (
     diff, evaluate, index, models, gates,
-    search, grep, browse, sql, symbols, open_place, serve, route, install, clients, versions, doctor, settings, usage,
+    search, grep, browse, sql, symbols, relations, open_place,
+    serve, route, install, clients, versions, doctor, settings, usage,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 

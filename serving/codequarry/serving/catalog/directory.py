@@ -131,6 +131,22 @@ class ChunkDirectory:
         """Select the files in these languages: (files,) bool."""
         return np.isin(self._lang_column, langs)
 
+    @cached_property
+    def _by_folder(self) -> dict[tuple[str, str], list[int]]:
+        """Files by repository and folder."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for file, (repo, path) in enumerate(zip(self.repos, self.paths, strict=True)):
+            found.setdefault((repo, path.rpartition("/")[0]), []).append(file)
+        return found
+
+    def files_beside(self, file: int) -> list[int]:
+        """Return the files of a file's folder, itself included."""
+        return self._by_folder[self.repos[file], self.paths[file].rpartition("/")[0]]
+
+    def are_related(self, one: int, other: int) -> bool:
+        """Tell whether two files share repository and language family."""
+        return bool(self._relations[one] == self._relations[other])
+
     def related_files(self, files: np.ndarray) -> np.ndarray:
         """Select the files that share repository and language family with one of these files.
 

@@ -41,6 +41,10 @@ _RELATIONS = """
 SELECT target_id, related_id FROM relations_mat WHERE role = 'reference' OR (role = 'implementation' AND NOT of_type)
 """
 
+_IMPLEMENTING = """
+SELECT target_id, related_id FROM relations_mat WHERE role = 'implementation' AND related_id IN ({marks})
+"""
+
 
 # Ends are added here: computed columns would be part of every plan.
 _PLACES = """
@@ -235,7 +239,7 @@ class SymbolTables:
             Definitions, in no order.
         """
         numbers = [number for row in rows for number in self._catalog.index.definitions_of_row(row).tolist()]
-        return self._by_number(numbers) if numbers else []
+        return self.numbered(numbers) if numbers else []
 
     def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
         """Find definitions with these ``name_id``, at most that many of each, best first."""
@@ -245,7 +249,18 @@ class SymbolTables:
         )
         return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most, **self._hidden})]
 
-    def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
+    def implementing(self, targets: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what an indexer says to implement, override or extend one of these targets.
+
+        Args:
+            targets: The ``target_id`` of types or members.
+
+        Returns:
+            Pairs of ``target_id``: what implements, and what is implemented.
+        """
+        return self._fetch(_IMPLEMENTING.format(marks=marks(targets)), list(targets)) if targets else []
+
+    def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         """Return definitions by number, in no order."""
         sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
         found = (self._row(row) for row in self._fetch(sql, {"numbers": list(numbers)}))

@@ -16,7 +16,7 @@ from codequarry.serving.fleet.browse_answers import (
     merge_set_scope,
 )
 from codequarry.serving.fleet.fleet_call import FleetCall
-from codequarry.serving.fleet.place_answers import merge_definitions, merge_matches, merge_references
+from codequarry.serving.fleet.place_answers import merge_definitions, merge_matches, merge_references, merge_relations
 from codequarry.serving.fleet.ranked_answers import merge_connector_search, merge_explore, merge_pro, merge_search
 from codequarry.serving.fleet.read_answers import merge_connector_fetch, merge_fetch, merge_resource
 from codequarry.serving.server.chatgpt import connector_fetch, connector_search
@@ -32,6 +32,7 @@ from codequarry.serving.tools.fetch import fetch
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.pro import semantic_search_pro
 from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.tools.scopes import get_scope, set_scope
 from codequarry.serving.tools.search import search
 
@@ -46,6 +47,7 @@ MERGED: dict[ToolFunction, Callable[[FleetCall, Any], BaseModel]] = {
     search_code: merge_matches,
     go_to_definition: merge_definitions,
     find_references: merge_references,
+    relations: merge_relations,
     outline: merge_outlines,
     list_files: merge_files,
     overview: merge_overviews,

@@ -14,6 +14,7 @@ from codequarry.schemas.wire.grep import (
     CodeSearchAnswer,
     CodeSearchRequest,
 )
+from codequarry.schemas.wire.relations import RELATIONS_MAX, RelationsAnswer, RelationsRequest
 from codequarry.schemas.wire.symbols import (
     DEFINITIONS_DEFAULT,
     DEFINITIONS_MAX,
@@ -30,6 +31,7 @@ from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.relations.relations import relations
 
 ItemT = TypeVar("ItemT")
 
@@ -114,6 +116,24 @@ def merge_references(call: FleetCall, request: ReferencesRequest) -> ReferencesA
         totals=totals,
         limits=limits,
         bundle=call.info(one.uri for one in (*shown, *definitions)),
+    )
+
+
+def merge_relations(call: FleetCall, request: RelationsRequest) -> RelationsAnswer:
+    """Answer the tool ``relations``: those of each bundle together, as no relation leaves one; raises as it does."""
+    replies = call.each(relations, request)
+    answers = [answer for _, answer in replies.answers]
+    limit = min(max(request.limit, 1), RELATIONS_MAX)
+    found = [one for answer in answers for one in answer.results]
+    limits = replies.limits(lambda answer: answer.results or answer.targets)
+    if len(found) > limit:
+        limits.append(f"the first {limit} relations; raise limit or narrow with filters")
+    return RelationsAnswer(
+        targets=[target for answer in answers for target in answer.targets][:DEFINITIONS_DEFAULT],
+        results=found[:limit],
+        total=sum(answer.total for answer in answers),
+        limits=limits,
+        bundle=call.info(one.uri for one in found[:limit]),
     )
 
 

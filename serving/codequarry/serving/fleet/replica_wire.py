@@ -35,6 +35,7 @@ from codequarry.serving.tools.describe import describe_index
 from codequarry.serving.tools.fetch import error_body, fetch
 from codequarry.serving.tools.pro import semantic_search_pro
 from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.tools.scopes import set_scope
 from codequarry.serving.tools.search import search
 from codequarry.serving.tools.version_search import Gathered, Rescored
@@ -43,8 +44,8 @@ SEARCHES: dict[str, type[SearchRequest | ProRequest]] = {"search": SearchRequest
 """Requests of searches by the name of the tool."""
 
 _TOOLS: tuple[ToolFunction, ...] = (
-    explore, fetch, locate, read_resource, connector_fetch, match_places, go_to_definition, find_references, outline,
-    list_files, overview, describe_index, set_scope, search, semantic_search_pro,
+    explore, fetch, locate, read_resource, connector_fetch, match_places, go_to_definition, find_references, relations,
+    outline, list_files, overview, describe_index, set_scope, search, semantic_search_pro,
 )  # fmt: skip
 TOOLS: dict[str, ToolFunction] = {tool.__name__: tool for tool in _TOOLS}
 """Functions of which a replica asks its bundles, by name."""

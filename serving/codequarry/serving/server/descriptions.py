@@ -17,6 +17,7 @@ from codequarry.schemas.wire.list_files import ListFilesAnswer, ListFilesRequest
 from codequarry.schemas.wire.outline import OutlineAnswer, OutlineRequest
 from codequarry.schemas.wire.overview import OverviewAnswer, OverviewRequest
 from codequarry.schemas.wire.pro import ProAnswer, ProRequest
+from codequarry.schemas.wire.relations import RelationsAnswer, RelationsRequest
 from codequarry.schemas.wire.scope import GetScopeRequest, ScopeAnswer, SetScopeRequest
 from codequarry.schemas.wire.search import FetchAnswer, FetchRequest, SearchAnswer, SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest, ReferencesAnswer, ReferencesRequest
@@ -25,6 +26,7 @@ from codequarry.serving.render.explore import explore_text
 from codequarry.serving.render.fetch import fetch_text
 from codequarry.serving.render.places import definitions_text, matches_text, references_text
 from codequarry.serving.render.ranked import search_text
+from codequarry.serving.render.relations import relations_text
 from codequarry.serving.tools.browse.explore import explore
 from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.browse.outline import outline
@@ -37,6 +39,7 @@ from codequarry.serving.tools.fetch import fetch
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.pro import semantic_search_pro
 from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.tools.scopes import get_scope, set_scope
 from codequarry.serving.tools.search import search
 
@@ -168,12 +171,12 @@ where it is used. Do not use it for questions in words (use search). Give \
 
 Returns place, kind, signature and documentation, best first. Nothing found is a valid answer; similar names are told.
 
-Example: {"symbol": "SessionStore.remove_expired", "filters": {"exclude": ["tests"]}}""",
+Example: {"symbol": "SessionStore.remove_expired"}""",
     DefinitionRequest,
     DefinitionAnswer,
     go_to_definition,
     definitions_text,
-    rare=("line", "column", "scope_id", "kind", "filters.repos", "filters.ref"),
+    rare=("line", "column", "scope_id", "kind", "limit", "filters"),
 )
 
 FIND_REFERENCES = ToolDescription(
@@ -194,6 +197,22 @@ Example: {"symbol": "SessionStore.remove_expired", "role": "call"}""",
     references_text,
     lean_references,
     rare=("line", "column", "scope_id", "include_definitions", "precision", "filters.repos", "filters.ref"),
+)
+
+RELATIONS = ToolDescription(
+    "relations",
+    "Relations of code",
+    """\
+Follow code to code: who calls a definition, what it calls, what extends or overrides it, what imports a file, what a \
+change may break, which tests it affects. Use it before and after a change. Do not use it to list every use of a name \
+(use find_references). Each line says whether it is certain, resolved, or known by name alone.
+
+Example: {"kind": "affected_tests", "target": "SessionStore.remove_expired"}""",
+    RelationsRequest,
+    RelationsAnswer,
+    relations,
+    relations_text,
+    rare=("limit", "filters", "scope_id", "max_tokens"),
 )
 
 OUTLINE = ToolDescription(
@@ -224,7 +243,7 @@ Example: {"pattern": "src", "depth": 2, "class": "source"}""",
     ListFilesAnswer,
     list_files,
     files_text,
-    rare=("scope_id",),
+    rare=("scope_id", "limit"),
 )
 
 OVERVIEW = ToolDescription(
@@ -320,12 +339,12 @@ Example: {}""",
 )
 
 TOOLS = (
-    SEARCH, FETCH, SEMANTIC_SEARCH_PRO, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, OUTLINE, LIST_FILES, OVERVIEW,
-    EXPLORE, SET_SCOPE, GET_SCOPE, DESCRIBE_INDEX, HEALTHZ,
+    SEARCH, FETCH, SEMANTIC_SEARCH_PRO, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, RELATIONS, OUTLINE, LIST_FILES,
+    OVERVIEW, EXPLORE, SET_SCOPE, GET_SCOPE, DESCRIBE_INDEX, HEALTHZ,
 )  # fmt: skip
 """The full profile, as listed."""
 
 DEFAULT_TOOLS = (
-    SEARCH, FETCH, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, OUTLINE, LIST_FILES, OVERVIEW,
+    SEARCH, FETCH, SEARCH_CODE, GO_TO_DEFINITION, FIND_REFERENCES, RELATIONS, OUTLINE, LIST_FILES, OVERVIEW,
 )  # fmt: skip
 """The default profile, as listed; the others are answered too."""

@@ -95,9 +95,9 @@ class StackedSymbols(SymbolTables):
         )  # fmt: skip
         return self._only_visible(Places(*map(np.concatenate, zip(held.where(live), own, strict=True))))
 
-    def _by_number(self, numbers: Sequence[int]) -> list[SymbolRow]:
+    def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
-        return [*(super()._by_number(held) if held else []), *self._own_rows(set(numbers) - set(held))]
+        return [*(super().numbered(held) if held else []), *self._own_rows(set(numbers) - set(held))]
 
     def _find_named(
         self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool

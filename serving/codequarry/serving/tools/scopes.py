@@ -10,6 +10,7 @@ from codequarry.schemas.wire.explore import ExploreRequest
 from codequarry.schemas.wire.grep import CodeSearchRequest
 from codequarry.schemas.wire.outline import OutlineRequest
 from codequarry.schemas.wire.pro import ProRequest
+from codequarry.schemas.wire.relations import RelationsRequest
 from codequarry.schemas.wire.scope import GetScopeRequest, Scope, ScopeAnswer, SetScopeRequest, parse_scope_id
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
@@ -20,6 +21,7 @@ from codequarry.serving.version.open import Bundle
 ScopedT = TypeVar(
     "ScopedT",
     SearchRequest, CodeSearchRequest, DefinitionRequest, ReferencesRequest, ProRequest, OutlineRequest, ExploreRequest,
+    RelationsRequest,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from codequarry.schemas.wire.search import BundleInfo
 from codequarry.serving.catalog.catalog import Catalog, ChunkRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
+from codequarry.serving.catalog.file_imports import FileImports
 from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.base import Channel, ShutChannel
 from codequarry.serving.channels.bm25 import Bm25Channel
@@ -290,6 +291,11 @@ class Bundle:
         if isinstance(self.catalog, StackedCatalog):
             return StackedSymbols(self.catalog, self.directory)
         return SymbolTables(self.catalog, self.directory.by_row)
+
+    @cached_property
+    def imports(self) -> FileImports:
+        """Imports between the files of the version; read when they are first asked for."""
+        return FileImports.read([layer.paths for layer in self.layers], self.directory)
 
     @cached_property
     def profile(self) -> RankingProfile:

@@ -15,6 +15,7 @@ from functools import cached_property
 from codequarry.schemas.bundle.manifest import Counts, Manifest
 from codequarry.schemas.ranking_profile import RankingProfile
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
+from codequarry.serving.catalog.file_imports import FileImports
 from codequarry.serving.catalog.symbols import SymbolTables
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.symbol import SymbolChannel
@@ -74,6 +75,11 @@ class VisibleBundle(Bundle):
     def symbols(self) -> SymbolTables:
         """Symbol tables of the visible files."""
         return self.parts.symbols(self.whole)
+
+    @cached_property
+    def imports(self) -> FileImports:
+        """Imports between the files of the caller's repositories."""
+        return self.whole.imports.within(self.parts.directory.seen)
 
     @cached_property
     def profile(self) -> RankingProfile:

@@ -61,7 +61,7 @@ def outline(
 
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     settings = load_settings(settings_file, bundle_root=root, look="up")
-    meant = ShellPaths.of(settings.bundle.root).meant(path)
+    meant = ShellPaths.of(settings.bundle.root).resolve(path)
     request = parse(OutlineRequest, {"path": meant, "depth": depth, "limit": limit, "filters": filters})
     with open_engine(settings, channels=()) as engine:
         _print(engine.answer("outline", tool, request), outline_text, as_json)
@@ -85,7 +85,7 @@ def files(
     from codequarry.serving.tools.browse.list_files import list_files
 
     settings = load_settings(settings_file, bundle_root=root, look="up")
-    meant = ShellPaths.of(settings.bundle.root).meant(pattern)
+    meant = ShellPaths.of(settings.bundle.root).resolve(pattern)
     arguments = {"pattern": meant, "depth": depth, "class": path_class, "lang": lang or [], "limit": limit}
     request = parse(ListFilesRequest, arguments)
     with open_engine(settings, channels=()) as engine:

@@ -93,7 +93,7 @@ def grep(
         notes = answer.limits
         if names or counts:
             for uri, count in answer.counts.items():
-                typer.echo(f"{shell.shown(uri, answer.bundle)}{'' if names else f':{count}'}")
+                typer.echo(f"{shell.show(uri, answer.bundle)}{'' if names else f':{count}'}")
             # What limits the matches that are shown limits no count.
             notes = [] if answer.total and answer.total_is_exact else notes
         else:
@@ -118,7 +118,7 @@ def _show_matches(answer: CodeSearchAnswer, shell: ShellPaths, lines_before: int
     for number, (_, same) in enumerate(groupby(answer.results, key=lambda one: (one.uri, one.start_line))):
         matches = list(same)
         first = matches[0]
-        path = shell.shown(first.uri, answer.bundle)
+        path = shell.show(first.uri, answer.bundle)
         if number and (lines_before or lines_after):
             output.line(("--", "dim"))
         before = first.before[max(0, len(first.before) - lines_before) :]

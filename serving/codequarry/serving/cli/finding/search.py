@@ -191,7 +191,7 @@ def fetch(
     """
     settings = load_settings(settings_file, bundle_root=root, look="up")
     shell = ShellPaths.of(settings.bundle.root)
-    references = [shell.meant(each) for each in ids]
+    references = [shell.resolve(each) for each in ids]
     request = parse(FetchRequest, {"objectIds": references, "max_tokens": max_tokens, "resolve": resolve, "ref": ref})
     with open_engine(settings, channels=()) as engine:
         answer = engine.fetch(request)
@@ -205,7 +205,7 @@ def fetch(
                 if number:
                     output.line()
                 found = one.metadata
-                path, name = shell.shown(found.uri, answer.bundle), f"  {found.kind} {found.qualified_name}".rstrip()
+                path, name = shell.show(found.uri, answer.bundle), f"  {found.kind} {found.qualified_name}".rstrip()
                 output.line((f"{path}:{found.start_line + 1}", "magenta"), (name, "bold"))
                 if output.is_terminal:
                     output.code(one.content.removesuffix("\n").split("\n"), found.start_line + 1, found.lang)
@@ -265,7 +265,7 @@ def _show(answer: SearchAnswer, shell: ShellPaths, *, explain: bool) -> list[str
         found, lines = result.metadata, result.code.split("\n")
         with_code = bool(result.code) and (explain or number <= WITH_CODE)
         line = (result.code_line if with_code else found.start_line) + 1
-        place = f"{shell.shown(found.uri, answer.bundle)}:{line}"
+        place = f"{shell.show(found.uri, answer.bundle)}:{line}"
         places.append(os.path.abspath(place))
         output.line(
             (place, "magenta"), (f"  {result.heading}".rstrip(), "bold"),

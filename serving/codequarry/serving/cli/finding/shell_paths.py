@@ -12,7 +12,6 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.trust.privileges import is_inside
 from codequarry.schemas.trust.source_places import local_folders
 from codequarry.schemas.wire.search import BundleInfo
-from codequarry.serving.render.lines import shown_path
 
 Filters = dict[str, list[str] | str]
 """Filters of a request as `filters_of` returns them."""
@@ -37,7 +36,7 @@ class ShellPaths:
         """Translate for the repositories of a bundle root, and the working folder of the process."""
         return cls(local_folders(root), Path.cwd())
 
-    def shown(self, uri: str, bundle: BundleInfo) -> str:
+    def show(self, uri: str, bundle: BundleInfo) -> str:
         """Return the path of a file, relative to the working folder where that is not longer than the whole path.
 
         Args:
@@ -48,6 +47,8 @@ class ShellPaths:
             A path that a shell opens, without control characters; for a repository that is not on this machine, or
             another branch of one, the path as answers show it.
         """
+        from codequarry.serving.render.lines import shown_path  # brings NumPy, which the list of commands does without
+
         repository, _, path = uri.partition("/")
         folder = None if bundle.ref else self._folders.get(repository)
         if folder is None or not path.isprintable():
@@ -55,7 +56,7 @@ class ShellPaths:
         whole = os.path.join(folder, path)
         return min(os.path.relpath(whole, self._here), whole, key=len)
 
-    def meant(self, given: str) -> str:
+    def resolve(self, given: str) -> str:
         """Return the file or folder of the index that a path on this machine means, with its lines.
 
         Args:
@@ -135,7 +136,7 @@ def place_of(given: str, paths: ShellPaths) -> dict[str, Any] | None:
     match = re.fullmatch(r"(.+?):([1-9]\d{0,9})(?::([1-9]\d{0,9}))?", given)
     if match is None:
         return None
-    return {"uri": paths.meant(match[1]), "line": int(match[2]) - 1, "column": int(match[3] or "0") - 1}
+    return {"uri": paths.resolve(match[1]), "line": int(match[2]) - 1, "column": int(match[3] or "0") - 1}
 
 
 def _split_lines(given: str) -> tuple[str, str]:

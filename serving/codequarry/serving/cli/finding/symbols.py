@@ -79,7 +79,7 @@ def definition(
     else:
         output = Output()
         for result in answer.results:
-            _show(result, shell.shown(result.uri, answer.bundle), output)
+            _show(result, shell.show(result.uri, answer.bundle), output)
         hidden = answer.total - len(answer.results)
         notes = [f"{hidden:,} more; raise --limit"] if hidden > 0 else []
         print_notes([*notes, *answer.limits] if answer.results or answer.limits else ["no definitions"])
@@ -125,7 +125,7 @@ def _show_references(answer: ReferencesAnswer, shell: ShellPaths) -> None:
     output = Output()
     for result in answer.results:
         mark = " " if result.precise == "precise" else "?"
-        where = f"{shell.shown(result.uri, answer.bundle)}:{result.start_line + 1}:{result.start_column + 1}"
+        where = f"{shell.show(result.uri, answer.bundle)}:{result.start_line + 1}:{result.start_column + 1}"
         output.line((f"{mark} ", "yellow"), (where, "magenta"), (f"  {', '.join(result.roles)}  ", "dim"),
                     (result.preview, ""))  # fmt: skip
     if any(result.precise == "heuristic" for result in answer.results):

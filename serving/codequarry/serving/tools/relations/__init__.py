@@ -1,0 +1,1 @@
+"""Tool ``relations``: who calls what, what implements what, what imports what, and what a change reaches."""

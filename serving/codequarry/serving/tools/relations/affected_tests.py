@@ -1,0 +1,187 @@
+"""Tests that a change may break: by calls, by imports and by names, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
+from codequarry.schemas.wire.relations import Evidence
+from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.tools.relations.symbol_graph import CERTAINTY
+from codequarry.serving.tools.relations.targets import RelationTarget
+from codequarry.serving.tools.relations.walk import Expand, RelationStep, walk
+from codequarry.serving.version.open import Bundle
+
+_TEST = PATH_CLASSES.index("test") + 1
+_CALLS = {"exact": 4.0, "resolved": 3.0, "by name": 1.0}
+"""Points of a test that uses what changes, by evidence; a half for each further step."""
+_NAMED, _PART_NAMED, _IMPORTS, _IMPORTS_IMPORTER, _SAME_FOLDER = 5.0, 2.0, 3.0, 0.75, 0.25
+_MOST_GUESSED = 20
+"""A name that more definitions use than these, all known by name alone, tells nothing of one."""
+_MOST_CALLS = 3
+"""Uses by one test file that count, the surest ones."""
+_AFFIXES = re.compile(r"^(test|tests|spec|it)[_.-]?|[_.-]?(tests?|spec|it|e2e|integration|unit)$", re.IGNORECASE)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_COMMON = frozenset(("index", "main", "mod", "init", "base", "core", "common", "types", "util", "utils", "lib", "src"))
+
+
+@dataclass
+class AffectedTest:
+    """A test file and why it is named."""
+
+    file: int
+    score: float = 0.0
+    calls: list[float] = field(default_factory=list)
+    """Points of its uses of what changes."""
+    step: RelationStep | None = None
+    """The surest use of what changes."""
+    reason: str = ""
+    evidence: Evidence = "by name"
+
+    def add(self, points: float, reason: str, evidence: Evidence) -> None:
+        """Add points; the first reason, which is the surest one, stays.
+
+        Args:
+            points: Points.
+            reason: Sentence for people.
+            evidence: How sure the relation is.
+        """
+        self.score += points
+        if not self.reason:
+            self.reason, self.evidence = reason, evidence
+
+
+def affected_tests(
+    bundle: Bundle, target: RelationTarget, expand: Expand, depth: int, deadline: Deadline
+) -> list[AffectedTest]:
+    """Find the test files that a change may break.
+
+    Args:
+        bundle: The version.
+        target: What changes.
+        expand: Finds what uses definitions.
+        depth: Steps of uses to follow.
+        deadline: Deadline of the request.
+
+    Returns:
+        Test files, the most likely first.
+    """
+    directory = bundle.directory
+    files = list(dict.fromkeys([*target.files, *(row.file for row in target.rows)]))
+    found: dict[int, AffectedTest] = {}
+
+    def test_of(file: int) -> AffectedTest:
+        return found.setdefault(file, AffectedTest(file))
+
+    for file in files:
+        if directory.class_rank[file] == _TEST:
+            test_of(file).add(100.0, "it changes itself", "exact")
+    sources = [file for file in files if directory.class_rank[file] != _TEST]
+    steps = walk(target.rows, expand, depth, deadline) if target.rows else []
+    guessed = Counter(step.of.symbol_id for step in steps if step.evidence == "by name")
+    for step in steps:
+        is_common = step.evidence == "by name" and guessed[step.of.symbol_id] > _MOST_GUESSED
+        if directory.class_rank[step.file] == _TEST and not is_common:
+            test = test_of(step.file)
+            test.calls.append(_CALLS[step.evidence] / 2 ** (step.depth - 1))
+            if test.step is None or _rank(step) < _rank(test.step):
+                test.step = step
+    for test in found.values():
+        if test.step is not None:
+            test.add(sum(sorted(test.calls, reverse=True)[:_MOST_CALLS]), "", test.step.evidence)
+    deadline.check()
+    _add_imports(bundle, sources, test_of)
+    _add_names(bundle, sources, target.rows, test_of)
+    return sorted(found.values(), key=lambda test: (-test.score, directory.paths[test.file]))
+
+
+def _rank(step: RelationStep) -> tuple[int, int]:
+    return step.depth, CERTAINTY.index(step.evidence)
+
+
+def _add_imports(bundle: Bundle, sources: Sequence[int], test_of: Callable[[int], AffectedTest]) -> None:
+    """Add the tests that import what changes, or something that imports it."""
+    directory = bundle.directory
+    for source in sources:
+        direct = bundle.imports.importing(source)
+        for file in direct:
+            if directory.class_rank[file] == _TEST:
+                test_of(file).add(_IMPORTS, f"imports {directory.paths[source]}", "resolved")
+        for between in direct:
+            for file in bundle.imports.importing(between):
+                if directory.class_rank[file] == _TEST and file not in direct:
+                    why = f"imports {directory.paths[between]}, which imports {directory.paths[source]}"
+                    test_of(file).add(_IMPORTS_IMPORTER, why, "resolved")
+
+
+def _add_names(
+    bundle: Bundle, sources: Sequence[int], rows: Sequence[SymbolRow], test_of: Callable[[int], AffectedTest]
+) -> None:
+    """Add the tests whose path names what changes: ``test_retry.py``, ``RetryTest.java``, ``retry/send_test.go``."""
+    directory = bundle.directory
+    for source in sources:
+        names = {tuple(_split(row.name)) for row in rows if row.file == source}
+        path = directory.paths[source]
+        for file in directory.in_order((directory.class_rank == _TEST) & directory.files_in([directory.repos[source]])):
+            points, why = _likeness(path, directory.paths[file], names)
+            if points:
+                test_of(file).add(points, f"{why} {path}", "by name")
+
+
+def _likeness(source: str, test: str, names: Collection[tuple[str, ...]]) -> tuple[float, str]:
+    """Return points for a test whose path resembles a source's, and in which way it does.
+
+    Args:
+        source: Path of what changes.
+        test: Path of a test.
+        names: Words of the names of definitions that change.
+
+    Returns:
+        Points, 0 where nothing is alike; and the way.
+    """
+    own, words = _words_of(source), _words_of(test)
+    if not own or not words:
+        return 0.0, ""
+    parents = {part.lower() for part in PurePosixPath(source).parts[:-1]}
+    folders = {_AFFIXES.sub("", part).lower() for part in PurePosixPath(test).parts[:-1]} - {""}
+    shared = len(folders & parents) / max(1, len(parents))
+    telling = own[-1] not in _COMMON
+    if words == own and (telling or len(own) > 1):
+        return _NAMED + shared, "is named after"
+    if tuple(words) in names or _holds(words, own) or (telling and words[-1] == own[-1]):
+        return _PART_NAMED + shared, "shares a name with"
+    if telling and own[-1] in folders:
+        return _PART_NAMED + shared, "lies in a folder named after"
+    beside = test.rpartition("/")[0] == source.rpartition("/")[0]
+    return (_SAME_FOLDER, "lies beside") if beside else (0.0, "")
+
+
+def _holds(words: Sequence[str], own: Sequence[str]) -> bool:
+    """Tell whether one of two names begins with the other: ``retry_policy`` and ``retry``."""
+    least = min(len(words), len(own))
+    return least > 0 and list(words[:least]) == list(own[:least]) and words[0] not in _COMMON
+
+
+def _words_of(path: str) -> list[str]:
+    """Return the words of a file's name, without what says that it is a test.
+
+    >>> _words_of("tests/net/test_retry_policy.py"), _words_of("src/RetryPolicyTest.java"), _words_of("a/retry.spec.ts")
+    (['retry', 'policy'], ['retry', 'policy'], ['retry'])
+    """
+    stem = PurePosixPath(path).name.split(".")
+    name = ".".join(stem[:-1]) if len(stem) > 1 else stem[0]
+    words = _split(name)
+    while len(words) > 1 and _AFFIXES.sub("", words[-1]) == "":
+        words.pop()
+    while len(words) > 1 and _AFFIXES.sub("", words[0]) == "":
+        words.pop(0)
+    return words
+
+
+def _split(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name)]

@@ -1,0 +1,252 @@
+"""Edges between definitions: who uses a definition, what it uses, and what extends or overrides it.
+
+Indexers say what a name means where they ran (``exact``). Elsewhere a function or type is ``resolved`` where the file,
+or one that it imports, defines the only thing of that name; a member where the file names its type beside the
+receiver. What is left is known ``by name`` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
+from codequarry.schemas.kinds import stored_kinds
+from codequarry.schemas.wire.relations import Evidence
+from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.tools.relations.receivers import Receivers
+from codequarry.serving.version.open import Bundle
+
+CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))
+TYPE_LIKE = frozenset(stored_kinds(["type"]))
+CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
+"""Evidence, the surest first."""
+_SAME_NAME = 24
+"""Definitions of one name that are told apart; a name with more means nothing by itself."""
+_MOST_USES = 3_000
+"""Uses that one step looks at."""
+_SHARING_FOLDERS = frozenset(("go", "java", "kotlin", "scala", "csharp", "swift", "c", "cpp"))
+"""Languages in which the files of a folder see each other's names without an import."""
+_PASSING_ON = re.compile(r"(.*/)?(__init__\.pyi?|index\.[cm]?[jt]sx?|mod\.rs|lib\.rs)")
+"""Files whose imports are names that they offer to others."""
+
+
+class Use(NamedTuple):
+    """A place that uses a definition. Lines are 0-based."""
+
+    of: SymbolRow
+    file: int
+    line: int
+    enclosing: int
+    """Number of the innermost definition around it; below 0 at the top level."""
+    is_call: bool
+    evidence: Evidence
+
+
+class SymbolGraph:
+    """Edges between the definitions of a version.
+
+    Args:
+        bundle: The version.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self.reach = cache(self._reach)
+        self._receivers = Receivers(bundle)
+        self.is_cut = False
+        """True when a step found more uses than it looks at."""
+
+    def uses_of(self, rows: Sequence[SymbolRow], *, calls_alone: bool) -> list[Use]:
+        """Find the places that use definitions; imports and the definitions themselves are left out.
+
+        Args:
+            rows: The definitions.
+            calls_alone: Take calls of what can be called, and no other use that only shares the name.
+
+        Returns:
+            Places in the order of files and lines.
+        """
+        symbols = self._bundle.symbols
+        meant: dict[int, list[SymbolRow]] = {}
+        named: dict[int, list[SymbolRow]] = {}
+        for row in rows:
+            named.setdefault(row.name_id, []).append(row)
+            for target in symbols.related([row.target_id]):
+                meant.setdefault(target, []).append(row)
+        if not rows:
+            return []
+        places = symbols.places([*meant, *named])
+        places = places.where(~places.defining & (places.roles & IMPORT == 0))
+        kindred = self._same_names(list(named))
+        found: list[Use] = []
+        for target, file, precise, roles, line, column, _, _, enclosing, _ in places.rows():
+            if len(found) >= _MOST_USES:
+                self.is_cut = True
+                break
+            called = bool(roles & CALL)
+            if precise:
+                found += [Use(row, file, line, enclosing, called, "exact") for row in meant.get(target, ())]
+                continue
+            wanted = [row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)]
+            if not wanted:
+                continue
+            choices = self._choices(kindred.get(wanted[0].name_id, []), file, line, column, enclosing)
+            for row in wanted:
+                if (evidence := choices.get(row.symbol_id)) is not None:
+                    found.append(Use(row, file, line, enclosing, called, evidence))
+        return sorted(found, key=lambda use: (self._bundle.directory.class_rank[use.file], use.file, use.line))
+
+    def used_by(self, row: SymbolRow) -> list[tuple[SymbolRow, int, Evidence]]:
+        """Find the functions and types that a definition uses.
+
+        Args:
+            row: The definition.
+
+        Returns:
+            Each definition with the line that uses it first and the evidence; names that may mean several are left out.
+        """
+        symbols = self._bundle.symbols
+        last = max(row.body_start_line, row.body_end_line)
+        within = symbols.named_within(row.file, row.body_start_line, last)
+        named = [one for one in within if not one.roles & (DEFINITION | IMPORT) and one.target_id >= 0]
+        exact = list(dict.fromkeys(one.target_id for one in named if one.precise))
+        by_target: dict[int, list[SymbolRow]] = {}
+        for each in symbols.of_targets(exact, [], None).rows if exact else []:
+            by_target.setdefault(each.target_id, []).append(each)
+        same = self._same_names(list(dict.fromkeys(one.target_id for one in named if not one.precise)))
+        found: dict[int, tuple[SymbolRow, int, Evidence]] = {}
+        for one in named:
+            if one.precise:
+                choices: list[tuple[SymbolRow, Evidence]] = [
+                    (each, "exact") for each in by_target.get(one.target_id, [])[:1]
+                ]
+            else:
+                choices = self._meant(row, same.get(one.target_id, []), is_call=bool(one.roles & CALL))
+            for each, evidence in choices:
+                if each.symbol_id != row.symbol_id and each.kind in CALLABLE | TYPE_LIKE:
+                    found.setdefault(each.symbol_id, (each, one.end_line, evidence))
+        return list(found.values())
+
+    def extending(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
+        """Find the types that extend or implement a type, or the members that override a member.
+
+        Args:
+            row: The type or the member.
+
+        Returns:
+            Definitions with the evidence.
+        """
+        symbols = self._bundle.symbols
+        pairs = symbols.implementing([row.target_id])
+        exact = symbols.of_targets(list(dict.fromkeys(own for own, _ in pairs)), [], None).rows if pairs else []
+        found: dict[int, tuple[SymbolRow, Evidence]] = {each.symbol_id: (each, "exact") for each in exact}
+        others = self._subtypes(row) if row.kind in TYPE_LIKE else self._overrides(row)
+        for each, evidence in others:
+            found.setdefault(each.symbol_id, (each, evidence))
+        return list(found.values())
+
+    def _subtypes(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
+        """Find types whose head names a type: ``class Store(Index)``, ``class Store implements Index``."""
+        word = re.compile(rf"(?<!\w){re.escape(row.name)}(?!\w)")
+        uses = [use for use in self.uses_of([row], calls_alone=False) if use.enclosing >= 0]
+        around = {each.symbol_id: each for each in self._bundle.symbols.numbered([use.enclosing for use in uses])}
+        found: list[tuple[SymbolRow, Evidence]] = []
+        for use in uses:
+            each = around.get(use.enclosing)
+            if each is None or each.kind not in TYPE_LIKE or each.symbol_id == row.symbol_id:
+                continue
+            _, _, head = each.signature.partition(each.name)
+            if use.line >= each.start_line and word.search(head):
+                found.append((each, use.evidence))
+        return found
+
+    def _overrides(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
+        """Find members of the same name in types that extend the type of a member."""
+        owner = row.qualified_name.rpartition(".")[0]
+        if not owner:
+            return []
+        owners = self._bundle.symbols.called(owner, (), None).rows
+        queue = [each for each in owners if each.file == row.file and each.kind in TYPE_LIKE]
+        types: dict[int, tuple[SymbolRow, Evidence]] = {}
+        while queue:
+            for each, evidence in self.extending(queue.pop()):
+                if each.symbol_id not in types:
+                    types[each.symbol_id] = each, evidence
+                    queue.append(each)
+        named = self._same_names([row.name_id]).get(row.name_id, [])
+        return [
+            (each, evidence)
+            for each in named
+            for own, evidence in types.values()
+            if each.file == own.file and each.qualified_name == f"{own.qualified_name}.{row.name}"
+        ]
+
+    def _same_names(self, names: list[int]) -> dict[int, list[SymbolRow]]:
+        """Return the definitions of names, at most `_SAME_NAME` of each."""
+        found: dict[int, list[SymbolRow]] = {}
+        for each in self._bundle.symbols.few_of_names(names, _SAME_NAME) if names else []:
+            found.setdefault(each.name_id, []).append(each)
+        return found
+
+    def _choices(
+        self, same: Iterable[SymbolRow], file: int, line: int, column: int, enclosing: int
+    ) -> dict[int, Evidence]:
+        """Return the definitions that a name at a place may mean, by number, with the evidence for each.
+
+        Args:
+            same: Definitions of that name.
+            file: File of the place.
+            line: Its line, 0-based.
+            column: Bytes before the name in that line.
+            enclosing: Number of the definition around it, or -1.
+
+        Returns:
+            Evidence by ``symbol_id``.
+        """
+        related = [row for row in same if self._bundle.directory.are_related(row.file, file)]
+        members = [row for row in related if "." in row.qualified_name and row.kind not in TYPE_LIKE]
+        others = [row for row in related if row not in members]
+        near = [row for row in others if row.file in self.reach(file)]
+        if len(near) == 1:
+            found: dict[int, Evidence] = {near[0].symbol_id: "resolved"}
+        else:
+            found = {row.symbol_id: "by name" for row in near or others}
+        if members:
+            inside = self._bundle.symbols.enclosing_name(enclosing)
+            fitting, is_typed = self._receivers.fitting(members, file, line, column, inside)
+            if is_typed:
+                return {row.symbol_id: "resolved" if len(fitting) == 1 else "by name" for row in fitting}
+            found |= {row.symbol_id: "by name" for row in fitting}
+        return found
+
+    def _meant(self, user: SymbolRow, same: Sequence[SymbolRow], *, is_call: bool) -> list[tuple[SymbolRow, Evidence]]:
+        """Return the definition that a name in a definition means; nothing where it may mean several."""
+        fitting = [
+            each
+            for each in same
+            if self._bundle.directory.are_related(each.file, user.file)
+            and (each.kind in TYPE_LIKE or (is_call and each.kind in CALLABLE))
+        ]
+        near = [each for each in fitting if each.file in self.reach(user.file)]
+        owner = user.qualified_name.rpartition(".")[0]
+        own = [each for each in near if owner and each.qualified_name == f"{owner}.{each.name}"]
+        if len(near) == 1:
+            return [(near[0], "resolved")]
+        for choices in (own, fitting):
+            if len(choices) == 1:
+                return [(choices[0], "by name")]
+        return []
+
+    def _reach(self, file: int) -> frozenset[int]:
+        """Return the files whose names a file can use without more: itself, what it imports, what those pass on."""
+        bundle = self._bundle
+        found = {file, *bundle.imports.imported_by(file)}
+        for other in list(found):
+            if _PASSING_ON.fullmatch(bundle.directory.paths[other]):
+                found.update(bundle.imports.imported_by(other))
+        if bundle.directory.langs[file] in _SHARING_FOLDERS:
+            found.update(bundle.directory.files_beside(file))
+        return frozenset(found)
