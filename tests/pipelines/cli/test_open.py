@@ -16,14 +16,15 @@ def editor(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "cwd" / "src").mkdir()
     (tmp_path / "cwd" / "src" / "tea.py").write_text("CUPS = 3\n\n\ndef pour_tea(cup):\n    return cup + 1\n")
     (tmp_path / "cwd" / "coffee.py").write_text("def grind_beans(beans):\n    return beans\n")
-    assert run("index").returncode == 0
     told = tmp_path / "told.txt"
     for name in ("vi", "code"):
         script = tmp_path / name
         script.write_text(f'#!/bin/sh\necho "$@" > {told}\n')
         script.chmod(0o755)
     monkeypatch.setenv("EDITOR", str(tmp_path / "vi"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("VISUAL", raising=False)
+    assert run("index").returncode == 0
     return told
 
 

@@ -168,7 +168,8 @@ def arguments_of_all(fleet: FleetEngine) -> dict[str, dict[str, object]]:
         "search_code": {"pattern": "def "}, "go_to_definition": {"symbol": "now_ledger"},
         "find_references": {"symbol": "now_ledger"},
         "relations": {"kind": "callers", "target": "now_ledger"}, "outline": {"path": "billing/billing"},
-        "list_files": {}, "overview": {}, "explore": {"query": "remove expired invoices"}, "set_scope": {"languages": ["python"]},
+        "list_files": {}, "overview": {}, "explore": {"query": "remove expired invoices"},
+        "set_scope": {"languages": ["python"]},
         "get_scope": {"scope_id": ask(fleet, "set_scope", repos=["ledger"])["scope_id"]}, "describe_index": {},
         "healthz": {}, "read_resource": {"uri": "repo://ledger/README.md"},
     }  # fmt: skip
