@@ -86,7 +86,7 @@ def relations(
     from codequarry.serving.tools.relations.relations import relations as tool
 
     request = parse(RelationsRequest, {**asked, "filters": filters})
-    with open_engine(settings, channels=()) as engine:
+    with open_engine(settings, channels=("bm25",)) as engine:
         answer = engine.answer("relations", tool, request)
     if as_json:
         echo_json(to_wire(answer))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+import numpy as np
+
 from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
 from codequarry.schemas.wire.relations import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
+from codequarry.serving.text.analyzer import analyze
 from codequarry.serving.tools.relations.symbol_graph import CERTAINTY
 from codequarry.serving.tools.relations.targets import RelationTarget
 from codequarry.serving.tools.relations.walk import Expand, RelationStep, walk
@@ -21,6 +26,11 @@ _TEST = PATH_CLASSES.index("test") + 1
 _CALLS = {"exact": 4.0, "resolved": 3.0, "by name": 1.0}
 """Points of a test that uses what changes, by evidence; a half for each further step."""
 _NAMED, _PART_NAMED, _IMPORTS, _IMPORTS_IMPORTER, _SAME_FOLDER = 5.0, 2.0, 3.0, 0.75, 0.25
+_SHARES_WORDS, _NAMED_BY_CHANGE = 3.0, 2.0
+_FEW_TESTS, _MOST_SHARE = 3, 0.3
+"""A word that more tests have, and more than this share of them, tells nothing."""
+_MOST_WORDS, _MOST_SAID, _WORDS_SAID = 40, 20, 3
+_LEAST_LETTERS, _LEAST_STEM = 3, 5
 _MOST_GUESSED = 20
 """A name that more definitions use than these, all known by name alone, tells nothing of one."""
 _MOST_CALLS = 3
@@ -97,6 +107,7 @@ def affected_tests(
     deadline.check()
     _add_imports(bundle, sources, test_of)
     _add_names(bundle, sources, target.rows, test_of)
+    _add_words(bundle, target, sources, test_of)
     return sorted(found.values(), key=lambda test: (-test.score, directory.paths[test.file]))
 
 
@@ -151,8 +162,8 @@ def _likeness(source: str, test: str, names: Collection[tuple[str, ...]]) -> tup
     folders = {_AFFIXES.sub("", part).lower() for part in PurePosixPath(test).parts[:-1]} - {""}
     shared = len(folders & parents) / max(1, len(parents))
     telling = own[-1] not in _COMMON
-    if words == own and (telling or len(own) > 1):
-        return _NAMED + shared, "is named after"
+    if words == own:
+        return (_NAMED if telling or len(own) > 1 else _PART_NAMED) + shared, "is named after"
     if tuple(words) in names or _holds(words, own) or (telling and words[-1] == own[-1]):
         return _PART_NAMED + shared, "shares a name with"
     if telling and own[-1] in folders:
@@ -161,10 +172,56 @@ def _likeness(source: str, test: str, names: Collection[tuple[str, ...]]) -> tup
     return (_SAME_FOLDER, "lies beside") if beside else (0.0, "")
 
 
+def _add_words(
+    bundle: Bundle, target: RelationTarget, sources: Sequence[int], test_of: Callable[[int], AffectedTest]
+) -> None:
+    """Add the tests whose text, or path, has the rarest words of what changes."""
+    channel, directory = bundle.channels.get("bm25"), bundle.directory
+    if not sources or not isinstance(channel, Bm25Channel):
+        return
+    text = target.text or "\n".join(f"{row.name} {row.signature}" for row in target.rows[:_MOST_SAID])
+    words = [word for word, _ in Counter(analyze_words(text)).most_common(_MOST_WORDS)]
+    tests = (directory.class_rank == _TEST) & directory.files_in(sorted({directory.repos[file] for file in sources}))
+    many = max(1, int(tests.sum()))
+    scores, shared = np.zeros(len(tests)), dict[int, list[str]]()
+    for word in words:
+        for chunk_ids in channel.holding([word]):
+            holding = directory.files_with(chunk_ids) & tests
+            if 0 < (count := int(holding.sum())) <= max(_FEW_TESTS, many * _MOST_SHARE):
+                scores[holding] += math.log(1 + many / count)
+                for file in np.flatnonzero(holding).tolist():
+                    shared.setdefault(file, []).append(word)
+    best, spoken = float(scores.max(initial=0.0)), {_stem(word) for word in words}
+    for file in np.flatnonzero(tests).tolist():
+        if scores[file] > 0:
+            said = ", ".join(shared[file][:_WORDS_SAID])
+            test_of(file).add(_SHARES_WORDS * float(scores[file]) / best, f"shares the words {said}", "by name")
+        named = _words_of(directory.paths[file])
+        if named and all(_stem(word) in spoken for word in named):
+            test_of(file).add(_NAMED_BY_CHANGE, "is named after words that change", "by name")
+
+
+def _stem(word: str) -> str:
+    """Return a word without a plural's ending."""
+    return word[:-1] if len(word) > _LEAST_LETTERS and word.endswith("s") else word
+
+
+def analyze_words(text: str) -> list[str]:
+    """Return the words of code that may tell where it is tested: identifiers and their parts, of three letters or more.
+
+    >>> analyze_words("self.compile_base(x)")
+    ['self', 'compile_base', 'compile', 'base']
+    """
+    return [term.text for term in analyze(text) if len(term.text) >= _LEAST_LETTERS and not term.text[0].isdigit()]
+
+
 def _holds(words: Sequence[str], own: Sequence[str]) -> bool:
-    """Tell whether one of two names begins with the other: ``retry_policy`` and ``retry``."""
+    """Tell whether one of two names begins with the other, as ``compiler`` with ``compile``."""
     least = min(len(words), len(own))
-    return least > 0 and list(words[:least]) == list(own[:least]) and words[0] not in _COMMON
+    if least and list(words[:least]) == list(own[:least]) and words[0] not in _COMMON:
+        return True
+    one, other = "_".join(words), "_".join(own)
+    return min(len(one), len(other)) >= _LEAST_STEM and (one.startswith(other) or other.startswith(one))
 
 
 def _words_of(path: str) -> list[str]:

@@ -32,6 +32,8 @@ class RelationTarget(NamedTuple):
     notes: list[str]
     is_file: bool = False
     """True when a path or a diff was given, and no name."""
+    text: str = ""
+    """Lines of a diff that change; "" for other targets."""
 
 
 class DiffFile(NamedTuple):
@@ -40,6 +42,8 @@ class DiffFile(NamedTuple):
     path: str
     spans: list[tuple[int, int]]
     """First and last lines that change, 0-based and inclusive, before and after the change."""
+    lines: list[str]
+    """The lines that go or come."""
 
 
 def find_target(bundle: Bundle, request: RelationsRequest) -> RelationTarget:
@@ -84,7 +88,7 @@ def changed_files(diff: str) -> list[DiffFile]:
     r"""Return the files of a unified diff with the lines that change.
 
     >>> changed_files("--- a/x.py\n+++ b/x.py\n@@ -3,2 +3,1 @@\n-a\n-b\n+c\n")
-    [DiffFile(path='x.py', spans=[(2, 3), (2, 2)])]
+    [DiffFile(path='x.py', spans=[(2, 3), (2, 2)], lines=['a', 'b', 'c'])]
 
     Args:
         diff: The text.
@@ -92,24 +96,25 @@ def changed_files(diff: str) -> list[DiffFile]:
     Returns:
         Files; none when it is no diff.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
-    before = ""
-    spans: list[tuple[int, int]] | None = None
+    found: dict[str, DiffFile] = {}
+    before, file = "", None
     old = new = 0
     for line in diff.split("\n"):
         if line.startswith("--- "):
-            before, spans = _path(line), None
+            before, file = _path(line), None
         elif line.startswith("+++ ") and before:
             path = _path(line)
-            spans = found.setdefault(before if path == "/dev/null" else path, [])
-        elif spans is not None and (hunk := _HUNK.match(line)) is not None:
+            path = before if path == "/dev/null" else path
+            file = found.setdefault(path, DiffFile(path, [], []))
+        elif file is not None and (hunk := _HUNK.match(line)) is not None:
             old, new = int(hunk[1]) - 1, int(hunk[3]) - 1
-        elif spans is not None and line[:1] in ("-", "+", " "):
+        elif file is not None and line[:1] in ("-", "+", " "):
             if line[0] != " ":
-                _extend(spans, max(0, old if line[0] == "-" else new))
+                _extend(file.spans, max(0, old if line[0] == "-" else new))
+                file.lines.append(line[1:])
             old += line[0] != "+"
             new += line[0] != "-"
-    return [DiffFile(path, spans) for path, spans in found.items()]
+    return list(found.values())
 
 
 def _extend(spans: list[tuple[int, int]], line: int) -> None:
@@ -142,7 +147,7 @@ def _of_files(bundle: Bundle, files: Sequence[int]) -> RelationTarget:
 def _of_diff(bundle: Bundle, changed: Sequence[DiffFile]) -> RelationTarget:
     """Return the definitions whose lines a diff changes, the innermost ones, and its files."""
     notes, files, rows = list[str](), list[int](), dict[int, SymbolRow]()
-    for path, spans in changed:
+    for path, spans, _ in changed:
         if (place := _file_of(bundle, f"./{path}")) is None:
             notes.append(f"not indexed: {present.printable(path)}")
             continue
@@ -151,4 +156,5 @@ def _of_diff(bundle: Bundle, changed: Sequence[DiffFile]) -> RelationTarget:
         for first, last in spans:
             for line in sorted({first, last, *(one.first for one in nested if first <= one.first <= last)}):
                 rows |= {one.row.symbol_id: one.row for one in around(nested, line, line)[-1:]}
-    return RelationTarget(list(rows.values())[:_MOST_ROWS], files, notes, is_file=True)
+    text = "\n".join(line for each in changed for line in each.lines)
+    return RelationTarget(list(rows.values())[:_MOST_ROWS], files, notes, is_file=True, text=text)

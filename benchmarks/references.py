@@ -1,0 +1,151 @@
+"""References by syntax beside those of SCIP indexers: precision and recall by kind of definition.
+
+    CODEQUARRY_SCIP_TOOLS=DIR python -m benchmarks.references FOLDER... [--definitions N] [--home DIR]
+
+Each folder is a git clone whose language has an indexer. It is indexed twice. What SCIP says of a definition is taken
+for the truth; the version without SCIP is asked for the references of the same place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.report import percentile
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.kinds import stored_kinds
+from codequarry.schemas.settings.load import RepositorySettings, Settings, load_settings
+from codequarry.schemas.wire.symbols import REFERENCES_MAX, ReferencesRequest
+from codequarry.serving.request.deadline import NEVER
+from codequarry.serving.tools.context import ToolContext
+from codequarry.serving.tools.references import find_references
+from codequarry.serving.version.open import Bundle
+
+HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench" / "references"
+_KINDS = {
+    "function": stored_kinds(["function"]),
+    "method": stored_kinds(["method"]),
+    "class": stored_kinds(["type"]),
+    "variable": stored_kinds(["variable"]),
+}
+_DEFINITIONS = """
+SELECT concat(repo, '/', path), start_line, start_column FROM symbols_mat
+WHERE precise AND kind IN (SELECT unnest($kinds)) AND end_line = start_line AND path_class IN ('source', 'stub')
+ORDER BY symbol_id
+"""
+Place = tuple[str, int, int]
+
+
+class Compared(NamedTuple):
+    """References of one definition."""
+
+    right: int
+    found: int
+    true: int
+    sure_right: int
+    """Of those that are called resolved, the right ones."""
+    sure: int
+    seconds: float
+
+
+def main() -> None:
+    """Index twice, ask, and print."""
+    parser = argparse.ArgumentParser(prog="references", description=__doc__, formatter_class=_Plain)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--definitions", type=int, default=250, help="most definitions of each kind and repository")
+    parser.add_argument("--home", type=Path, default=HOME, help="where bundles are kept")
+    options = parser.parse_args()
+    compared: dict[str, list[Compared]] = defaultdict(list)
+    for folder in options.folders:
+        name = (folder.parent.name if folder.name in ("repo", ".git") else folder.name).rsplit("+", 1)[-1]
+        exact, plain = (_bundle(folder, name, options.home / name, scip=scip) for scip in (True, False))
+        for kind, words in _KINDS.items():
+            own = list(_compare(exact, plain, words, options.definitions))
+            compared[kind] += own
+            print(_row(f"{name} {kind}", own), file=sys.stderr, flush=True)
+        exact.close()
+        plain.close()
+    print("\n| definitions | number | precision | recall | of the resolved, right | resolved | p95 ms |")
+    print("|---|---|---|---|---|---|---|")
+    for kind, own in compared.items():
+        print(_row(kind, own))
+    print(_row("all", [one for own in compared.values() for one in own]))
+
+
+def _compare(exact: Bundle, plain: Bundle, kinds: Sequence[str], most: int) -> list[Compared]:
+    with exact.catalog.reading() as cursor:
+        rows = cursor.execute(_DEFINITIONS, {"kinds": list(kinds)}).fetchall()
+    random.Random(7).shuffle(rows)
+    found: list[Compared] = []
+    for uri, line, column in rows:
+        place = f"{uri}:{line + 1}:{column + 1}"
+        true, _, _ = _references(exact, place)
+        if not true:
+            continue
+        try:
+            given, sure, seconds = _references(plain, place)
+        except CodequarryError as error:
+            print(f"{place}: {error}", file=sys.stderr)
+            continue
+        found.append(Compared(len(given & true), len(given), len(true), len(sure & true), len(sure), seconds))
+        if len(found) == most:
+            break
+    return found
+
+
+def _references(bundle: Bundle, place: str) -> tuple[set[Place], set[Place], float]:
+    """Return the references of what is defined at a place, those that are called resolved, and the seconds."""
+    context = ToolContext(bundle, load_settings().serving, NEVER)
+    start = time.perf_counter()
+    answer = find_references(context, ReferencesRequest(uri=place, limit=REFERENCES_MAX))
+    seconds = time.perf_counter() - start
+    found = {(one.uri, one.start_line, one.start_column) for one in answer.results}
+    sure = {
+        (one.uri, one.start_line, one.start_column)
+        for one in answer.results
+        if getattr(one, "confidence", "by name") != "by name"
+    }
+    return found, sure, seconds
+
+
+def _bundle(folder: Path, name: str, home: Path, *, scip: bool) -> Bundle:
+    root = BundleRoot(home / ("scip" if scip else "syntax"))
+    if not root.current.exists():
+        index_repositories(_settings(folder, name, home, root, scip=scip), accept="a benchmark")
+    return Bundle.open_current(root.path, channels=())
+
+
+def _settings(folder: Path, name: str, home: Path, root: BundleRoot, *, scip: bool) -> Settings:
+    settings = load_settings()
+    source = RepositorySettings(path=folder.absolute(), ref="HEAD", name=name)
+    return settings.model_copy(
+        update={
+            "sources": settings.sources.model_copy(update={"repositories": (source,)}),
+            "scip": settings.scip.model_copy(update={"enabled": scip}),
+            "bundle": settings.bundle.model_copy(update={"root": root.path}),
+            "paths": settings.paths.model_copy(update={"store": home.parent / "store", "work": home / root.path.name}),
+        }
+    )
+
+
+def _row(name: str, own: Sequence[Compared]) -> str:
+    right, found, true, sure_right, sure = (sum(one[at] for one in own) for at in range(5))
+    shares = (right / max(1, found), right / max(1, true), sure_right / max(1, sure), sure / max(1, found))
+    slow = percentile([one.seconds for one in own], 0.95) * 1000 if own else 0.0
+    return f"| {name} | {len(own)} | {' | '.join(f'{share:.3f}' for share in shares)} | {slow:.1f} |"
+
+
+class _Plain(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the description."""
+
+
+if __name__ == "__main__":
+    main()
