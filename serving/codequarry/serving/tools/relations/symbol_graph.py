@@ -8,29 +8,23 @@ receiver. What is left is known ``by name`` alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.relations import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.relations.receivers import Receivers
+from codequarry.serving.tools.relations.meanings import TYPE_LIKE, Meanings, NamedPlace
 from codequarry.serving.version.open import Bundle
 
 CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))
-TYPE_LIKE = frozenset(stored_kinds(["type"]))
 CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
 """Evidence, the surest first."""
 _SAME_NAME = 24
 """Definitions of one name that are told apart; a name with more means nothing by itself."""
 _MOST_USES = 3_000
 """Uses that one step looks at."""
-_SHARING_FOLDERS = frozenset(("go", "java", "kotlin", "scala", "csharp", "swift", "c", "cpp"))
-"""Languages in which the files of a folder see each other's names without an import."""
-_PASSING_ON = re.compile(r"(.*/)?(__init__\.pyi?|index\.[cm]?[jt]sx?|mod\.rs|lib\.rs)")
-"""Files whose imports are names that they offer to others."""
 
 
 class Use(NamedTuple):
@@ -54,8 +48,7 @@ class SymbolGraph:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self.reach = cache(self._reach)
-        self._receivers = Receivers(bundle)
+        self._meanings = Meanings(bundle)
         self.is_cut = False
         """True when a step found more uses than it looks at."""
 
@@ -79,10 +72,11 @@ class SymbolGraph:
         if not rows:
             return []
         places = symbols.places([*meant, *named])
+        importing = set(places.file[places.roles & IMPORT != 0].tolist())
         places = places.where(~places.defining & (places.roles & IMPORT == 0))
         kindred = self._same_names(list(named))
         found: list[Use] = []
-        for target, file, precise, roles, line, column, _, _, enclosing, _ in places.rows():
+        for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
             if len(found) >= _MOST_USES:
                 self.is_cut = True
                 break
@@ -93,7 +87,8 @@ class SymbolGraph:
             wanted = [row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)]
             if not wanted:
                 continue
-            choices = self._choices(kindred.get(wanted[0].name_id, []), file, line, column, enclosing)
+            place = NamedPlace(file, line, column, end - column, enclosing)
+            choices = self._meanings.of_place(kindred.get(wanted[0].name_id, []), place, importing)
             for row in wanted:
                 if (evidence := choices.get(row.symbol_id)) is not None:
                     found.append(Use(row, file, line, enclosing, called, evidence))
@@ -191,37 +186,6 @@ class SymbolGraph:
             found.setdefault(each.name_id, []).append(each)
         return found
 
-    def _choices(
-        self, same: Iterable[SymbolRow], file: int, line: int, column: int, enclosing: int
-    ) -> dict[int, Evidence]:
-        """Return the definitions that a name at a place may mean, by number, with the evidence for each.
-
-        Args:
-            same: Definitions of that name.
-            file: File of the place.
-            line: Its line, 0-based.
-            column: Bytes before the name in that line.
-            enclosing: Number of the definition around it, or -1.
-
-        Returns:
-            Evidence by ``symbol_id``.
-        """
-        related = [row for row in same if self._bundle.directory.are_related(row.file, file)]
-        members = [row for row in related if "." in row.qualified_name and row.kind not in TYPE_LIKE]
-        others = [row for row in related if row not in members]
-        near = [row for row in others if row.file in self.reach(file)]
-        if len(near) == 1:
-            found: dict[int, Evidence] = {near[0].symbol_id: "resolved"}
-        else:
-            found = {row.symbol_id: "by name" for row in near or others}
-        if members:
-            inside = self._bundle.symbols.enclosing_name(enclosing)
-            fitting, is_typed = self._receivers.fitting(members, file, line, column, inside)
-            if is_typed:
-                return {row.symbol_id: "resolved" if len(fitting) == 1 else "by name" for row in fitting}
-            found |= {row.symbol_id: "by name" for row in fitting}
-        return found
-
     def _meant(self, user: SymbolRow, same: Sequence[SymbolRow], *, is_call: bool) -> list[tuple[SymbolRow, Evidence]]:
         """Return the definition that a name in a definition means; nothing where it may mean several."""
         fitting = [
@@ -230,7 +194,7 @@ class SymbolGraph:
             if self._bundle.directory.are_related(each.file, user.file)
             and (each.kind in TYPE_LIKE or (is_call and each.kind in CALLABLE))
         ]
-        near = [each for each in fitting if each.file in self.reach(user.file)]
+        near = [each for each in fitting if each.file in self._meanings.reach(user.file)]
         owner = user.qualified_name.rpartition(".")[0]
         own = [each for each in near if owner and each.qualified_name == f"{owner}.{each.name}"]
         if len(near) == 1:
@@ -239,14 +203,3 @@ class SymbolGraph:
             if len(choices) == 1:
                 return [(choices[0], "by name")]
         return []
-
-    def _reach(self, file: int) -> frozenset[int]:
-        """Return the files whose names a file can use without more: itself, what it imports, what those pass on."""
-        bundle = self._bundle
-        found = {file, *bundle.imports.imported_by(file)}
-        for other in list(found):
-            if _PASSING_ON.fullmatch(bundle.directory.paths[other]):
-                found.update(bundle.imports.imported_by(other))
-        if bundle.directory.langs[file] in _SHARING_FOLDERS:
-            found.update(bundle.directory.files_beside(file))
-        return frozenset(found)
