@@ -112,7 +112,7 @@ def put_right(project: Project, before: list[Current], outcome: Outcome, expecte
     assert code == 0, f"{outcome}\n{said}"
     assert project.digest() == expected, outcome
     project.check_healthy()
-    ended = {0: "done", 1: "refused", -9: "killed"}[outcome.returncode]
+    ended = {0: "done", 2: "refused", -9: "killed"}[outcome.returncode]
     return f"{ended}, {'new' if changed else 'old'} current"
 
 

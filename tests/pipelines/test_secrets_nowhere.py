@@ -174,6 +174,7 @@ async def every_tool(root: Path) -> dict[str, Any]:
             await ask("go_to_definition", symbol="opens")
             await ask("find_references", symbol="connect")
             paths = [f"{one['metadata']['uri']}" for one in found["results"]]
+            await ask("relations", kind="impact", target=paths[0])
             await ask("fetch", "fetch of files", objectIds=paths, max_tokens=16000)
             await ask("outline", path="")
             await ask("list_files")

@@ -259,7 +259,7 @@ def test_a_generation_is_made_current_only_over_the_known_one(fleet: Fleet, monk
     honest = RemoteStore.replace_bytes
     monkeypatch.setattr(RemoteStore, "replace_bytes", lambda self, path, raw, known: False)
     fleet.save("bee", "one")
-    assert "others replace it all the time" in fleet("build", code=1)
+    assert "others replace it all the time" in fleet("build", code=2)
     monkeypatch.setattr(RemoteStore, "replace_bytes", honest)
     assert "current is generation 4" in fleet("build")
 

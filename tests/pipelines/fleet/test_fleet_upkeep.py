@@ -31,10 +31,10 @@ def test_a_damaged_generation_is_refused(local: Fleet, damage: Any, sentence: st
     file = Path(local.url.removeprefix("file://")) / "fleet/1.json"
     file.write_bytes(damage(file.read_bytes()))
     for words in (("status",), ("build",), ("pull", "--root", "replica"), ("plan",), ("rollback",)):
-        assert sentence in local(*words, code=1)
+        assert sentence in local(*words, code=2)
     assert not (local.home / "replica/fleet.json").exists()
     (file.parent / "CURRENT").write_text("nonsense")
-    assert "holds something else (8 bytes)" in local("status", code=1)
+    assert "holds something else (8 bytes)" in local("status", code=2)
 
 
 def test_a_damaged_object_does_not_arrive(local: Fleet) -> None:
@@ -50,7 +50,7 @@ def test_a_damaged_object_does_not_arrive(local: Fleet) -> None:
     digest = min(new)
     file = Path(local.url.removeprefix("file://")) / "objects" / digest[:2] / digest
     file.write_bytes(file.read_bytes()[:-1] + b"?")
-    assert "expected" in local("pull", "--root", "replica", code=1)
+    assert "expected" in local("pull", "--root", "replica", code=2)
     assert ReplicaRoot(local.home / "replica").read() == held
     root = ReplicaRoot(local.home / "replica").bundle("b0001")
     assert root.version(held.fleet.bundles["b0001"].version).manifest.is_file()
@@ -140,13 +140,13 @@ def test_bundles_of_different_encoders_are_no_fleet(local: Fleet) -> None:
     other = manifest.bundles["b0001"].model_copy(update={"encoders": ("f" * 64,)})
     forged = manifest.model_copy(update={"bundles": {**manifest.bundles, "b0001": other}})
     assert local.store.make_current(forged.model_copy(update={"generation": 2}), local.store.require_current(), ())
-    assert "the bundles have different encoders" in local("status", code=1)
+    assert "the bundles have different encoders" in local("status", code=2)
 
 
 def test_without_a_place_or_a_fleet_the_next_step_is_said(local: Fleet) -> None:
     Path(local.url.removeprefix("file://")).mkdir(parents=True)
-    assert "run `codequarry fleet build` first" in local("pull", code=1)
-    assert "run `codequarry fleet build` first" in local("rollback", code=1)
+    assert "run `codequarry fleet build` first" in local("pull", code=2)
+    assert "run `codequarry fleet build` first" in local("rollback", code=2)
     text = (local.home / "fleet.toml").read_text().replace(local.url, "")
     (local.home / "fleet.toml").write_text(text)
     assert "do not say where the fleet lives" in local("plan", code=2)
@@ -159,7 +159,7 @@ def test_a_damaged_generation_is_replaced_by_an_earlier_one(local: Fleet) -> Non
     local("build")
     file = Path(local.url.removeprefix("file://")) / "fleet/2.json"
     file.write_bytes(b"{}")
-    assert "has sha256" in local("status", code=1)
+    assert "has sha256" in local("status", code=2)
     assert "current is generation 3" in local("rollback", "1")
     assert local.current.bundles == first.bundles
 
