@@ -3,7 +3,8 @@
     CODEQUARRY_SCIP_TOOLS=DIR python -m benchmarks.references FOLDER... [--definitions N] [--home DIR]
 
 Each folder is a git clone whose language has an indexer. It is indexed twice. What SCIP says of a definition is taken
-for the truth; the version without SCIP is asked for the references of the same place.
+for the truth; the version without SCIP is asked for the references of the same place. Places that SCIP says nothing of
+do not count: a receiver of unknown type, a package that is not installed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from benchmarks.report import percentile
 from codequarry.pipelines.run import index_repositories
@@ -56,23 +57,36 @@ class Compared(NamedTuple):
     seconds: float
 
 
+class Answered(NamedTuple):
+    """Places that an answer names."""
+
+    places: set[Place]
+    sure: set[Place]
+    """Those that are called resolved."""
+    seconds: float
+
+
 def main() -> None:
     """Index twice, ask, and print."""
     parser = argparse.ArgumentParser(prog="references", description=__doc__, formatter_class=_Plain)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--definitions", type=int, default=250, help="most definitions of each kind and repository")
     parser.add_argument("--home", type=Path, default=HOME, help="where bundles are kept")
+    parser.add_argument("--errors", type=Path, help="file for the places that are wrong or missing")
     options = parser.parse_args()
+    errors: list[str] | None = [] if options.errors else None
     compared: dict[str, list[Compared]] = defaultdict(list)
     for folder in options.folders:
         name = (folder.parent.name if folder.name in ("repo", ".git") else folder.name).rsplit("+", 1)[-1]
         exact, plain = (_bundle(folder, name, options.home / name, scip=scip) for scip in (True, False))
         for kind, words in _KINDS.items():
-            own = list(_compare(exact, plain, words, options.definitions))
+            own = _compare(exact, plain, words, options.definitions, errors)
             compared[kind] += own
             print(_row(f"{name} {kind}", own), file=sys.stderr, flush=True)
         exact.close()
         plain.close()
+    if errors is not None:
+        options.errors.write_text("\n".join(errors) + "\n")
     print("\n| definitions | number | precision | recall | of the resolved, right | resolved | p95 ms |")
     print("|---|---|---|---|---|---|---|")
     for kind, own in compared.items():
@@ -80,40 +94,47 @@ def main() -> None:
     print(_row("all", [one for own in compared.values() for one in own]))
 
 
-def _compare(exact: Bundle, plain: Bundle, kinds: Sequence[str], most: int) -> list[Compared]:
+def _compare(exact: Bundle, plain: Bundle, kinds: Sequence[str], most: int, errors: list[str] | None) -> list[Compared]:
     with exact.catalog.reading() as cursor:
         rows = cursor.execute(_DEFINITIONS, {"kinds": list(kinds)}).fetchall()
+        known = cursor.execute("SELECT file, start_line, start_column FROM occurrences_mat WHERE precise").fetchall()
+    uris = [f"{repo}/{path}" for repo, path in zip(exact.directory.repos, exact.directory.paths, strict=True)]
+    judged = {(uris[file], line, column) for file, line, column in known}
     random.Random(7).shuffle(rows)
     found: list[Compared] = []
     for uri, line, column in rows:
         place = f"{uri}:{line + 1}:{column + 1}"
-        true, _, _ = _references(exact, place)
+        true = _references(exact, place, "precise").places
         if not true:
             continue
         try:
-            given, sure, seconds = _references(plain, place)
+            given = _references(plain, place, "all")
         except CodequarryError as error:
             print(f"{place}: {error}", file=sys.stderr)
             continue
-        found.append(Compared(len(given & true), len(given), len(true), len(sure & true), len(sure), seconds))
+        all_of, sure = (own & judged for own in (given.places, given.sure))
+        found.append(Compared(len(all_of & true), len(all_of), len(true), len(sure & true), len(sure), given.seconds))
+        if errors is not None:
+            errors += [f"{place} means not {_shown(one)}{' (sure)' * (one in sure)}" for one in sorted(all_of - true)]
+            errors += [f"{place} also means {_shown(one)}" for one in sorted(true - all_of)]
         if len(found) == most:
             break
     return found
 
 
-def _references(bundle: Bundle, place: str) -> tuple[set[Place], set[Place], float]:
-    """Return the references of what is defined at a place, those that are called resolved, and the seconds."""
+def _references(bundle: Bundle, place: str, precision: Literal["all", "precise"]) -> Answered:
+    """Ask for the references of what is defined at a place."""
     context = ToolContext(bundle, load_settings().serving, NEVER)
     start = time.perf_counter()
-    answer = find_references(context, ReferencesRequest(uri=place, limit=REFERENCES_MAX))
+    answer = find_references(context, ReferencesRequest(uri=place, limit=REFERENCES_MAX, precision=precision))
     seconds = time.perf_counter() - start
-    found = {(one.uri, one.start_line, one.start_column) for one in answer.results}
-    sure = {
-        (one.uri, one.start_line, one.start_column)
-        for one in answer.results
-        if getattr(one, "confidence", "by name") != "by name"
-    }
-    return found, sure, seconds
+    found = {(one.uri, one.start_line, one.start_column): one.evidence != "by name" for one in answer.results}
+    return Answered(set(found), {place for place, is_sure in found.items() if is_sure}, seconds)
+
+
+def _shown(place: Place) -> str:
+    uri, line, column = place
+    return f"{uri}:{line + 1}:{column + 1}"
 
 
 def _bundle(folder: Path, name: str, home: Path, *, scip: bool) -> Bundle:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from codequarry.pipelines.scip.positions import as_utf8
+from codequarry.pipelines.scip.python_roots import source_roots
 from codequarry.pipelines.store.processes import start_group, stop_group
 from codequarry.pipelines.store.workspace import replacing
 from codequarry.schemas.errors import ScipIndexError
@@ -142,8 +143,11 @@ def _run_in(
 ) -> IndexerRun:
     copy = private / "copy" / name  # scip-typescript takes the folder's name for the package's
     copy.mkdir(parents=True)
-    for path, content in files:
+    sources = dict(files)
+    for path, content in sources.items():
         _write(copy, path, content)
+    if installed.indexer is PYTHON and (roots := source_roots(sources)):
+        (copy / "pyrightconfig.json").write_text(json.dumps({"extraPaths": roots}), encoding="ascii")
     index, log = private / "index.scip", private / "log"
     command = [str(installed.executable), *_arguments(installed, name, copy, index)]
     environment = _environment(private, settings)
@@ -258,13 +262,15 @@ def _tail(log: Path) -> str:
         return stream.read().decode("utf-8", "replace")
 
 
+_RUN = "with source roots"
+"""How indexers are run: what else than the files and the version an index follows from."""
 KEPT = 3
 """Number of last used indexes that are kept per repository and indexer."""
 
 
 def cache_file(store: Path, name: str, tree_sha256: str, installed: Installed) -> Path:
     """Return the file of the index of this tree by this indexer; the repository's name is part of every symbol."""
-    key = hashlib.sha256(f"{tree_sha256}\0{installed.version}".encode()).hexdigest()[:32]
+    key = hashlib.sha256(f"{tree_sha256}\0{installed.version}\0{_RUN}".encode()).hexdigest()[:32]
     return store / "scip" / name / installed.indexer.name / f"{key}.scip.zst"
 
 

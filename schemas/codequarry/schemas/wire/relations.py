@@ -8,9 +8,9 @@ from pydantic import Field
 
 from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.wire.search import BundleInfo, FileFilters, MaxTokens, OnDiskField, ScopeId
+from codequarry.schemas.wire.symbols import Evidence
 
 RelationKind = Literal["callers", "callees", "implementations", "imports", "impact", "affected_tests"]
-Evidence = Literal["exact", "resolved", "by name"]
 
 MAX_TARGET_CHARS = 200_000
 """Of a diff; a name or a path is shorter."""

@@ -16,6 +16,7 @@ MAX_SYMBOL_CHARS = 2048
 MAX_URI_CHARS = 4096
 
 Precision = Literal["precise", "heuristic"]
+Evidence = Literal["exact", "resolved", "by name"]
 Role = Literal["any", "call", "import", "read", "write", "type"]
 
 
@@ -107,20 +108,29 @@ class ReferenceResult(SymbolPlace):
     roles: list[str] = Field(description="call, import, read, type, write; or definition.")
     preview: str = Field(description="The line, at most 200 characters.")
     enclosing: str = Field(description="Qualified name of the innermost definition around it; may be empty.")
-    refers_to: str = Field(description="Qualified name of what it means; of a heuristic one, the bare name.")
+    refers_to: str = Field(description="Qualified name of what it means; the bare name where that is not known.")
+    evidence: Evidence = Field(
+        description="'exact' by an indexer; 'resolved' by imports, receivers and types in the file; else 'by name'."
+    )
 
 
 class ReferenceTotals(StrictModel):
     """How many references there are, before the limit."""
 
     precise: int = Field(description="By a SCIP indexer.")
+    resolved: int = Field(description="By what stands in the file: imports, receivers and their types.")
     heuristic: int = Field(description="By name alone: some may mean something else of the same name.")
+
+    @property
+    def all(self) -> int:
+        """Number of references."""
+        return self.precise + self.resolved + self.heuristic
 
 
 class ReferencesAnswer(StrictModel):
-    """References, precise ones first."""
+    """References, the surest first."""
 
-    results: list[ReferenceResult] = Field(description="Precise ones first, source files before tests.")
+    results: list[ReferenceResult] = Field(description="The surest first, source files before tests.")
     definitions: list[DefinitionResult] = Field(description="What the question was understood to mean, at most 10.")
     definitions_total: int = Field(description="How many definitions that is; narrow the question when it is many.")
     totals: ReferenceTotals = Field(description="References found, without definitions.")

@@ -31,6 +31,7 @@ from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.references import find_references
+from codequarry.serving.tools.relations.meanings import CERTAINTY
 from codequarry.serving.tools.relations.relations import relations
 
 ItemT = TypeVar("ItemT")
@@ -93,20 +94,19 @@ def merge_definitions(call: FleetCall, request: DefinitionRequest) -> Definition
 
 
 def merge_references(call: FleetCall, request: ReferencesRequest) -> ReferencesAnswer:
-    """Answer the tool ``find_references``: precise ones of all bundles first; raises as `find_references`."""
+    """Answer the tool ``find_references``: the surest of all bundles first; raises as `find_references`."""
     replies = call.each(find_references, request)
     answers = [answer for _, answer in replies.answers]
     limit = min(max(request.limit, 1), REFERENCES_MAX)
     found = sorted(_by_turns([answer.results for answer in answers]), key=_certainty)
     totals = ReferenceTotals(
         precise=sum(answer.totals.precise for answer in answers),
+        resolved=sum(answer.totals.resolved for answer in answers),
         heuristic=sum(answer.totals.heuristic for answer in answers),
     )
     limits = replies.limits(lambda answer: answer.results or answer.definitions)
     if len(found) > limit:
-        limits.append(
-            f"the first {limit} of {totals.precise + totals.heuristic} references; raise limit or narrow with filters"
-        )
+        limits.append(f"the first {limit} of {totals.all} references; raise limit or narrow with filters")
     shown = found[:limit]
     definitions = list(_by_turns([answer.definitions for answer in answers]))[:DEFINITIONS_DEFAULT]
     return ReferencesAnswer(
@@ -137,9 +137,9 @@ def merge_relations(call: FleetCall, request: RelationsRequest) -> RelationsAnsw
     )
 
 
-def _certainty(one: ReferenceResult) -> tuple[bool, bool]:
-    """Return the order of references: definitions, precise ones, those that share the name."""
-    return "definition" not in one.roles, one.precise != "precise"
+def _certainty(one: ReferenceResult) -> tuple[bool, int]:
+    """Return the order of references: definitions, then the surest."""
+    return "definition" not in one.roles, CERTAINTY.index(one.evidence)
 
 
 def _by_turns(lists: Sequence[Iterable[ItemT]]) -> Iterator[ItemT]:

@@ -17,7 +17,7 @@ from codequarry.schemas.wording import counted
 from codequarry.serving.render.lines import footer, place, shown_path
 
 _BY_NAME = "by name"
-"""Said of a place that no indexer resolved: another thing may have the same name."""
+"""Said of a place that neither an indexer nor its file resolves: another thing may have the same name."""
 
 
 def definitions_text(answer: DefinitionAnswer) -> str:
@@ -56,8 +56,8 @@ def references_text(answer: ReferencesAnswer) -> str:
         A line for each file and each place in it; the definitions where there are several; totals and limits.
     """
     bundle, lines = answer.bundle, list[str]()
-    for (uri, precise), results in groupby(answer.results, key=lambda one: (one.uri, one.precise)):
-        lines.append(shown_path(uri, bundle) + ("" if precise == "precise" else f"  ({_BY_NAME})"))
+    for (uri, is_guess), results in groupby(answer.results, key=lambda one: (one.uri, one.evidence == _BY_NAME)):
+        lines.append(shown_path(uri, bundle) + (f"  ({_BY_NAME})" if is_guess else ""))
         lines += [f"  {result.start_line + 1}: {result.preview.strip()}{_use(result)}" for result in results]
     if answer.definitions_total > 1:
         named = (
@@ -67,9 +67,9 @@ def references_text(answer: ReferencesAnswer) -> str:
         lines.append(f"the name may mean {answer.definitions_total} definitions: " + " · ".join(named))
     if not answer.results:
         lines.append("no reference in this index")
-    total = answer.totals.precise + answer.totals.heuristic
+    totals = answer.totals
     uses = [one for one in answer.results if one.roles != ["definition"]]
-    many = f"{len(uses)} of {total}: {answer.totals.precise} resolved, {answer.totals.heuristic} {_BY_NAME}"
+    many = f"{len(uses)} of {totals.all}: {totals.precise + totals.resolved} resolved, {totals.heuristic} {_BY_NAME}"
     return "\n".join([*lines, *footer(bundle, [one.uri for one in answer.results], [many], answer.limits)])
 
 

@@ -1,7 +1,8 @@
 """Look-up of references by name or by place.
 
 Precise references are what SCIP says of the target, of what it overrides, and of what overrides it. Heuristic ones are
-identifiers of the same name without SCIP data, in the repositories and related languages of the definitions.
+identifiers of the same name without SCIP data, in the repositories and related languages of the definitions, less those
+that can mean only something else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from codequarry.serving.catalog.symbols import Places
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
+from codequarry.serving.tools.relations.meanings import CERTAINTY
+from codequarry.serving.tools.relations.meant_places import MeantPlaces, tell_apart
 from codequarry.serving.tools.scopes import scoped
 from codequarry.serving.tools.symbol_target import ResolvedTarget, resolve
 from codequarry.serving.version.open import Bundle
@@ -31,6 +34,7 @@ MAX_SHOWN = 10
 _ROLES = {"call": CALL, "import": IMPORT, "type": TYPE, "write": WRITE}
 _OTHER_THAN_READ = CALL | IMPORT | TYPE | WRITE
 _PREVIEW_BEFORE = 60
+_TOTALS = ("precise", "resolved", "heuristic")
 
 
 def find_references(context: ToolContext, request: ReferencesRequest) -> ReferencesAnswer:
@@ -60,14 +64,17 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
     if found.total > len(found.rows):
         limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
     deadline.check()
-    uses = order_places(bundle, _filtered(places.where(~places.defining), request.role, files))
-    totals = ReferenceTotals(precise=int(uses.precise.sum()), heuristic=int((~uses.precise).sum()))
-    count = totals.precise + totals.heuristic
-    shown = uses.where(np.arange(count) < limit)
+    named = order_places(bundle, _filtered(places.where(~places.defining), request.role, files))
+    uses = tell_apart(bundle, found.rows, named)
+    if uses.unread:
+        limits.append(f"{uses.unread} of {len(named.file)} places lie in files that were not read: known by name alone")
+    count = len(uses.certainty)
+    totals = ReferenceTotals(**dict(zip(_TOTALS, np.bincount(uses.certainty, minlength=3).tolist(), strict=True)))
+    shown = uses.where(np.argsort(uses.certainty, kind="stable")[:limit])
     if request.include_definitions:
         own = np.isin(places.target_id, [*(row.target_id for row in found.rows), *target.others])
         defining = _filtered(places.where(places.defining & own), "any", files)
-        shown = _join_places(order_places(bundle, defining), shown, limit)
+        shown = shown.behind(order_places(bundle, defining), limit)
     if count > limit:
         limits.append(f"the first {limit} of {count} references; raise limit or narrow with filters")
     deadline.check()
@@ -118,32 +125,32 @@ def order_places(bundle: Bundle, places: Places) -> Places:
     return places.where(np.lexsort((places.start_column, places.start_line, at, rank, ~places.precise)))
 
 
-def _join_places(first: Places, then: Places, limit: int) -> Places:
-    return Places(*(np.concatenate(pair)[:limit] for pair in zip(first, then, strict=True)))
-
-
-def _results(bundle: Bundle, target: ResolvedTarget, places: Places, names: dict[int, str]) -> list[ReferenceResult]:
+def _results(bundle: Bundle, target: ResolvedTarget, uses: MeantPlaces, names: dict[int, str]) -> list[ReferenceResult]:
     """Return the answers for places, in their order.
 
     Args:
         bundle: The version.
         target: Target of the look-up.
-        places: Places to show.
+        uses: Places to show.
         names: Qualified names of targets without a row, by ``target_id``.
 
     Returns:
         Results.
     """
+    places = uses.places
     texts = bundle.catalog.texts(places.chunk_id.tolist())
     names = {**names, **{row.target_id: row.qualified_name for row in target.found.rows}}
     bare = {row.name_id: row.name for row in target.found.rows}
+    resolved = {row.symbol_id: row.qualified_name for row in target.found.rows}
     unnamed = set(places.target_id[places.precise].tolist()) - set(names)
     if unnamed:
         names |= bundle.symbols.qualified_names(unnamed)
     results: list[ReferenceResult] = []
-    for target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk in places.rows():
+    judged = zip(places.rows(), uses.certainty.tolist(), uses.meaning.tolist(), strict=True)
+    for (target_id, file, precise, roles, line, column, end_line, end_column, enclosing, chunk), rank, number in judged:
         first, text = texts.get(chunk, (line, ""))
-        meant = names.get(target_id, "") if precise or roles & DEFINITION else bare.get(target_id, "")
+        bare_name = resolved.get(number) or bare.get(target_id, "")
+        meant = names.get(target_id, "") if precise or roles & DEFINITION else bare_name
         results.append(
             ReferenceResult(
                 **place_of(bundle, file, precise, (line, column, end_line, end_column), chunk),
@@ -151,6 +158,7 @@ def _results(bundle: Bundle, target: ResolvedTarget, places: Places, names: dict
                 preview=_preview(text.split("\n")[line - first], column),
                 enclosing=present.one_line(bundle.symbols.enclosing_name(enclosing), MAX_NAME_CHARS),
                 refers_to=present.one_line(meant, MAX_NAME_CHARS),
+                evidence=CERTAINTY[rank],
             )
         )
     return results

@@ -124,11 +124,11 @@ def references(
 def _show_references(answer: ReferencesAnswer, shell: ShellPaths) -> None:
     output = Output()
     for result in answer.results:
-        mark = " " if result.precise == "precise" else "?"
+        mark = "?" if result.evidence == "by name" else " "
         where = f"{shell.show(result.uri, answer.bundle)}:{result.start_line + 1}:{result.start_column + 1}"
         output.line((f"{mark} ", "yellow"), (where, "magenta"), (f"  {', '.join(result.roles)}  ", "dim"),
                     (result.preview, ""))  # fmt: skip
-    if any(result.precise == "heuristic" for result in answer.results):
+    if any(result.evidence == "by name" for result in answer.results):
         print_notes(["'?' marks places that are known by name alone"])
     if answer.definitions_total > 1:
         print_notes([f"{answer.definitions_total} definitions are meant; give a qualified name to choose"])

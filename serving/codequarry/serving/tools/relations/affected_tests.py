@@ -12,12 +12,12 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
-from codequarry.schemas.wire.relations import Evidence
+from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
-from codequarry.serving.tools.relations.symbol_graph import CERTAINTY
+from codequarry.serving.tools.relations.meanings import CERTAINTY
 from codequarry.serving.tools.relations.targets import RelationTarget
 from codequarry.serving.tools.relations.walk import Expand, RelationStep, walk
 from codequarry.serving.version.open import Bundle

@@ -9,17 +9,21 @@ receiver. All else is known ``by name`` alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.kinds import stored_kinds
-from codequarry.schemas.wire.relations import Evidence
+from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.browse.file_text import read_lines
 from codequarry.serving.version.open import Bundle
 
+CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
+"""Evidence, the surest first."""
+_SAME_NAME = 24
+"""Definitions of one name that are told apart; a name with more means nothing by itself."""
 TYPE_LIKE = frozenset(stored_kinds(["type"]))
 _RECEIVER = re.compile(r"([\w$]+)(?:\([^()]*\)|\[[^][]*\])?\s*(?:\?|!!?)?(?:\.|->|::)\s*(?:<[^<>]*>\s*)?$")
 _DOT = re.compile(r"(?:\.|->|::)\s*$")
@@ -211,6 +215,15 @@ class Meanings:
         if bundle.directory.langs[file] in _SHARING_FOLDERS:
             found.update(bundle.directory.files_beside(file))
         return frozenset(found)
+
+
+def same_names(bundle: Bundle, names: Iterable[int]) -> dict[int, list[SymbolRow]]:
+    """Return definitions by ``name_id``: the first ones of each name, as many as can be told apart."""
+    found: dict[int, list[SymbolRow]] = {}
+    wanted = list(dict.fromkeys(names))
+    for each in bundle.symbols.few_of_names(wanted, _SAME_NAME) if wanted else []:
+        found.setdefault(each.name_id, []).append(each)
+    return found
 
 
 def _owner(row: SymbolRow) -> str:

@@ -13,16 +13,12 @@ from typing import NamedTuple
 
 from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
-from codequarry.schemas.wire.relations import Evidence
+from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.relations.meanings import TYPE_LIKE, Meanings, NamedPlace
+from codequarry.serving.tools.relations.meanings import TYPE_LIKE, Meanings, NamedPlace, same_names
 from codequarry.serving.version.open import Bundle
 
 CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))
-CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
-"""Evidence, the surest first."""
-_SAME_NAME = 24
-"""Definitions of one name that are told apart; a name with more means nothing by itself."""
 _MOST_USES = 3_000
 """Uses that one step looks at."""
 
@@ -74,7 +70,7 @@ class SymbolGraph:
         places = symbols.places([*meant, *named])
         importing = set(places.file[places.roles & IMPORT != 0].tolist())
         places = places.where(~places.defining & (places.roles & IMPORT == 0))
-        kindred = self._same_names(list(named))
+        kindred = same_names(self._bundle, named)
         found: list[Use] = []
         for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
             if len(found) >= _MOST_USES:
@@ -111,7 +107,7 @@ class SymbolGraph:
         by_target: dict[int, list[SymbolRow]] = {}
         for each in symbols.of_targets(exact, [], None).rows if exact else []:
             by_target.setdefault(each.target_id, []).append(each)
-        same = self._same_names(list(dict.fromkeys(one.target_id for one in named if not one.precise)))
+        same = same_names(self._bundle, [one.target_id for one in named if not one.precise])
         found: dict[int, tuple[SymbolRow, int, Evidence]] = {}
         for one in named:
             if one.precise:
@@ -171,20 +167,13 @@ class SymbolGraph:
                 if each.symbol_id not in types:
                     types[each.symbol_id] = each, evidence
                     queue.append(each)
-        named = self._same_names([row.name_id]).get(row.name_id, [])
+        named = same_names(self._bundle, [row.name_id]).get(row.name_id, [])
         return [
             (each, evidence)
             for each in named
             for own, evidence in types.values()
             if each.file == own.file and each.qualified_name == f"{own.qualified_name}.{row.name}"
         ]
-
-    def _same_names(self, names: list[int]) -> dict[int, list[SymbolRow]]:
-        """Return the definitions of names, at most `_SAME_NAME` of each."""
-        found: dict[int, list[SymbolRow]] = {}
-        for each in self._bundle.symbols.few_of_names(names, _SAME_NAME) if names else []:
-            found.setdefault(each.name_id, []).append(each)
-        return found
 
     def _meant(self, user: SymbolRow, same: Sequence[SymbolRow], *, is_call: bool) -> list[tuple[SymbolRow, Evidence]]:
         """Return the definition that a name in a definition means; nothing where it may mean several."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from codequarry.schemas.wire.relations import Evidence
+from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools.relations.symbol_graph import CERTAINTY
+from codequarry.serving.tools.relations.meanings import CERTAINTY
 
 _MOST_NODES = 400
 """Definitions from which a walk goes on."""
