@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,15 +31,18 @@ from codequarry.serving.tools.references import find_references
 from codequarry.serving.version.open import Bundle
 
 HOME = Path(__file__).resolve().parents[1] / ".codequarry" / "bench" / "references"
+_ATTRIBUTES = stored_kinds(["attribute"])
 _KINDS = {
     "function": stored_kinds(["function"]),
     "method": stored_kinds(["method"]),
     "class": stored_kinds(["type"]),
-    "variable": stored_kinds(["variable"]),
+    "variable of a module": [word for word in stored_kinds(["variable"]) if word not in _ATTRIBUTES],
+    "attribute": _ATTRIBUTES,
 }
 _DEFINITIONS = """
 SELECT concat(repo, '/', path), start_line, start_column FROM symbols_mat
 WHERE precise AND kind IN (SELECT unnest($kinds)) AND end_line = start_line AND path_class IN ('source', 'stub')
+AND (NOT $of_modules OR NOT contains(qualified_name, '.'))
 ORDER BY symbol_id
 """
 Place = tuple[str, int, int]
@@ -63,6 +66,8 @@ class Answered(NamedTuple):
     places: set[Place]
     sure: set[Place]
     """Those that are called resolved."""
+    is_cut: bool
+    """True where there are more than an answer holds."""
     seconds: float
 
 
@@ -80,7 +85,8 @@ def main() -> None:
         name = (folder.parent.name if folder.name in ("repo", ".git") else folder.name).rsplit("+", 1)[-1]
         exact, plain = (_bundle(folder, name, options.home / name, scip=scip) for scip in (True, False))
         for kind, words in _KINDS.items():
-            own = _compare(exact, plain, words, options.definitions, errors)
+            wanted = {"kinds": words, "of_modules": kind == "variable of a module"}
+            own = _compare(exact, plain, wanted, options.definitions, errors)
             compared[kind] += own
             print(_row(f"{name} {kind}", own), file=sys.stderr, flush=True)
         exact.close()
@@ -94,9 +100,11 @@ def main() -> None:
     print(_row("all", [one for own in compared.values() for one in own]))
 
 
-def _compare(exact: Bundle, plain: Bundle, kinds: Sequence[str], most: int, errors: list[str] | None) -> list[Compared]:
+def _compare(
+    exact: Bundle, plain: Bundle, wanted: Mapping[str, object], most: int, errors: list[str] | None
+) -> list[Compared]:
     with exact.catalog.reading() as cursor:
-        rows = cursor.execute(_DEFINITIONS, {"kinds": list(kinds)}).fetchall()
+        rows = cursor.execute(_DEFINITIONS, wanted).fetchall()
         known = cursor.execute("SELECT file, start_line, start_column FROM occurrences_mat WHERE precise").fetchall()
     uris = [f"{repo}/{path}" for repo, path in zip(exact.directory.repos, exact.directory.paths, strict=True)]
     judged = {(uris[file], line, column) for file, line, column in known}
@@ -111,6 +119,8 @@ def _compare(exact: Bundle, plain: Bundle, kinds: Sequence[str], most: int, erro
             given = _references(plain, place, "all")
         except CodequarryError as error:
             print(f"{place}: {error}", file=sys.stderr)
+            continue
+        if given.is_cut:
             continue
         all_of, sure = (own & judged for own in (given.places, given.sure))
         found.append(Compared(len(all_of & true), len(all_of), len(true), len(sure & true), len(sure), given.seconds))
@@ -129,7 +139,12 @@ def _references(bundle: Bundle, place: str, precision: Literal["all", "precise"]
     answer = find_references(context, ReferencesRequest(uri=place, limit=REFERENCES_MAX, precision=precision))
     seconds = time.perf_counter() - start
     found = {(one.uri, one.start_line, one.start_column): one.evidence != "by name" for one in answer.results}
-    return Answered(set(found), {place for place, is_sure in found.items() if is_sure}, seconds)
+    return Answered(
+        set(found),
+        {place for place, is_sure in found.items() if is_sure},
+        answer.totals.all > len(answer.results),
+        seconds,
+    )
 
 
 def _shown(place: Place) -> str:

@@ -249,6 +249,25 @@ class SymbolTables:
         )
         return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most, **self._hidden})]
 
+    def with_names(self, names: Iterable[str], most: int) -> dict[str, list[SymbolRow]]:
+        """Find definitions by their own names, all in one query.
+
+        Args:
+            names: Names as they are written.
+            most: Most definitions of a name; of one with more the first are taken.
+
+        Returns:
+            Definitions by name, in no order; every name is there.
+        """
+        index, found = self._catalog.index, {name: list[SymbolRow]() for name in names}
+        numbers: list[int] = []
+        for name in found:
+            numbers += index.definitions_named([name.lower()], members=True)[:most].tolist()
+        for row in self.numbered(numbers) if numbers else []:
+            if row.name in found:
+                found[row.name].append(row)
+        return found
+
     def implementing(self, targets: Sequence[int]) -> list[tuple[int, int]]:
         """Return what an indexer says to implement, override or extend one of these targets.
 

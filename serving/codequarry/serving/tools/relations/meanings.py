@@ -18,18 +18,21 @@ from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.browse.file_text import read_lines
+from codequarry.serving.tools.relations.bindings import last_primary, trailing_expression
+from codequarry.serving.tools.relations.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
 from codequarry.serving.version.open import Bundle
 
 CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
 """Evidence, the surest first."""
-_SAME_NAME = 24
+_SAME_NAME = 100
 """Definitions of one name that are told apart; a name with more means nothing by itself."""
-TYPE_LIKE = frozenset(stored_kinds(["type"]))
-_RECEIVER = re.compile(r"([\w$]+)(?:\([^()]*\)|\[[^][]*\])?\s*(?:\?|!!?)?(?:\.|->|::)\s*(?:<[^<>]*>\s*)?$")
-_DOT = re.compile(r"(?:\.|->|::)\s*$")
+_MEMBERS = frozenset(stored_kinds(["method", "attribute"]))
+_ATTRIBUTES = frozenset(stored_kinds(["attribute"]))
+_DOT = re.compile(r"(?:\?|!!?)?(?:\.|->|::)$")
+_FUNCTIONS = frozenset(stored_kinds(["function"]))
+_IMPORT_OF_ALL = re.compile(r"\s*from\s+[\w.]+\s+import\s+\*")
 _KEYWORD = re.compile(r"=(?!=)")
 _KEY = re.compile(r"\s*\??:(?!:)")
-_SELF = frozenset(("self", "cls", "this", "Self", "super"))
 _ECMASCRIPT = frozenset(("javascript", "typescript", "tsx"))
 _WITH_KEYS = _ECMASCRIPT | {"go", "rust"}
 """Languages in which a literal or a pattern names members without a receiver."""
@@ -37,12 +40,12 @@ _WITHOUT_RECEIVER = frozenset(("java", "csharp", "cpp", "kotlin", "scala", "swif
 """Languages in which a member is named without a receiver inside of its type."""
 _EXPLICIT = _ECMASCRIPT | {"python", "go"}
 """Languages in which a file has to import what it uses of other files or, in Go, of other folders."""
+_IMPORTING_NAMES = _ECMASCRIPT | {"python"}
+"""Languages in which a file has to import each name that it uses without a receiver."""
 _SHARING_FOLDERS = frozenset(("go", "java", "kotlin", "scala", "csharp", "swift", "c", "cpp"))
 """Languages in which the files of a folder see each other's names without an import."""
 _PASSING_ON = re.compile(r"(.*/)?(__init__\.pyi?|index\.[cm]?[jt]sx?|mod\.rs|lib\.rs)")
 """Files whose imports are names that they offer to others."""
-_NEAR = 80
-"""Characters between a variable and its type on one line."""
 
 
 class NamedPlace(NamedTuple):
@@ -72,18 +75,21 @@ class _Surroundings(NamedTuple):
 
     @property
     def receiver(self) -> str:
-        """Last word of the receiver; "" for an expression."""
-        found = _RECEIVER.search(self.before)
-        return found[1] if found is not None else ""
+        """Expression before the dot."""
+        return _DOT.sub("", trailing_expression(self.before))
+
+    @property
+    def is_called(self) -> bool:
+        return self.after.startswith("(")
 
     @property
     def is_keyword_argument(self) -> bool:
-        return self.lang == "python" and _KEYWORD.match(self.after) is not None
+        return self.lang == "python" and _KEYWORD.match(self.after) is not None and self.before.rstrip()[-1:] in "(,"
 
     @property
     def is_key(self) -> bool:
         """True for a key of a literal, or a name of a pattern: ``{ total: 1 }``, ``{ total } = cart``."""
-        opened = self.before.rstrip()[-1:] in ("{", ",", "")
+        opened = self.before.rstrip()[-1:] in ("{", ",", "", "(")
         return self.lang in _WITH_KEYS and opened and (_KEY.match(self.after) is not None or "{" in self.before)
 
 
@@ -96,42 +102,67 @@ class Meanings:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
+        self._is_incomplete = False
+        """True when no more definitions are read: what a type lacks then says nothing."""
         self.reach = cache(self._reach)
         self._lines = cache(self._read_lines)
-        self._names_together = cache(self._find_together)
+        self._types = ReceiverTypes(bundle, self._lines)
+        self._imports_all = cache(self._find_import_of_all)
         self._imports_module = cache(self._find_module)
 
-    def of_place(
-        self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int] = ()
-    ) -> dict[int, Evidence]:
-        """Return the definitions that a name at a place may mean, by number, with the evidence for each.
+    def of_places(
+        self, places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]], importing: Collection[int] = ()
+    ) -> list[dict[int, Evidence]]:
+        """Return the definitions that names at places may mean, by number, with the evidence for each.
 
         Args:
-            same: Definitions of that name.
-            place: The place.
-            importing: Files that import something of that name.
+            places: For each place the definitions of its name.
+            importing: Files that import something of these names.
 
         Returns:
-            Evidence by ``symbol_id``; empty where it means none of them.
+            Evidence by ``symbol_id`` for each place; empty where it means none of them.
         """
-        related = [row for row in same if self._bundle.directory.are_related(row.file, place.file)]
-        members = [row for row in related if "." in row.qualified_name and row.kind not in TYPE_LIKE]
-        others = [row for row in related if row not in members]
-        if not members and not others:
-            return {}
+        found: list[dict[int, Evidence]] = [{} for _ in places]
+        left, self._is_incomplete = list(range(len(places))), False
+        while left:
+            doubtful: list[int] = []
+            for at in left:
+                before = self._types.misses
+                found[at] = self._of_place(*places[at], importing)
+                if self._types.misses != before:
+                    doubtful.append(at)
+            if self._is_incomplete:
+                break
+            left, self._is_incomplete = doubtful, not self._types.read_wanted()
+        return found
+
+    def _of_place(
+        self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
+    ) -> dict[int, Evidence]:
         around = self._surroundings(place)
-        if around.is_keyword_argument:
+        related = [row for row in same if self._bundle.directory.are_related(row.file, place.file)]
+        if not related or around.is_keyword_argument:
             return {}
+        members = [row for row in related if _is_member(row, around.lang)]
+        others = [row for row in related if row not in members and self._is_seen(row, place)]
         found: dict[int, Evidence] = {}
         if others:
             chosen, is_sure = self._free(others, place, around, place.file in importing)
             found = _evidence(chosen, is_sure=is_sure)
-        if members:
-            fitting, is_typed = self._members(members, place, around)
-            if is_typed:
-                return _evidence(fitting, is_sure=True)
-            found |= _evidence(fitting, is_sure=False)
+        if members and not (found and around.receiver and "resolved" in found.values()):
+            of_type = self._members(members, place, around)
+            if "resolved" in of_type.values():
+                return of_type
+            found |= of_type
         return found
+
+    def _is_seen(self, row: SymbolRow, place: NamedPlace) -> bool:
+        """Tell whether a place is inside of the function that a nested one belongs to; True for one of a file."""
+        owner = owner_of(row)
+        if row.kind in TYPE_LIKE or not owner:
+            return True
+        inside = self._bundle.symbols.enclosing_name(place.enclosing)
+        return place.file == row.file and (inside == owner or inside.startswith(f"{owner}."))
 
     def _free(
         self, rows: list[SymbolRow], place: NamedPlace, around: _Surroundings, is_imported: bool
@@ -140,47 +171,63 @@ class Meanings:
         near = [row for row in rows if row.file in self.reach(place.file)]
         explicit = around.lang in _EXPLICIT
         if around.has_receiver:
-            if around.receiver in _SELF:
+            receiver = last_primary(around.receiver)
+            if receiver is None or receiver.word in SELF or receiver.is_called:
                 return [], True
-            modules = [row for row in near or rows if self._is_module(place.file, around.receiver, row.file)]
+            modules = [row for row in near or rows if self._is_module(place.file, receiver.word, row.file)]
             return (modules, True) if modules or explicit else (near or rows, False)
         if around.lang in _ECMASCRIPT and around.is_key and _KEY.match(around.after):
             return [], True
-        if near or not explicit:
-            return near or rows, bool(near)
-        return (rows, False) if is_imported else ([], True)
+        own = [row for row in near if row.file == place.file]
+        if around.lang not in _IMPORTING_NAMES:
+            return (near, True) if near or explicit else (rows, False)
+        if is_imported or self._imports_all(place.file):
+            return (near, True) if near else (rows, False)
+        return own, True
 
-    def _members(self, rows: list[SymbolRow], place: NamedPlace, around: _Surroundings) -> tuple[list[SymbolRow], bool]:
-        """Return the members that a name may mean, and whether the file names their type."""
+    def _members(self, rows: list[SymbolRow], place: NamedPlace, around: _Surroundings) -> dict[int, Evidence]:
+        """Return the members that a name may mean, with the evidence for each."""
         inside = self._bundle.symbols.enclosing_name(place.enclosing)
-        own = [row for row in rows if row.file == place.file and inside.startswith(f"{_owner(row)}.")]
         if not around.has_receiver:
+            beside = [row for row in rows if row.file == place.file and owner_of(row)]
+            own = [row for row in beside if f"{inside}.".startswith(f"{owner_of(row)}.")]
             if around.lang in _WITHOUT_RECEIVER:
-                return (own, True) if own else (rows, False)
-            return (rows, False) if around.is_key else ([], False)
-        if around.receiver in _SELF:
-            return (own, True) if own else (rows, False)
-        typed = [row for row in rows if self._is_of(place.file, around.receiver, _owner(row).rpartition(".")[2])]
-        return (typed, True) if typed else (rows, False)
+                return _evidence(own or rows, is_sure=bool(own))
+            if around.lang == "python" and own and inside == owner_of(own[0]):
+                return _evidence(own, is_sure=True)
+            return _evidence(rows, is_sure=False) if around.is_key else {}
+        found = self._of_types(rows, self._types.of_expression(place.file, place.line, around.receiver))
+        if around.is_called and "resolved" not in found.values():
+            callable_ones = {row.symbol_id for row in rows if row.kind not in _ATTRIBUTES}
+            return {one: evidence for one, evidence in found.items() if one in callable_ones} or found
+        return found
 
-    def _is_of(self, file: int, receiver: str, owner: str) -> bool:
-        """Tell whether a line of a file names a receiver and a type together, or the receiver is the type."""
-        if not receiver or not owner:
-            return False
-        return receiver == owner or self._names_together(file, receiver, owner)
-
-    def _find_together(self, file: int, receiver: str, owner: str) -> bool:
-        one, other = re.escape(receiver), re.escape(owner)
-        pattern = re.compile(
-            rf"\b{one}\b[^;,()=]{{0,{_NEAR}}}?\b{other}\b"  # store: Store, s *Store
-            rf"|\b{one}\b(?:\s*,\s*\w+)*\s*:?=[^;]{{0,{_NEAR}}}?{other}\b"  # store, err := NewStore()
-            rf"|\b{other}\b[^;,()]{{0,{_NEAR}}}?\b{one}\b"  # Store store
-            rf"|\b{other}\b.{{0,{_NEAR}}}?\bas {one}\b"  # with Store.open(path) as store
-        )
-        return any(pattern.search(line) for line in self._lines(file) if owner in line)
+    def _of_types(self, rows: list[SymbolRow], types: Types) -> dict[int, Evidence]:
+        """Return the members of types, of those that they extend, and of those that extend them."""
+        up: dict[str, int] = {}
+        for name in types.names:
+            for base, steps in self._types.above(name).items():
+                up[base] = min(steps, up.get(base, steps))
+        owners = {row.symbol_id: owner_of(row).rpartition(".")[2] for row in rows}
+        reached = {number: up[owner] for number, owner in owners.items() if owner in up}
+        found: dict[int, Evidence] = {}
+        nearest = min(reached.values(), default=0)
+        first = [number for number, steps in reached.items() if steps == nearest]
+        is_sure = len({owners[number] for number in first}) == 1
+        for number, owner in owners.items():
+            if number in reached:
+                found[number] = "resolved" if is_sure and number in first else "by name"
+            elif not types.names.isdisjoint(self._types.above(owner)):
+                found[number] = "by name"
+        if not found and (self._is_incomplete or not types.is_whole):
+            return _evidence(rows, is_sure=False)
+        return found
 
     def _is_module(self, file: int, receiver: str, defining: int) -> bool:
         """Tell whether a receiver is the module, package or folder of a file, or an alias for one."""
+        lang = self._bundle.directory.langs[file]
+        if lang in _ECMASCRIPT:
+            return self._types.imports_whole(file, receiver)
         path = self._bundle.directory.paths[defining]
         folder, _, name = path.rpartition("/")
         package = folder.rpartition("/")[2]
@@ -191,6 +238,9 @@ class Meanings:
         name = re.escape(receiver)
         pattern = re.compile(rf"\bas\s+{name}\b|\b(?:import|from|require)\b.*\b{name}\b|^\s*{name}\s+\"")
         return any(pattern.search(line) for line in self._lines(file) if receiver in line)
+
+    def _find_import_of_all(self, file: int) -> bool:
+        return any(_IMPORT_OF_ALL.match(line) for line in self._lines(file))
 
     def _surroundings(self, place: NamedPlace) -> _Surroundings:
         lines = self._lines(place.file)
@@ -226,9 +276,13 @@ def same_names(bundle: Bundle, names: Iterable[int]) -> dict[int, list[SymbolRow
     return found
 
 
-def _owner(row: SymbolRow) -> str:
-    """Return the qualified name of the type that a member is of."""
-    return row.qualified_name.rpartition(".")[0]
+def _is_member(row: SymbolRow, lang: str) -> bool:
+    """Tell whether a definition is a member of a type, which a receiver names."""
+    if row.kind in _MEMBERS:
+        return True
+    if row.kind in TYPE_LIKE or "." not in row.qualified_name:
+        return False
+    return row.kind not in _FUNCTIONS or lang not in _EXPLICIT
 
 
 def _evidence(rows: Sequence[SymbolRow], *, is_sure: bool) -> dict[int, Evidence]:

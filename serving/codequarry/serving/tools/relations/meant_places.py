@@ -63,16 +63,18 @@ def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places) -> Mea
             names[row.name_id].append(row)
     wanted = {row.symbol_id for row in rows}
     importing = set(places.file[places.roles & IMPORT != 0].tolist())
-    meanings, read, unread = Meanings(bundle), set[int](), 0
+    read = set(list(dict.fromkeys(places.file[by_name].tolist()))[:_MOST_FILES])
+    judged: list[int] = []
+    asked: list[tuple[list[SymbolRow], NamedPlace]] = []
     for at, place in zip(by_name.tolist(), places.where(by_name).rows(), strict=True):
         name, file, _, _, line, column, _, end, enclosing, _ = place
-        if file not in read and len(read) == _MOST_FILES:
-            unread += 1
-            continue
-        read.add(file)
-        choices = meanings.of_place(names[name], NamedPlace(file, line, column, end - column, enclosing), importing)
+        if file in read:
+            judged.append(at)
+            asked.append((names[name], NamedPlace(file, line, column, end - column, enclosing)))
+    for at, choices in zip(judged, Meanings(bundle).of_places(asked, importing), strict=True):
         meant = [one for one in choices if one in wanted]
         kept[at] = bool(meant)
         if meant and choices[meant[0]] == "resolved":
             certainty[at], meaning[at] = _RESOLVED, meant[0]
+    unread = len(by_name) - len(judged)
     return MeantPlaces(places, certainty, meaning, unread).where(kept)

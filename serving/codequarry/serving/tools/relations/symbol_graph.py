@@ -15,7 +15,8 @@ from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.relations.meanings import TYPE_LIKE, Meanings, NamedPlace, same_names
+from codequarry.serving.tools.relations.meanings import Meanings, NamedPlace, same_names
+from codequarry.serving.tools.relations.receiver_types import TYPE_LIKE
 from codequarry.serving.version.open import Bundle
 
 CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))
@@ -72,22 +73,26 @@ class SymbolGraph:
         places = places.where(~places.defining & (places.roles & IMPORT == 0))
         kindred = same_names(self._bundle, named)
         found: list[Use] = []
+        doubtful: list[tuple[list[SymbolRow], NamedPlace, bool]] = []
         for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
-            if len(found) >= _MOST_USES:
+            if len(found) + len(doubtful) >= _MOST_USES:
                 self.is_cut = True
                 break
             called = bool(roles & CALL)
             if precise:
                 found += [Use(row, file, line, enclosing, called, "exact") for row in meant.get(target, ())]
-                continue
-            wanted = [row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)]
-            if not wanted:
-                continue
-            place = NamedPlace(file, line, column, end - column, enclosing)
-            choices = self._meanings.of_place(kindred.get(wanted[0].name_id, []), place, importing)
-            for row in wanted:
-                if (evidence := choices.get(row.symbol_id)) is not None:
-                    found.append(Use(row, file, line, enclosing, called, evidence))
+            elif wanted := [
+                row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)
+            ]:
+                doubtful.append((wanted, NamedPlace(file, line, column, end - column, enclosing), called))
+        asked = [(kindred.get(wanted[0].name_id, []), place) for wanted, place, _ in doubtful]
+        choices = self._meanings.of_places(asked, importing)
+        for (wanted, place, called), evidence in zip(doubtful, choices, strict=True):
+            found += [
+                Use(row, place.file, place.line, place.enclosing, called, evidence[row.symbol_id])
+                for row in wanted
+                if row.symbol_id in evidence
+            ]
         return sorted(found, key=lambda use: (self._bundle.directory.class_rank[use.file], use.file, use.line))
 
     def used_by(self, row: SymbolRow) -> list[tuple[SymbolRow, int, Evidence]]:
