@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from benchmarks.report import percentile
 from codequarry.pipelines.run import index_repositories
@@ -24,7 +24,7 @@ from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.settings.load import RepositorySettings, Settings, load_settings
-from codequarry.schemas.wire.symbols import REFERENCES_MAX, ReferencesRequest
+from codequarry.schemas.wire.symbols import REFERENCES_MAX, ReferenceResult, ReferencesRequest
 from codequarry.serving.request.deadline import NEVER
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.references import find_references
@@ -61,14 +61,31 @@ class Compared(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Places that an answer names."""
+    """References that an answer names."""
 
-    places: set[Place]
-    sure: set[Place]
-    """Those that are called resolved."""
+    places: dict[Place, ReferenceResult]
     is_cut: bool
     """True where there are more than an answer holds."""
     seconds: float
+
+    @property
+    def sure(self) -> set[Place]:
+        """Places that are called resolved."""
+        return {place for place, one in self.places.items() if one.evidence != "by name"}
+
+    @property
+    def callers(self) -> set[tuple[str, str]]:
+        """Definitions that call: file and qualified name."""
+        return {(one.uri, one.enclosing) for one in self.places.values() if "call" in one.roles}
+
+    @property
+    def sure_callers(self) -> set[tuple[str, str]]:
+        """Callers that are called resolved."""
+        return self._replace(places={place: self.places[place] for place in self.sure}).callers
+
+    def within(self, judged: set[Place]) -> Answered:
+        """Return what the answer names among some places."""
+        return self._replace(places={place: one for place, one in self.places.items() if place in judged})
 
 
 def main() -> None:
@@ -81,13 +98,15 @@ def main() -> None:
     options = parser.parse_args()
     errors: list[str] | None = [] if options.errors else None
     compared: dict[str, list[Compared]] = defaultdict(list)
+    edges: list[Compared] = []
     for folder in options.folders:
         name = (folder.parent.name if folder.name in ("repo", ".git") else folder.name).rsplit("+", 1)[-1]
         exact, plain = (_bundle(folder, name, options.home / name, scip=scip) for scip in (True, False))
         for kind, words in _KINDS.items():
             wanted = {"kinds": words, "of_modules": kind == "variable of a module"}
-            own = _compare(exact, plain, wanted, options.definitions, errors)
+            own, calls = _compare(exact, plain, wanted, options.definitions, errors)
             compared[kind] += own
+            edges += calls
             print(_row(f"{name} {kind}", own), file=sys.stderr, flush=True)
         exact.close()
         plain.close()
@@ -98,11 +117,13 @@ def main() -> None:
     for kind, own in compared.items():
         print(_row(kind, own))
     print(_row("all", [one for own in compared.values() for one in own]))
+    print(_row("calls of them", edges))
 
 
 def _compare(
     exact: Bundle, plain: Bundle, wanted: Mapping[str, object], most: int, errors: list[str] | None
-) -> list[Compared]:
+) -> tuple[list[Compared], list[Compared]]:
+    """Return the references and the calls of definitions; a call is a definition that calls, however often."""
     with exact.catalog.reading() as cursor:
         rows = cursor.execute(_DEFINITIONS, wanted).fetchall()
         known = cursor.execute("SELECT file, start_line, start_column FROM occurrences_mat WHERE precise").fetchall()
@@ -110,9 +131,11 @@ def _compare(
     judged = {(uris[file], line, column) for file, line, column in known}
     random.Random(7).shuffle(rows)
     found: list[Compared] = []
+    calls: list[Compared] = []
     for uri, line, column in rows:
         place = f"{uri}:{line + 1}:{column + 1}"
-        true = _references(exact, place, "precise").places
+        exactly = _references(exact, place, "precise")
+        true = set(exactly.places)
         if not true:
             continue
         try:
@@ -122,14 +145,21 @@ def _compare(
             continue
         if given.is_cut:
             continue
-        all_of, sure = (own & judged for own in (given.places, given.sure))
-        found.append(Compared(len(all_of & true), len(all_of), len(true), len(sure & true), len(sure), given.seconds))
+        given = given.within(judged)
+        all_of, sure = set(given.places), given.sure
+        found.append(_compared(true, all_of, sure, given.seconds))
+        if exactly.callers or given.callers:
+            calls.append(_compared(exactly.callers, given.callers, given.sure_callers, given.seconds))
         if errors is not None:
             errors += [f"{place} means not {_shown(one)}{' (sure)' * (one in sure)}" for one in sorted(all_of - true)]
             errors += [f"{place} also means {_shown(one)}" for one in sorted(true - all_of)]
         if len(found) == most:
             break
-    return found
+    return found, calls
+
+
+def _compared(true: set[Any], given: set[Any], sure: set[Any], seconds: float) -> Compared:
+    return Compared(len(given & true), len(given), len(true), len(sure & true), len(sure), seconds)
 
 
 def _references(bundle: Bundle, place: str, precision: Literal["all", "precise"]) -> Answered:
@@ -138,13 +168,8 @@ def _references(bundle: Bundle, place: str, precision: Literal["all", "precise"]
     start = time.perf_counter()
     answer = find_references(context, ReferencesRequest(uri=place, limit=REFERENCES_MAX, precision=precision))
     seconds = time.perf_counter() - start
-    found = {(one.uri, one.start_line, one.start_column): one.evidence != "by name" for one in answer.results}
-    return Answered(
-        set(found),
-        {place for place, is_sure in found.items() if is_sure},
-        answer.totals.all > len(answer.results),
-        seconds,
-    )
+    places = {(one.uri, one.start_line, one.start_column): one for one in answer.results}
+    return Answered(places, answer.totals.all > len(answer.results), seconds)
 
 
 def _shown(place: Place) -> str:

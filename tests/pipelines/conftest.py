@@ -15,6 +15,7 @@ import pytest
 
 from codequarry.pipelines.cli.root import main
 from codequarry.schemas.settings.load import BundleSettings, PathsSettings, RepositorySettings, Settings
+from codequarry.schemas.trust.programs import tools_folder
 
 MakeSettings = Callable[..., Settings]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -42,6 +43,18 @@ def make_settings(tmp_path: Path, shared_store: Path) -> MakeSettings:
         )
 
     return make
+
+
+@pytest.fixture
+def real_indexers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's tools folder with the SCIP indexers that CODEQUARRY_SCIP_TOOLS holds."""
+    tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
+    if not (tools / "node_modules" / ".bin" / "scip-python").exists():
+        pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: real indexers are not exercised")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    tools_folder().parent.mkdir(parents=True)
+    tools_folder().symlink_to(tools)
+    return tools_folder()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import re
 import shutil
 import tokenize
@@ -19,7 +18,6 @@ from fastmcp import Client
 import codequarry.schemas.bundle
 from codequarry.pipelines.run import index_repositories
 from codequarry.schemas.settings.load import ServingSettings
-from codequarry.schemas.trust.programs import tools_folder
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.mcp import build_server
 from tests.pipelines.conftest import MakeSettings, Run
@@ -131,7 +129,7 @@ def compare(root: Path, folder: Path, hits: list[tuple[str, Place]], *, precise:
                 (definition,) = (await ask("go_to_definition", symbol=name))["results"]
                 assert definition["precise"] == ("precise" if precise else "heuristic")
                 # What is behind a dot may be another thing's method of the same name.
-                sure = by_name[name] - ATTRIBUTES if precise else by_name[name]
+                sure = by_name[name] - ATTRIBUTES
                 uses = await ask("find_references", symbol=name, limit=500, include_definitions=True)
                 found = Counter(placed(use) for use in uses["results"])
                 assert sure <= set(found), name
@@ -215,17 +213,10 @@ def test_members_are_found_over_mcp_and_on_the_command_line(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_indexers")
 @pytest.mark.parametrize(("sources", "least"), [(own_sources, 20), (web_sources, 3)])
-def test_with_real_indexers(
-    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, sources, least
-) -> None:
-    tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
-    if not (tools / "node_modules" / ".bin" / "scip-python").exists():
-        pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: real indexers are not exercised")
+def test_with_real_indexers(tmp_path: Path, make_settings: MakeSettings, sources, least) -> None:
     folder, hits = sources(tmp_path / "sources")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    tools_folder().parent.mkdir(parents=True)
-    tools_folder().symlink_to(tools)
     settings = make_settings(folder)
     index_repositories(settings)
     assert compare(settings.bundle.root, folder, hits, precise=True) >= least

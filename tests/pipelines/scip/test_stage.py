@@ -65,13 +65,9 @@ def project(tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def real(project: Settings) -> Settings:
-    """The project with the indexers that CODEQUARRY_SCIP_TOOLS holds."""
-    tools = Path(os.environ.get("CODEQUARRY_SCIP_TOOLS") or "missing").absolute()
-    if not (tools / "node_modules" / ".bin" / "scip-python").exists():
-        pytest.skip("CODEQUARRY_SCIP_TOOLS names no folder with scip-python: real indexers are not exercised")
-    tools_folder().parent.mkdir(parents=True)
-    tools_folder().symlink_to(tools)
+def real(project: Settings, real_indexers: Path) -> Settings:
+    """The project with real indexers."""
+    del real_indexers
     return project.model_copy(update={"scip": ScipSettings(timeout_s=100)})
 
 

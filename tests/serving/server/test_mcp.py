@@ -290,7 +290,7 @@ def test_definitions_and_references(symbol_engine, era) -> None:
     place = {name: one[name] for name in ("uri",)} | {"line": one["start_line"], "column": one["start_column"]}
     uses = call(server, era, "find_references", {**place, "role": "call"}).structured_content
     assert (uses["definitions"], uses["definitions_total"]) == ([], 1)  # they are told where there are several
-    assert uses["totals"] == {"precise": 3, "heuristic": 1}
+    assert uses["totals"] == {"precise": 3, "resolved": 0, "heuristic": 1}
     fetched = call(server, era, "fetch", {"objectIds": [use["chunk_id"] for use in uses["results"]]}).structured_content
     assert all("open(" in chunk["content"] for chunk in fetched["objects"])
 

@@ -29,7 +29,8 @@ def test_precise_first_sources_before_tests(symbol_engine) -> None:
     answer = ask(symbol_engine, symbol="Index.open")
     assert found(answer) == [CALL_IN_STORE, CALL_OF_STORE, CALL_IN_TEST, CALL_OF_ANYTHING]
     assert [one.precise for one in answer.results] == ["precise"] * 3 + ["heuristic"]
-    assert answer.totals.model_dump() == {"precise": 3, "heuristic": 1}
+    assert [one.evidence for one in answer.results] == ["exact"] * 3 + ["by name"]
+    assert answer.totals.model_dump() == {"precise": 3, "resolved": 0, "heuristic": 1}
     assert [one.qualified_name for one in answer.definitions] == ["Index.open"]
     assert (answer.definitions_total, answer.limits) == (1, [])
 
@@ -41,6 +42,7 @@ def test_a_result_has_everything_of_the_use(symbol_engine) -> None:
         "start_line": 6, "start_column": 23, "end_line": 6, "end_column": 27, "lang": "python",
         "chunk_id": str(STORE.pieces[0].id), "precise": "precise", "roles": ["call"],
         "preview": "return Index().open(os.path, path)", "enclosing": "Store.open", "refers_to": "Index.open",
+        "evidence": "exact",
     }  # fmt: skip
 
 
@@ -57,8 +59,9 @@ def test_an_ambiguous_name_shows_what_it_was_taken_for(symbol_engine) -> None:
     assert [one.uri for one in answer.definitions] == [
         "quarry/io/index.py", "quarry/io/store.py", "quarry/web/app.ts", "quarry/config.json",
     ]  # fmt: skip
-    assert found(answer)[:4] == [CALL_IN_STORE, CALL_OF_STORE, CALL_IN_TEST, CALL_OF_ANYTHING]
-    assert found(answer)[4:] == ["quarry/web/app.ts:3:0", "quarry/web/app.ts:3:9"]
+    assert found(answer)[:3] == [CALL_IN_STORE, CALL_OF_STORE, CALL_IN_TEST]
+    assert found(answer)[3:] == ["quarry/web/app.ts:3:0", "quarry/web/app.ts:3:9", CALL_OF_ANYTHING]
+    assert [one.evidence for one in answer.results[3:]] == ["resolved", "resolved", "by name"]
     assert {one.refers_to for one in answer.results[3:]} == {"open"}
 
 
@@ -140,4 +143,4 @@ def test_bad_arguments_and_deadlines(symbol_engine) -> None:
 def test_a_place_without_scip_is_answered_by_name(symbol_engine) -> None:
     answer = ask(symbol_engine, **at(APP, "open", 1))
     assert answer.limits == ["no SCIP index tells what stands here: found by its name"]
-    assert answer.totals.model_dump() == {"precise": 0, "heuristic": 2}
+    assert answer.totals.model_dump() == {"precise": 0, "resolved": 2, "heuristic": 0}

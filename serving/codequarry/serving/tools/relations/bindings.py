@@ -52,7 +52,8 @@ def bindings_above(lines: Sequence[str], line: int, word: str, lang: str) -> Bin
     for at in range(min(line, len(lines) - 1), max(-1, line - _MOST_LINES), -1):
         text = lines[at]
         header = _HEADER.match(text)
-        if word in text and (outer is None or _indent(text) <= outer or (header and _indent(text) <= outer)):
+        is_seen = outer is None or _indent(text) < outer + (header is None)
+        if is_seen and word in text:
             for declared, expression in _bound(text, word, lang):
                 return Binding(declared, expression, at)
             if header and _is_parameter(text, word):
@@ -116,7 +117,8 @@ def _bound(text: str, word: str, lang: str) -> Iterator[tuple[str, str]]:
     """Yield the declared type and the expression that a line binds a name to."""
     patterns = _patterns(word)
     if (found := patterns.loop.search(text)) is not None:
-        yield "", found[1].rstrip(": {)")
+        looped = found[1].rstrip(": {")
+        yield "", looped[:-1] if looped.count(")") > looped.count("(") else looped
     if (found := patterns.context.search(text)) is not None:
         yield "", found[1]
     if lang in _COLON_TYPES and (found := patterns.colon.search(text)) is not None:

@@ -31,8 +31,9 @@ _DOTTED = re.compile(r"[A-Za-z_$][\w$.]*")
 _TRANSPARENT = frozenset(("Optional", "Union", "None", "Final", "ClassVar", "Annotated", "Type", "type", "null",
                           "undefined", "readonly", "const", "mut", "dyn", "impl", "Readonly", "Promise",
                           "Awaitable"))  # fmt: skip
-_UNKNOWN = re.compile(r"_?[A-Z]\d?|Any|any|unknown|object|Object|Self|interface|auto|var")
-"""Names that say nothing of a type: variables of types, and the types of everything."""
+_UNKNOWN = frozenset(("Any", "any", "unknown", "object", "Object", "Self", "interface", "auto", "var"))
+_VARIABLE = re.compile(r"_?[A-Z]\d?")
+"""A variable of types, by convention."""
 _HEADS = frozenset(("def", "func", "fn", "fun", "function", "async", "static", "public", "private", "protected", "let",
                     "const", "var", "val", "readonly", "final", "export", "pub", "mut", "abstract", "override", "type",
                     "class", "get", "set", "internal", "virtual", "inline", "open", "self", "this"))  # fmt: skip
@@ -108,12 +109,13 @@ class ReceiverTypes:
         if primary.of:
             return self._of_member(file, line, primary, depth)
         binding = self._binding(file, line, word)
-        if primary.is_called and (binding is None or not binding.type_text):
-            return self._declared(word) or NOTHING
+        found = self._of_binding(file, binding, depth) if binding is not None else NOTHING
+        if primary.is_called:
+            returned = self._of_calling(found) if found.names else NOTHING
+            return returned if returned.names else self._declared(word) or NOTHING
         if binding is None and self.imports_whole(file, word):
             return Types(frozenset((word,)), True)
-        found = self._of_binding(file, binding, depth) if binding is not None else NOTHING
-        return self._of_calling(found) if primary.is_called else found
+        return found
 
     def imports_whole(self, file: int, word: str) -> bool:
         """Tell whether a file imports a module as a whole under a name."""
@@ -270,8 +272,8 @@ def _together(several: Iterable[Types]) -> Types:
 
 def _of_type(text: str) -> Types:
     """Return the types that the text of a type names."""
-    names = frozenset(name.rpartition(".")[2] for name in _DOTTED.findall(text)) - _TRANSPARENT
-    known = frozenset(name for name in names if not _UNKNOWN.fullmatch(name))
+    names = (name for name in _DOTTED.findall(text) if not _VARIABLE.fullmatch(name))
+    known = frozenset(name.rpartition(".")[2] for name in names) - _TRANSPARENT - _UNKNOWN
     return Types(known, bool(known))
 
 

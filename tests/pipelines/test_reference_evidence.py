@@ -1,0 +1,200 @@
+"""References without an indexer: what the file says of a receiver tells one method from another of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from codequarry.pipelines.run import index_repositories
+from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.wire.symbols import ReferencesRequest
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.render.places import references_text
+from tests.pipelines.conftest import Run
+from tests.pipelines.test_relations import settings_of, write
+
+FILES = {
+    "app/store.py": """class Base:
+    def open(self):
+        return self.check()
+
+    def check(self):
+        return 1
+
+
+class Store(Base):
+    def __call__(self) -> "Door":
+        return Door()
+
+    def close(self):
+        super().open()
+        return self.open()
+
+
+class Door:
+    owner: Store
+
+    def open(self):
+        return self
+
+    def close(self):
+        return None
+
+
+def make(kind) -> Store:
+    return Store()
+
+
+def open_all(close):
+    return close
+""",
+    "app/use.py": """import os
+import shelve as store
+from app.store import Store, make
+from app.store import Door as Gate
+
+door = Gate()
+
+
+def typed(store: Store, other, numbers=()):
+    store.close()
+    other.close()
+    numbers = [1]
+    numbers.close()
+    os.close(3)
+    run(close=1)
+
+
+def made(box):
+    first = make("a")
+    first.close()
+    second = first()
+    second.close()
+    second.owner.close()
+    with make("b") as third:
+        third.close()
+    [each.close() for each in box]
+
+
+class Own(Door):
+    def shut(self):
+        self.close()
+
+
+store.close()
+""",
+    "web/shop.ts": """import {Cart} from './cart';
+import * as io from 'io';
+export class Shop {
+  constructor(private cart: Cart, private other: Till) {}
+  total(cart: Cart) { return cart.total() + this.cart.total() + this.other.total() + io.total(); }
+}
+export class Till {
+  total() { return 0; }
+}
+const till = new Till();
+till.total();
+anything.total();
+""",
+    "web/cart.ts": "export class Cart {\n  total() { return 1; }\n}\n",
+    "go/run.go": """package run
+
+import "testing"
+
+type Job struct{}
+
+func (j *Job) Run() {}
+
+func (j *Job) All(t *testing.T, x any) {
+\tj.Run()
+\tt.Run("a", nil)
+\tx.Run()
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    home = tmp_path_factory.mktemp("evidence")
+    write(home / "app", FILES)
+    settings = settings_of(home)
+    index_repositories(settings)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def engine(settings: Settings) -> Iterator[Engine]:
+    opened = Engine.open(settings.bundle.root, settings.serving)
+    yield opened
+    opened.close()
+
+
+def ask(engine: Engine, symbol: str) -> dict[str, dict[str, str]]:
+    """Evidence of the references of a definition by the text of the line, by file."""
+    found: dict[str, dict[str, str]] = {}
+    for one in engine.references(ReferencesRequest(symbol=symbol, limit=100)).results:
+        found.setdefault(one.uri.removeprefix("app/"), {})[one.preview.strip()] = one.evidence
+    return found
+
+
+def test_a_method_is_told_from_others_of_its_name_by_the_type_of_its_receiver(engine: Engine) -> None:
+    found = ask(engine, "Store.close")["app/use.py"]
+    resolved = [line for line, evidence in found.items() if evidence == "resolved"]
+    assert resolved == ["store.close()", "first.close()", "second.owner.close()", "third.close()"]
+    assert [line for line, evidence in found.items() if evidence == "by name"] == [
+        "other.close()", "[each.close() for each in box]",
+    ]  # fmt: skip
+    door = ask(engine, "Door.close")["app/use.py"]
+    assert [line for line, evidence in door.items() if evidence == "resolved"] == ["second.close()", "self.close()"]
+
+
+def test_modules_keywords_and_values_of_the_language_are_left_out(engine: Engine) -> None:
+    for symbol in ("Store.close", "Door.close"):
+        found = ask(engine, symbol)["app/use.py"]
+        assert not {"os.close(3)", "run(close=1)", "numbers.close()"} & set(found)
+        assert "app/store.py" not in ask(engine, symbol)  # `close` there is a parameter
+
+
+def test_members_come_down_from_the_types_that_a_type_extends(engine: Engine) -> None:
+    found = ask(engine, "Base.open")["app/store.py"]
+    assert found == {"super().open()": "resolved", "return self.open()": "resolved"}
+    assert ask(engine, "Base.check") == {"app/store.py": {"return self.check()": "resolved"}}
+
+
+def test_types_of_typescript_and_go(engine: Engine) -> None:
+    line = "total(cart: Cart) { return cart.total() + this.cart.total() + this.other.total() + io.total(); }"
+    answer = engine.references(ReferencesRequest(symbol="Cart.total"))
+    assert [(one.preview.strip(), one.start_column, one.evidence) for one in answer.results] == [
+        (line, 34, "resolved"), (line, 54, "resolved"), ("anything.total();", 9, "by name"),
+    ]  # fmt: skip
+    till = engine.references(ReferencesRequest(symbol="Till.total"))
+    assert [(one.start_line, one.evidence) for one in till.results] == [
+        (4, "resolved"),
+        (10, "resolved"),
+        (11, "by name"),
+    ]
+    assert ask(engine, "Job.Run") == {"go/run.go": {"j.Run()": "resolved", "x.Run()": "by name"}}
+
+
+def test_what_is_sure_comes_first_and_the_totals_say_how_many(engine: Engine, settings: Settings, run: Run) -> None:
+    answer = engine.references(ReferencesRequest(symbol="Store.close"))
+    assert answer.totals.model_dump() == {"precise": 0, "resolved": 4, "heuristic": 2}
+    text = references_text(answer)
+    assert "6 of 6: 4 resolved, 2 by name" in text
+    assert text.index("app/use.py\n") < text.index("app/use.py  (by name)\n")
+    printed = run("references", "Store.close", "--root", settings.bundle.root).stdout.splitlines()
+    assert [line[0] for line in printed] == [" "] * 4 + ["?"] * 2
+
+
+def test_a_name_of_many_files_is_read_in_some(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codequarry.serving.tools.relations.meant_places._MOST_FILES", 1)
+    assert engine.references(ReferencesRequest(symbol="Cart.total")).limits == []
+    answer = engine.references(ReferencesRequest(symbol="Store"))
+    evidence = {one.uri: one.evidence for one in answer.results}
+    assert evidence == {"app/app/store.py": "resolved", "app/app/use.py": "by name"}
+    unread = answer.totals.heuristic
+    assert answer.limits == [
+        f"{unread} of {answer.totals.all} places lie in files that were not read: known by name alone"
+    ]
