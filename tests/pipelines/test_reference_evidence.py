@@ -11,6 +11,7 @@ from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.wire.symbols import ReferencesRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.places import references_text
+from codequarry.serving.tools.naming.written_names import is_code
 from tests.pipelines.conftest import Run
 from tests.pipelines.test_relations import settings_of, write
 
@@ -189,7 +190,7 @@ def test_what_is_sure_comes_first_and_the_totals_say_how_many(engine: Engine, se
 
 
 def test_a_name_of_many_files_is_read_in_some(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codequarry.serving.tools.relations.meant_places._MOST_FILES", 1)
+    monkeypatch.setattr("codequarry.serving.tools.naming.meant_places._MOST_FILES", 1)
     assert engine.references(ReferencesRequest(symbol="Cart.total")).limits == []
     answer = engine.references(ReferencesRequest(symbol="Store"))
     evidence = {one.uri: one.evidence for one in answer.results}
@@ -198,3 +199,41 @@ def test_a_name_of_many_files_is_read_in_some(engine: Engine, monkeypatch: pytes
     assert answer.limits == [
         f"{unread} of {answer.totals.all} places lie in files that were not read: known by name alone"
     ]
+
+
+def test_a_name_of_a_library_is_found_where_it_stands_in_code(engine: Engine, run: Run, settings: Settings) -> None:
+    answer = engine.references(ReferencesRequest(symbol="testing.T"))
+    assert [(one.uri, one.start_line, one.roles, one.evidence) for one in answer.results] == [
+        ("app/go/run.go", 8, ["read"], "by name")
+    ]
+    assert answer.totals.model_dump() == {"precise": 0, "resolved": 0, "heuristic": 1}
+    stands = "not defined in this index: places in code where the word stands, without comments and strings"
+    assert [answer.limits[0][:27], answer.limits[1]] == ["no definition has this name", stands]
+    shelve = engine.references(ReferencesRequest(symbol="shelve"))
+    assert [(one.start_line, one.roles) for one in shelve.results] == [(1, ["import"])]
+    assert engine.references(ReferencesRequest(symbol="shelve", role="call")).results == []
+    assert engine.references(ReferencesRequest(symbol="shelve", precision="precise")).results == []
+    other = engine.references(ReferencesRequest(symbol="numpy.testing"))
+    assert other.limits[-1] == f"{stands}; none stands behind numpy"
+    place = engine.references(ReferencesRequest(uri="app/use.py:2:8"))
+    assert [one.start_line for one in place.results] == [1]
+    assert run("references", "testing.T", "--root", settings.bundle.root).stdout.startswith("? ")
+    nothing = run("references", "strings.HasPrefix", "--root", settings.bundle.root)
+    assert nothing.returncode == 1 and "no definition has this name" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "lang", "expected"),
+    [
+        ("x = ", "python", True),
+        ("x = 1  # see ", "python", False),
+        ("x = 1  // see ", "python", True),
+        ("s = f'", "python", False),
+        ("s = 'it\\'s ", "python", False),
+        ("s = 'a' + ", "ruby", True),
+        ("  -- see ", "sql", False),
+        ("  /* see ", "c", False),
+    ],
+)
+def test_comments_and_strings_are_no_code(before: str, lang: str, expected: bool) -> None:
+    assert is_code(before, lang) == expected

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codequarry.serving.tools.relations.bindings import (
+from codequarry.serving.tools.naming.bindings import (
     bindings_above,
     imports_whole,
     last_primary,

@@ -30,8 +30,8 @@ from codequarry.serving.fleet.fleet_call import FleetCall
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.grep import search_code
+from codequarry.serving.tools.naming.meanings import CERTAINTY
 from codequarry.serving.tools.references import find_references
-from codequarry.serving.tools.relations.meanings import CERTAINTY
 from codequarry.serving.tools.relations.relations import relations
 
 ItemT = TypeVar("ItemT")
@@ -96,7 +96,9 @@ def merge_definitions(call: FleetCall, request: DefinitionRequest) -> Definition
 def merge_references(call: FleetCall, request: ReferencesRequest) -> ReferencesAnswer:
     """Answer the tool ``find_references``: the surest of all bundles first; raises as `find_references`."""
     replies = call.each(find_references, request)
-    answers = [answer for _, answer in replies.answers]
+    # Where a bundle defines the name, the places of others that only hold the word say nothing.
+    defining = [answer for _, answer in replies.answers if answer.definitions_total]
+    answers = defining or [answer for _, answer in replies.answers]
     limit = min(max(request.limit, 1), REFERENCES_MAX)
     found = sorted(_by_turns([answer.results for answer in answers]), key=_certainty)
     totals = ReferenceTotals(

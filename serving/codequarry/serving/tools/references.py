@@ -23,8 +23,9 @@ from codequarry.serving.catalog.symbols import Places
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted
-from codequarry.serving.tools.relations.meanings import CERTAINTY
-from codequarry.serving.tools.relations.meant_places import MeantPlaces, tell_apart
+from codequarry.serving.tools.naming.meanings import CERTAINTY
+from codequarry.serving.tools.naming.meant_places import MeantPlaces, tell_apart
+from codequarry.serving.tools.naming.written_names import written_uses
 from codequarry.serving.tools.scopes import scoped
 from codequarry.serving.tools.symbol_target import ResolvedTarget, resolve
 from codequarry.serving.version.open import Bundle
@@ -58,6 +59,8 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
     deadline.check()
     target = resolve(bundle, request)
     found = target.found
+    if target.undefined and request.precision == "all":
+        return _of_undefined(context, target, request, limit, limits)
     places = named_places(bundle, target, heuristic=request.precision == "all")
     others = unlisted(bundle, target, places) if target.others else []
     limits += [*target.notes, *outside(bundle, target, dict(others))]
@@ -85,6 +88,24 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
         totals=totals,
         limits=limits,
         bundle=bundle.info,
+    )
+
+
+def _of_undefined(
+    context: ToolContext, target: ResolvedTarget, request: ReferencesRequest, limit: int, limits: list[str]
+) -> ReferencesAnswer:
+    """Answer with the places where a name is written that the index does not define."""
+    uses, said = written_uses(context, target.undefined, request)
+    notes = [*limits, *target.notes, *said]
+    if len(uses) > limit:
+        notes.append(f"the first {limit} of {len(uses)} places; raise limit or narrow with filters")
+    return ReferencesAnswer(
+        results=uses[:limit],
+        definitions=[],
+        definitions_total=0,
+        totals=ReferenceTotals(precise=0, resolved=0, heuristic=len(uses)),
+        limits=notes,
+        bundle=context.bundle.info,
     )
 
 

@@ -32,6 +32,8 @@ class ResolvedTarget(NamedTuple):
     file: int = -1
     """The one file in which a local of ``others`` means something."""
     notes: tuple[str, ...] = ()
+    undefined: str = ""
+    """The name that is asked for, where nothing in the index defines it."""
 
 
 _NONE = DefinitionMatches([], 0)
@@ -113,7 +115,9 @@ def _find_by_name(bundle: Bundle, symbol: str, kinds: Sequence[str], files: np.n
     if not name:
         raise InvalidArgumentError("symbol: holds no name", suggestion="give a name like 'open' or 'Index.open'")
     found = tables.called(name, kinds, files)
-    return ResolvedTarget(found) if found.rows else ResolvedTarget(_NONE, notes=(_unknown(bundle, name, kinds, files),))
+    if found.rows:
+        return ResolvedTarget(found)
+    return ResolvedTarget(_NONE, notes=(_unknown(bundle, name, kinds, files),), undefined=name)
 
 
 def dotted(symbol: str) -> str:
@@ -179,7 +183,7 @@ def _find_at_place(
             return ResolvedTarget(_NONE, notes=("there is no name at this place",))
         targets = [row.name_id for row in tables.called(word, (), None).rows[:1] if row.name == word]
         if not targets:
-            return ResolvedTarget(_NONE, notes=(_unknown(bundle, word, (), None),))
+            return ResolvedTarget(_NONE, notes=(_unknown(bundle, word, (), None),), undefined=word)
     return _guessed(bundle, targets, file, kinds, files)
 
 

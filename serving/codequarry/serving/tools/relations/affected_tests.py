@@ -17,7 +17,7 @@ from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
-from codequarry.serving.tools.relations.meanings import CERTAINTY
+from codequarry.serving.tools.naming.meanings import CERTAINTY
 from codequarry.serving.tools.relations.targets import RelationTarget
 from codequarry.serving.tools.relations.walk import Expand, RelationStep, walk
 from codequarry.serving.version.open import Bundle

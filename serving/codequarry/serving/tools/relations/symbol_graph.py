@@ -15,8 +15,8 @@ from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.relations.meanings import Meanings, NamedPlace, same_names
-from codequarry.serving.tools.relations.receiver_types import TYPE_LIKE
+from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, same_names
+from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE
 from codequarry.serving.version.open import Bundle
 
 CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools.relations.meanings import CERTAINTY
+from codequarry.serving.tools.naming.meanings import CERTAINTY
 
 _MOST_NODES = 400
 """Definitions from which a walk goes on."""

@@ -18,8 +18,8 @@ from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.browse.file_text import read_lines
-from codequarry.serving.tools.relations.bindings import last_primary, trailing_expression
-from codequarry.serving.tools.relations.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
+from codequarry.serving.tools.naming.bindings import last_primary, trailing_expression
+from codequarry.serving.tools.naming.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
 from codequarry.serving.version.open import Bundle
 
 CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
@@ -62,8 +62,8 @@ class NamedPlace(NamedTuple):
     """Number of the definition around it; below 0 at the top level."""
 
 
-class _Surroundings(NamedTuple):
-    """What stands around a name on its line."""
+class _LineAround(NamedTuple):
+    """Texts around a name on its line."""
 
     lang: str
     before: str
@@ -139,7 +139,7 @@ class Meanings:
     def _of_place(
         self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
     ) -> dict[int, Evidence]:
-        around = self._surroundings(place)
+        around = self._line_around(place)
         related = [row for row in same if self._bundle.directory.are_related(row.file, place.file)]
         if not related or around.is_keyword_argument:
             return {}
@@ -165,7 +165,7 @@ class Meanings:
         return place.file == row.file and (inside == owner or inside.startswith(f"{owner}."))
 
     def _free(
-        self, rows: list[SymbolRow], place: NamedPlace, around: _Surroundings, is_imported: bool
+        self, rows: list[SymbolRow], place: NamedPlace, around: _LineAround, is_imported: bool
     ) -> tuple[list[SymbolRow], bool]:
         """Return the functions, types and variables of files that a name may mean, and whether that is sure."""
         near = [row for row in rows if row.file in self.reach(place.file)]
@@ -185,7 +185,7 @@ class Meanings:
             return (near, True) if near else (rows, False)
         return own, True
 
-    def _members(self, rows: list[SymbolRow], place: NamedPlace, around: _Surroundings) -> dict[int, Evidence]:
+    def _members(self, rows: list[SymbolRow], place: NamedPlace, around: _LineAround) -> dict[int, Evidence]:
         """Return the members that a name may mean, with the evidence for each."""
         inside = self._bundle.symbols.enclosing_name(place.enclosing)
         if not around.has_receiver:
@@ -242,12 +242,12 @@ class Meanings:
     def _find_import_of_all(self, file: int) -> bool:
         return any(_IMPORT_OF_ALL.match(line) for line in self._lines(file))
 
-    def _surroundings(self, place: NamedPlace) -> _Surroundings:
+    def _line_around(self, place: NamedPlace) -> _LineAround:
         lines = self._lines(place.file)
         line = lines[place.line].encode() if place.line < len(lines) else b""
         before, after = line[: place.column], line[place.column + place.width :]
         lang = self._bundle.directory.langs[place.file]
-        return _Surroundings(lang, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
+        return _LineAround(lang, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
 
     def _read_lines(self, file: int) -> list[str]:
         try:

@@ -24,7 +24,7 @@ _OPENING, _CLOSING = "([{<", ")]}>"
 
 
 class Binding(NamedTuple):
-    """What a line says of a variable."""
+    """A line that binds a variable."""
 
     type_text: str
     """Its declared type; "" where it is not declared."""

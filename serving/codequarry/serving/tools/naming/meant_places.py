@@ -9,7 +9,7 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import IMPORT
 from codequarry.serving.catalog.symbols import Places, SymbolRow
-from codequarry.serving.tools.relations.meanings import CERTAINTY, Meanings, NamedPlace, same_names
+from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, same_names
 from codequarry.serving.version.open import Bundle
 
 _MOST_FILES = 150

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.relations.bindings import (
+from codequarry.serving.tools.naming.bindings import (
     Binding,
     Primary,
     bindings_above,
@@ -123,7 +123,7 @@ class ReceiverTypes:
 
     def is_type(self, word: str) -> bool:
         """Tell whether a type of the version has this name."""
-        return any(row.kind in TYPE_LIKE for row in self._named(word))
+        return any(row.kind in TYPE_LIKE for row in self._definitions(word))
 
     def _find_above(self, name: str) -> dict[str, int]:
         found = {name: 0}
@@ -136,7 +136,7 @@ class ReceiverTypes:
         return found
 
     def _find_bases(self, name: str) -> frozenset[str]:
-        rows = [row for row in self._named(name) if row.kind in TYPE_LIKE]
+        rows = [row for row in self._definitions(name) if row.kind in TYPE_LIKE]
         return frozenset().union(*map(_extended, rows)) - {name}
 
     def _of_binding(self, file: int, binding: Binding, depth: int) -> Types:
@@ -184,7 +184,7 @@ class ReceiverTypes:
         Returns:
             Types; None where there is no such definition.
         """
-        rows = [row for row in self._named(word) if row.kind in _TYPED]
+        rows = [row for row in self._definitions(word) if row.kind in _TYPED]
         if owners is not None:
             rows = [row for row in rows if owner_of(row).rpartition(".")[2] in owners]
         if not rows:
@@ -245,7 +245,7 @@ class ReceiverTypes:
     def _set_in(self, file: int, word: str) -> Types:
         return self._once(self._find_set, file, word)
 
-    def _named(self, name: str) -> list[SymbolRow]:
+    def _definitions(self, name: str) -> list[SymbolRow]:
         if (found := self._rows.get(name)) is None:
             self._wanted.add(name)
             self.misses += 1
