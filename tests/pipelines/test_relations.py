@@ -12,6 +12,7 @@ from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wire.relations import RelationResult, RelationsAnswer, RelationsRequest
+from codequarry.serving import open_catalog
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.relations import relations_text
 from codequarry.serving.tools.relations.relations import relations
@@ -203,3 +204,21 @@ def test_the_command_reads_names_and_diffs(run: Run, home: Path) -> None:
     none = run("relations", "callers", "test_nothing", *root)
     assert (none.returncode, none.stdout) == (1, "")
     assert run("relations", "affected-tests", "-", *root).returncode == 2
+
+
+def test_relations_are_views_of_the_catalog(home: Path, engine: Engine) -> None:
+    with open_catalog(home / "b") as catalog:
+        calls = catalog.sql("SELECT caller, start_line + 1, callee, evidence FROM calls").fetchall()
+        assert ("clean", 6, "Store.open", "by name") in calls
+        assert ("nightly", 10, "make_store", "resolved") in calls
+        assert ("evening", 5, "nightly", "resolved") in calls  # of the delta, which the test before has made
+        assert not [caller for caller, _, callee, _ in calls if caller == "Store.open" and callee != "Store.check"]
+        inherits = catalog.sql("SELECT type, base, evidence FROM inherits").fetchall()
+        assert {("MemoryStore", "Store", "resolved"), ("Cart", "Priced", "resolved")} <= set(inherits)
+        tests = catalog.sql("SELECT test, path, definition, reason, evidence FROM tests_of").fetchall()
+        assert {
+            ("tests/test_store.py", "app/store.py", "Store", "calls", "resolved"),
+            ("tests/test_store.py", "app/store.py", "", "imports", "resolved"),
+            ("tests/test_store.py", "app/store.py", "", "name", "by name"),
+            ("tests/test_night.py", "app/jobs.py", "nightly", "calls", "resolved"),
+        } - set(tests) == set()

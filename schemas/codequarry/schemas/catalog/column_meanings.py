@@ -16,6 +16,7 @@ import pyarrow as pa
 from codequarry.schemas.bundle import tables
 from codequarry.schemas.catalog.session_tables import MANIFEST_INDEXES, MANIFEST_SOURCES, MANIFESTS, POOLS
 
+_EVIDENCE = "exact by SCIP; resolved by imports between files; by name, which may mean something else."
 _OWN: dict[str, dict[str, str]] = {
     "bundle_folder": {"folder": "Path of the folder, as DuckDB opened the catalog."},
     "v_faiss_join": {
@@ -107,6 +108,37 @@ _OWN: dict[str, dict[str, str]] = {
         "parquet_path": "The id map's file, inside of the version's folder.",
         "parquet_sha256": "Its sha256, by the manifest.",
         "row_count": "Rows of `faiss_idmap_mat`.",
+    },
+    "calls": {
+        "caller_id": "`symbol_id` of the innermost definition around the call; -1 at the top of a file.",
+        "caller": "Its qualified name; empty at the top of a file.",
+        "repo": "Name of the repository.",
+        "path": "File of the call.",
+        "start_line": "Line of the call, 0-based.",
+        "callee_id": "`symbol_id` of what is called.",
+        "callee": "Its qualified name.",
+        "callee_path": "File that defines it.",
+        "callee_line": "Line of its name, 0-based.",
+        "evidence": _EVIDENCE,
+    },
+    "inherits": {
+        "type_id": "`symbol_id` of the type.",
+        "type": "Its qualified name.",
+        "repo": "Name of the repository.",
+        "path": "File of the type.",
+        "start_line": "Line of its name, 0-based.",
+        "base_id": "`symbol_id` of the type that it extends or implements.",
+        "base": "Its qualified name.",
+        "base_path": "File that defines it.",
+        "evidence": _EVIDENCE,
+    },
+    "tests_of": {
+        "repo": "Name of the repository.",
+        "test": "Path of the test file.",
+        "path": "Path of the source file.",
+        "definition": "Qualified name of the definition that is called; empty for the other reasons.",
+        "reason": "calls, imports, or name: the files are called alike.",
+        "evidence": _EVIDENCE,
     },
     "v_pool_candidates": {
         "repo": "Name of the repository; NULL when the open version has no such chunk.",

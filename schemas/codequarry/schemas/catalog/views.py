@@ -53,6 +53,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "faiss_idmap_mat_meta": "One row: the id map that `faiss_idmap_mat` was made from.",
     },
     "Of the session": {
+        "calls": "A row per call and function or type that it may mean, with the evidence.",
+        "inherits": "A row per type and type that it extends or implements, with the evidence.",
+        "tests_of": "A row per test file and source file or definition that it tests, with the reason.",
         "manifests": "A row per published version, the current one or not, whole or not.",
         "manifest_sources": "A row per version and repository.",
         "manifest_indexes": "A row per version and search index.",

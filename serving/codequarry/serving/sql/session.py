@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.shards import MAX_SHARDS
+from codequarry.schemas.catalog.relation_views import RELATION_VIEWS
 from codequarry.schemas.catalog.session_tables import CANDIDATES_VIEW, RANK_CHANGES_VIEW, pools_view
 from codequarry.schemas.catalog.stack_session_views import stacked_tables
 from codequarry.schemas.catalog.views import set_bundle
@@ -248,7 +249,7 @@ class CatalogSession:
         for name in names:
             if name not in stacked:
                 self._view(_quote_identifier(name), f"SELECT * FROM {ATTACHED}.{_quote_identifier(name)}")
-        for name, sql in stacked.items():
+        for name, sql in (stacked | RELATION_VIEWS).items():
             self._view(_quote_identifier(name), sql)
         self._views = names
         self._refresh_views()

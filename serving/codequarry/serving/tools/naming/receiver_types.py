@@ -167,7 +167,8 @@ class ReceiverTypes:
         bindings = member_bindings(self._lines_of(file), word, self._bundle.directory.langs[file])
         own = [self._of_binding(file, one, 0) for one in bindings[:_MOST_BINDINGS]]
         self._nested -= 1
-        return _together(own) if own else NOTHING
+        found = _together(own) if own else NOTHING
+        return found._replace(is_whole=found.is_whole and len(bindings) <= _MOST_BINDINGS)
 
     def _of_calling(self, types: Types) -> Types:
         """Return what calling an object of a type returns."""
