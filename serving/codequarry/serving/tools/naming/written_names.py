@@ -110,7 +110,7 @@ def _result(match: CodeMatch, role: str, word: str) -> ReferenceResult:
         precise="heuristic",
         on_disk=match.on_disk,
         roles=[role],
-        preview=match.preview,
+        preview=match.preview.strip(),
         enclosing=match.qualified_name,
         refers_to=word,
         evidence="by name",
