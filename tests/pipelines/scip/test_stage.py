@@ -97,7 +97,9 @@ def test_without_indexers_the_tables_are_empty_and_the_reason_is_said(project: S
     started = time.process_time()
     for name, (status, reason, documents) in entries(project).items():
         assert (status, documents) == ("missing", 0)
-        assert reason == f"{name} is neither on PATH nor in the user's tools folder"
+        assert (
+            reason == f"{name} is neither on PATH nor in the user's tools folder: `codequarry setup scip` installs it"
+        )
     assert time.process_time() - started < 1
     assert occurrences(project) == []
 

@@ -16,7 +16,7 @@ _GROUPS = {
     "Versions": ("versions", "diff", "rollback", "verify", "prune", "store", "export", "import"),
     "Many machines": ("push", "pull", "follow", "fleet"),
     "Quality": ("evaluate", "verdict", "gates"),
-    "Configuration": ("doctor", "settings", "trust"),
+    "Configuration": ("doctor", "setup", "settings", "trust"),
 }  # fmt: skip
 _INDENT = 6
 """Columns around a command's name and its description."""

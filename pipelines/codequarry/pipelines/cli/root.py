@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from codequarry.pipelines.cli import doctor, index, open_place
+from codequarry.pipelines.cli import doctor, index, open_place, setup
 from codequarry.pipelines.cli.beside import indexing_beside
 from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
@@ -33,7 +33,7 @@ _WIDEST_HELP = 120
 _COMMANDS = (
     diff, evaluate, index, models, gates,
     search, grep, browse, sql, symbols, relations, open_place,
-    serve, route, install, clients, versions, doctor, settings, usage,
+    serve, route, install, clients, versions, doctor, setup, settings, usage,
 )  # fmt: skip
 """Modules of commands, in the order of ``codequarry --help``."""
 

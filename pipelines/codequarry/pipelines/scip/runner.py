@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from codequarry.pipelines.scip.installation import find_node
 from codequarry.pipelines.scip.positions import as_utf8
 from codequarry.pipelines.scip.python_roots import source_roots
 from codequarry.pipelines.store.processes import start_group, stop_group
@@ -206,8 +207,8 @@ def _environment(private: Path, settings: ScipSettings) -> dict[str, str]:
     programs, home = private / "bin", private / "home"
     programs.mkdir()
     home.mkdir()
-    if (node := find_program("node")) is not None:
-        (programs / "node").symlink_to(os.path.realpath(node))
+    if (node := find_node()) is not None:
+        (programs / "node").symlink_to(node)
     return {
         "PATH": str(programs),
         "HOME": str(home),

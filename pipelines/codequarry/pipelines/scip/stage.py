@@ -254,7 +254,7 @@ def entries_without_indexers(languages: Mapping[str, str], settings: Settings) -
 
 
 def _missing(indexer: Indexer, own: dict[str, str]) -> ScipEntry:
-    reason = f"{indexer.name} is neither on PATH nor in the user's tools folder"
+    reason = f"{indexer.name} is neither on PATH nor in the user's tools folder: `codequarry setup scip` installs it"
     return _entry(indexer.name, "missing", reason, own, None)
 
 

@@ -11,12 +11,12 @@ from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT, TY
 from codequarry.schemas.kinds import stored_kinds
 
 
-def _quoted(kinds: list[str]) -> str:
+def _literals(kinds: list[str]) -> str:
     return ", ".join(f"'{kind}'" for kind in kinds)
 
 
-_CALLABLE = _quoted(stored_kinds(["function", "method", "macro"]))
-_TYPES = _quoted(stored_kinds(["type"]))
+_CALLABLE = _literals(stored_kinds(["function", "method", "macro"]))
+_TYPES = _literals(stored_kinds(["type"]))
 _MOST_OF_NAME = 10
 """Definitions of a name in a repository beyond which the name alone says nothing."""
 
