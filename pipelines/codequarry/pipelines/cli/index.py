@@ -30,7 +30,7 @@ from codequarry.pipelines.cli.repositories import (
     over,
     with_indexes,
 )
-from codequarry.pipelines.cli.store import store_app
+from codequarry.pipelines.cli.upkeep.store import store_app
 from codequarry.pipelines.cli.watch.command import watch
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.sources.earlier import remember, selected

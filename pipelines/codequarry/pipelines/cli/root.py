@@ -13,12 +13,13 @@ from typing import Annotated
 
 import typer
 
-from codequarry.pipelines.cli import doctor, index, open_place, setup
+from codequarry.pipelines.cli import index, open_place
 from codequarry.pipelines.cli.beside import indexing_beside
 from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.pipelines.cli.fleet.commands import fleet_app
+from codequarry.pipelines.cli.upkeep import doctor, setup
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import clients, route, serve, settings, sql, usage, versions

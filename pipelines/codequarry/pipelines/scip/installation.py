@@ -119,7 +119,7 @@ def _run_npm(npm: _Npm, made: Path, temporary: Path) -> None:
         said = [line for line in done.stderr.splitlines() if line.strip() and "complete log" not in line]
         raise UnavailableError(
             "npm could not install the SCIP indexers: " + " / ".join(said[:_SHOWN_LINES]),
-            suggestion="reach a registry of npm (`npm config get registry`), or install them by hand and put them on PATH",
+            suggestion="reach a registry of npm (`npm config get registry`), or put the indexers on PATH by hand",
         )
 
 
