@@ -108,7 +108,6 @@ def _result(match: CodeMatch, role: str, word: str) -> ReferenceResult:
         lang=match.lang,
         chunk_id=match.chunk_id,
         precise="heuristic",
-        on_disk=match.on_disk,
         roles=[role],
         preview=match.preview.strip(),
         enclosing=match.qualified_name,
