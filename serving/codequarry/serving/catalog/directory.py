@@ -112,6 +112,22 @@ class ChunkDirectory:
         rows = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
         return np.concatenate(rows or [np.empty(0, np.int64)])
 
+    def lie_in(self, rows: np.ndarray, files: np.ndarray) -> np.ndarray:
+        """Tell which chunks lie in some files.
+
+        Args:
+            rows: (m,) rows of ``chunks_mat``.
+            files: (files,) bool.
+
+        Returns:
+            (m,) bool; False for a chunk that the caller may not see.
+        """
+        if not len(self.chunk_ids):
+            return np.zeros(len(rows), np.bool_)
+        wanted = self.by_row[rows]
+        at = np.minimum(np.searchsorted(self.chunk_ids, wanted), len(self.chunk_ids) - 1)
+        return (self.chunk_ids[at] == wanted) & files[self.file_of[at]]
+
     def rows_in(self, file: int) -> range:
         """Return the rows of a file's chunks."""
         start = int(self.first_rows[file])

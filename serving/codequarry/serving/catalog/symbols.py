@@ -11,6 +11,7 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import DEFINITION
 from codequarry.serving.catalog.catalog import Catalog, marks
+from codequarry.serving.catalog.directory import ChunkDirectory
 
 MAX_RELATED = 500
 """Symbols that one question may spread to over relationships."""
@@ -154,16 +155,16 @@ class Named(NamedTuple):
 class SymbolTables:
     """Symbol tables of one version. Safe to share between threads."""
 
-    def __init__(self, catalog: Catalog, chunk_ids: np.ndarray, *, hidden: Sequence[int] = ()) -> None:
+    def __init__(self, catalog: Catalog, directory: ChunkDirectory, *, hidden: Sequence[int] = ()) -> None:
         """Read the symbol tables of a catalog.
 
         Args:
             catalog: Catalog of the version.
-            chunk_ids: (n,) int64 by row of ``chunks_mat``.
+            directory: Its files and chunks.
             hidden: Files whose definitions are not found by name.
         """
         self._catalog = catalog
-        self._chunk_ids = chunk_ids
+        self._directory, self._chunk_ids = directory, directory.by_row
         self._visible: np.ndarray | None = None
         self._live, self._hidden = "true", dict[str, Any]()
         if len(hidden) > _FEW_HIDDEN:
@@ -241,20 +242,38 @@ class SymbolTables:
         numbers = [number for row in rows for number in self._catalog.index.definitions_of_row(row).tolist()]
         return self.numbered(numbers) if numbers else []
 
-    def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
-        """Find definitions with these ``name_id``, at most that many of each, best first."""
+    def few_of_names(self, names: Sequence[int], most: int, files: np.ndarray | None = None) -> list[SymbolRow]:
+        """Find definitions with these ``name_id``, at most that many of each, best first.
+
+        Args:
+            names: The ``name_id``.
+            most: Most definitions of a name.
+            files: (files,) bool, files to look in; None for all.
+
+        Returns:
+            Definitions.
+        """
         sql = (
             f"SELECT {_STORED} FROM symbols_mat WHERE name_id IN (SELECT unnest($names)) AND {self._live} "
+            "AND file BETWEEN $first AND $last "
             "QUALIFY row_number() OVER (PARTITION BY name_id ORDER BY symbol_id) <= $most ORDER BY symbol_id"
         )
-        return [self._row(row) for row in self._fetch(sql, {"names": list(names), "most": most, **self._hidden})]
+        among = np.arange(len(self._directory.paths)) if files is None else np.flatnonzero(files)
+        if not len(among):
+            return []
+        bounds = {"first": int(among[0]), "last": int(among[-1])}
+        rows = self._fetch(sql, {"names": list(names), "most": most, **bounds, **self._hidden})
+        return [found for found in map(self._row, rows) if files is None or files[found.file]]
 
-    def with_names(self, names: Iterable[str], most: int) -> dict[str, list[SymbolRow]]:
+    def with_names(
+        self, names: Iterable[str], most: int, files: np.ndarray | None = None
+    ) -> dict[str, list[SymbolRow]]:
         """Find definitions by their own names, all in one query.
 
         Args:
             names: Names as they are written.
             most: Most definitions of a name; of one with more the first are taken.
+            files: (files,) bool, files to look in; None for all.
 
         Returns:
             Definitions by name, in no order; every name is there.
@@ -262,7 +281,10 @@ class SymbolTables:
         index, found = self._catalog.index, {name: list[SymbolRow]() for name in names}
         numbers: list[int] = []
         for name in found:
-            numbers += index.definitions_named([name.lower()], members=True)[:most].tolist()
+            same = index.definitions_named([name.lower()], members=True)
+            if files is not None:
+                same = same[self._directory.lie_in(index.column("chunk", same), files)]
+            numbers += same[:most].tolist()
         for row in self.numbered(numbers) if numbers else []:
             if row.name in found:
                 found[row.name].append(row)

@@ -109,18 +109,39 @@ class MappedTexts:
         Returns:
             (m,) int64.
         """
-        shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"], np.int64)
-        ends = starts + chunks["text_bytes"]
-        # A file's chunks lie one behind the other.
-        breaks = np.flatnonzero((shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1
         wanted = needle.encode("utf-8", "surrogatepass")
         rows: list[int] = []
+        for low, starts, data in self._runs(chunks):
+            rows += (low + row for row in _rows_holding(data, starts, wanted, folded=folded))
+        return chunks["chunk_id"][rows]
+
+    def joined(self, chunks: np.ndarray) -> str:
+        """Return the texts of chunks, one behind the other.
+
+        Args:
+            chunks: (n,) of the fields of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
+
+        Returns:
+            The text.
+        """
+        return b"".join(data for _, _, data in self._runs(chunks)).decode("utf-8", "replace")
+
+    def _runs(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray, bytes]]:
+        """Read chunks together that lie one behind the other, as those of a file do.
+
+        Args:
+            chunks: (n,) of the fields of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
+
+        Yields:
+            Position of the first chunk, (m,) int64 starts of the chunks in the bytes, and the bytes.
+        """
+        shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"], np.int64)
+        ends = starts + chunks["text_bytes"]
+        breaks = np.flatnonzero((shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(starts)], strict=True):
             if low < high:
-                own = starts[low:high] - starts[low]
                 data = self.read(int(shards[low]), int(starts[low]), int(ends[high - 1]))
-                rows += (low + row for row in _rows_holding(data, own, wanted, folded=folded))
-        return chunks["chunk_id"][rows]
+                yield low, starts[low:high] - starts[low], data
 
     def whole(self, shard: int) -> bytes:
         """Return all texts of a shard, one behind the other."""

@@ -35,8 +35,8 @@ class StackedSymbols(SymbolTables):
             catalog: Catalog of the stack.
             directory: Its files.
         """
-        super().__init__(catalog, directory.by_row, hidden=catalog.stack.hidden.tolist())
-        self._directory, self._stack, self._own = directory, catalog.stack, catalog.own
+        super().__init__(catalog, directory, hidden=catalog.stack.hidden.tolist())
+        self._stack, self._own = catalog.stack, catalog.own
         self._first = catalog.stack.base.definitions
         self._dead: dict[int, list[tuple[int, int]]] = {}
         for target, first, last in catalog.stack.dead.tolist():
@@ -47,12 +47,13 @@ class StackedSymbols(SymbolTables):
         del symbol, kinds, files
         return DefinitionMatches([], 0)
 
-    def few_of_names(self, names: Sequence[int], most: int) -> list[SymbolRow]:
+    def few_of_names(self, names: Sequence[int], most: int, files: np.ndarray | None = None) -> list[SymbolRow]:
         """Find definitions with these ``name_id``, see `SymbolTables`."""
-        own = self._own_rows((self._first + self._own.definitions_with("name_id", names)).tolist())
+        added = self._own_rows((self._first + self._own.definitions_with("name_id", names)).tolist())
+        own = [row for row in added if files is None or files[row.file]]
         found: list[SymbolRow] = []
         counts = Counter[int]()
-        for row in self._in_order([*super().few_of_names(names, most), *own]):
+        for row in self._in_order([*super().few_of_names(names, most, files), *own]):
             counts[row.name_id] += 1
             if counts[row.name_id] <= most:
                 found.append(row)

@@ -290,7 +290,7 @@ class Bundle:
         """Symbol tables: definitions and the places that name them."""
         if isinstance(self.catalog, StackedCatalog):
             return StackedSymbols(self.catalog, self.directory)
-        return SymbolTables(self.catalog, self.directory.by_row)
+        return SymbolTables(self.catalog, self.directory)
 
     @cached_property
     def imports(self) -> FileImports:

@@ -84,6 +84,23 @@ def read_lines(bundle: Bundle, file: int, first: int = 0, last: int | None = Non
     return FileLines(first, last, start_byte, end_byte, whole[start:end], total, module)
 
 
+def all_lines(bundle: Bundle, file: int) -> list[str]:
+    """Read the lines of a file; none of one that is not indexed.
+
+    Args:
+        bundle: The version.
+        file: Row of the file in the directory.
+
+    Returns:
+        Lines without their ends; those before the first chunk are empty.
+    """
+    rows = _rows(bundle, file)
+    if not rows:
+        return []
+    chunks = bundle.catalog.index.chunks[rows.start : rows.stop]
+    return [""] * int(chunks["start_line"][0]) + bundle.catalog.stored_texts.joined(chunks).split("\n")
+
+
 def require_indexed(bundle: Bundle, file: int) -> None:
     """Raise NotFoundError, with the reason, when a file of the census was left out of the index."""
     if _rows(bundle, file):

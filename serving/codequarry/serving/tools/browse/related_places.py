@@ -98,7 +98,7 @@ def _uses(search: RelatedSearch, subject: Subject) -> tuple[list[RelatedPlace], 
     """Return callers and tests of a definition, one for each definition around them; and whether its name is common."""
     bundle, row = search.bundle, subject.row
     kindred = bundle.directory.related_files(np.array([row.file]))
-    is_common = not row.precise and sum(bool(kindred[one.file]) for one in _few(bundle, [row.name_id])) > _FEW
+    is_common = not row.precise and len(_few(bundle, [row.name_id], kindred)) > _FEW
     target = ResolvedTarget(DefinitionMatches([row], 1), file=row.file)
     places = named_places(bundle, target, heuristic=not is_common)
     kept = ~places.defining & (places.roles & (IMPORT | TYPE) == 0)
@@ -130,17 +130,22 @@ def _definitions_used(search: RelatedSearch, subjects: Sequence[Subject]) -> lis
     for row in bundle.symbols.of_targets(targets, [], None).rows if targets else []:
         by_target.setdefault(row.target_id, []).append(row)
     by_name: dict[int, list[SymbolRow]] = {}
-    for row in _few(bundle, list(dict.fromkeys(one.target_id for own in named for one in own if not one.precise))):
+    names = list(dict.fromkeys(one.target_id for own in named for one in own if not one.precise))
+    kindred = bundle.directory.related_files(np.array([row.file for row, _ in subjects], np.int64))
+    for row in _few(bundle, names, kindred):
         by_name.setdefault(row.name_id, []).append(row)
     found: list[list[RelatedPlace]] = []
     for subject, own in zip(subjects, named, strict=True):
         places: dict[int, RelatedPlace] = {}
-        kindred = bundle.directory.related_files(np.array([subject.row.file]))
         for one in own:
             if one.precise:
                 rows = by_target.get(one.target_id, [])[:1]
             else:
-                rows = [row for row in by_name.get(one.target_id, []) if kindred[row.file]]
+                rows = [
+                    row
+                    for row in by_name.get(one.target_id, [])
+                    if bundle.directory.are_related(row.file, subject.row.file)
+                ]
                 rows = _meant(subject.row, rows, is_call=one.roles & CALL != 0)
             for row in rows:
                 if (role := _role_of(row)) is not None and _is_new(search, row):
@@ -149,8 +154,8 @@ def _definitions_used(search: RelatedSearch, subjects: Sequence[Subject]) -> lis
     return found
 
 
-def _few(bundle: Bundle, names: list[int]) -> list[SymbolRow]:
-    return bundle.symbols.few_of_names(names, 8 * _FEW) if names else []
+def _few(bundle: Bundle, names: list[int], files: np.ndarray) -> list[SymbolRow]:
+    return bundle.symbols.few_of_names(names, 8 * _FEW, files) if names else []
 
 
 def _meant(user: SymbolRow, rows: Sequence[SymbolRow], *, is_call: bool) -> list[SymbolRow]:

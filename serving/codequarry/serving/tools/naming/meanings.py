@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
-from codequarry.schemas.errors import NotFoundError
+import numpy as np
+
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
+from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.browse.file_text import read_lines
+from codequarry.serving.tools.browse.file_text import all_lines
 from codequarry.serving.tools.naming.bindings import last_primary, trailing_expression
 from codequarry.serving.tools.naming.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
 from codequarry.serving.version.open import Bundle
 
 CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
 """Evidence, the surest first."""
+_MOST_FILES = 150
+"""Files of places that are read in one request."""
+_MOST_PLACES = 1500
+"""Places that are read in one request."""
 _SAME_NAME = 100
 """Definitions of one name that are told apart; a name with more means nothing by itself."""
 _MEMBERS = frozenset(stored_kinds(["method", "attribute"]))
@@ -93,37 +99,62 @@ class _LineAround(NamedTuple):
         return self.lang in _WITH_KEYS and opened and (_KEY.match(self.after) is not None or "{" in self.before)
 
 
+class _Choices(NamedTuple):
+    """Definitions of one name that a place may mean, by its repository and language."""
+
+    members: list[SymbolRow]
+    free: list[SymbolRow]
+    """Functions, types and variables of files."""
+    nested: dict[int, list[SymbolRow]]
+    """Functions and variables inside of functions, by file."""
+
+
 class Meanings:
     """Meanings of names in one version.
 
     Args:
         bundle: The version.
+        files: (files,) bool, files that a name can mean something in.
     """
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, files: np.ndarray) -> None:
         self._bundle = bundle
         self._is_incomplete = False
         """True when no more definitions are read: what a type lacks then says nothing."""
+        self.unread = 0
+        """Number of the places that were not read: what they mean is known by name alone."""
+        self._files_read: set[int] = set()
+        self._places_left = _MOST_PLACES
         self.reach = cache(self._reach)
-        self._lines = cache(self._read_lines)
-        self._types = ReceiverTypes(bundle, self._lines)
+        self._lines = cache(partial(all_lines, bundle))
+        self._types = ReceiverTypes(bundle, self._lines, files)
+        self._choices: dict[tuple[int, str, str], tuple[Sequence[SymbolRow], _Choices]] = {}
+        self._of_known_types: dict[tuple[int, Types], dict[int, Evidence]] = {}
         self._imports_all = cache(self._find_import_of_all)
         self._imports_module = cache(self._find_module)
 
     def of_places(
-        self, places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]], importing: Collection[int] = ()
+        self,
+        places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]],
+        importing: Collection[int] = (),
+        near: Collection[int] = (),
     ) -> list[dict[int, Evidence]]:
         """Return the definitions that names at places may mean, by number, with the evidence for each.
+
+        Of many places the first ones are read, those of near files before the others. The rest is known by name.
 
         Args:
             places: For each place the definitions of its name.
             importing: Files that import something of these names.
+            near: Files that are read first.
 
         Returns:
             Evidence by ``symbol_id`` for each place; empty where it means none of them.
         """
         found: list[dict[int, Evidence]] = [{} for _ in places]
-        left, self._is_incomplete = list(range(len(places))), False
+        left, self._is_incomplete = self._readable(places, near), False
+        for at in set(range(len(places))).difference(left):
+            found[at] = self._by_name(*places[at])
         while left:
             doubtful: list[int] = []
             for at in left:
@@ -136,33 +167,51 @@ class Meanings:
             left, self._is_incomplete = doubtful, not self._types.read_wanted()
         return found
 
+    def _readable(self, places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]], near: Collection[int]) -> list[int]:
+        """Return the positions of the places that are read."""
+        chosen: list[int] = []
+        for at in sorted(range(len(places)), key=lambda at: places[at][1].file not in near):
+            file = places[at][1].file
+            if self._places_left > 0 and (file in self._files_read or len(self._files_read) < _MOST_FILES):
+                self._files_read.add(file)
+                self._places_left -= 1
+                chosen.append(at)
+        self.unread += len(places) - len(chosen)
+        return chosen
+
+    def _choices_at(self, same: Sequence[SymbolRow], file: int) -> _Choices:
+        directory = self._bundle.directory
+        key = (id(same), directory.repos[file], directory.langs[file])
+        if key not in self._choices:
+            self._choices[key] = same, _choices(directory, same, file)
+        return self._choices[key][1]
+
+    def _by_name(self, same: Sequence[SymbolRow], place: NamedPlace) -> dict[int, Evidence]:
+        related = self._bundle.directory.are_related
+        return _evidence([row for row in same if related(row.file, place.file)], is_sure=False)
+
     def _of_place(
         self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
     ) -> dict[int, Evidence]:
+        choices = self._choices_at(same, place.file)
         around = self._line_around(place)
-        related = [row for row in same if self._bundle.directory.are_related(row.file, place.file)]
-        if not related or around.is_keyword_argument:
+        if around.is_keyword_argument:
             return {}
-        members = [row for row in related if _is_member(row, around.lang)]
-        others = [row for row in related if row not in members and self._is_seen(row, place)]
+        others = choices.free + [row for row in choices.nested.get(place.file, ()) if self._is_inside(row, place)]
         found: dict[int, Evidence] = {}
         if others:
             chosen, is_sure = self._free(others, place, around, place.file in importing)
             found = _evidence(chosen, is_sure=is_sure)
-        if members and not (found and around.receiver and "resolved" in found.values()):
-            of_type = self._members(members, place, around)
+        if choices.members and not (found and around.receiver and "resolved" in found.values()):
+            of_type = self._members(choices.members, place, around)
             if "resolved" in of_type.values():
                 return of_type
             found |= of_type
         return found
 
-    def _is_seen(self, row: SymbolRow, place: NamedPlace) -> bool:
-        """Tell whether a place is inside of the function that a nested one belongs to; True for one of a file."""
-        owner = owner_of(row)
-        if row.kind in TYPE_LIKE or not owner:
-            return True
-        inside = self._bundle.symbols.enclosing_name(place.enclosing)
-        return place.file == row.file and (inside == owner or inside.startswith(f"{owner}."))
+    def _is_inside(self, row: SymbolRow, place: NamedPlace) -> bool:
+        """Tell whether a place is inside of the function that a nested one belongs to."""
+        return f"{self._bundle.symbols.enclosing_name(place.enclosing)}.".startswith(f"{owner_of(row)}.")
 
     def _free(
         self, rows: list[SymbolRow], place: NamedPlace, around: _LineAround, is_imported: bool
@@ -196,7 +245,12 @@ class Meanings:
             if around.lang == "python" and own and inside == owner_of(own[0]):
                 return _evidence(own, is_sure=True)
             return _evidence(rows, is_sure=False) if around.is_key else {}
-        found = self._of_types(rows, self._types.of_expression(place.file, place.line, around.receiver))
+        types = self._types.of_expression(place.file, place.line, around.receiver)
+        before = self._types.misses
+        if (found := self._of_known_types.get((id(rows), types))) is None:
+            found = self._of_types(rows, types)
+            if self._types.misses == before and not self._is_incomplete:
+                self._of_known_types[id(rows), types] = found
         if around.is_called and "resolved" not in found.values():
             callable_ones = {row.symbol_id for row in rows if row.kind not in _ATTRIBUTES}
             return {one: evidence for one, evidence in found.items() if one in callable_ones} or found
@@ -249,12 +303,6 @@ class Meanings:
         lang = self._bundle.directory.langs[place.file]
         return _LineAround(lang, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
 
-    def _read_lines(self, file: int) -> list[str]:
-        try:
-            return read_lines(self._bundle, file).text.split("\n")
-        except NotFoundError:
-            return []
-
     def _reach(self, file: int) -> frozenset[int]:
         """Return the files whose names a file can use without more: itself, what it imports, what those pass on."""
         bundle = self._bundle
@@ -267,12 +315,42 @@ class Meanings:
         return frozenset(found)
 
 
-def same_names(bundle: Bundle, names: Iterable[int]) -> dict[int, list[SymbolRow]]:
-    """Return definitions by ``name_id``: the first ones of each name, as many as can be told apart."""
+def near_files(bundle: Bundle, rows: Iterable[SymbolRow]) -> set[int]:
+    """Return the files of definitions, and those that import them."""
+    own = {row.file for row in rows}
+    return own.union(*(bundle.imports.importing(file) for file in own))
+
+
+def same_names(bundle: Bundle, names: Iterable[int], files: np.ndarray) -> dict[int, list[SymbolRow]]:
+    """Find the definitions of names that can be told apart.
+
+    Args:
+        bundle: The version.
+        names: The ``name_id``.
+        files: (files,) bool, files to look in.
+
+    Returns:
+        Definitions by ``name_id``, the first ones of each.
+    """
     found: dict[int, list[SymbolRow]] = {}
     wanted = list(dict.fromkeys(names))
-    for each in bundle.symbols.few_of_names(wanted, _SAME_NAME) if wanted else []:
+    for each in bundle.symbols.few_of_names(wanted, _SAME_NAME, files) if wanted else []:
         found.setdefault(each.name_id, []).append(each)
+    return found
+
+
+def _choices(directory: ChunkDirectory, same: Sequence[SymbolRow], file: int) -> _Choices:
+    """Sort definitions of one name by what a file may mean by it."""
+    found = _Choices([], [], {})
+    for row in same:
+        if not directory.are_related(row.file, file):
+            continue
+        if _is_member(row, directory.langs[file]):
+            found.members.append(row)
+        elif row.kind in TYPE_LIKE or not owner_of(row):
+            found.free.append(row)
+        else:
+            found.nested.setdefault(row.file, []).append(row)
     return found
 
 

@@ -9,11 +9,9 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import IMPORT
 from codequarry.serving.catalog.symbols import Places, SymbolRow
-from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, same_names
+from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.version.open import Bundle
 
-_MOST_FILES = 150
-"""Files of places whose text is read: what one look-up may take its time for."""
 _EXACT, _RESOLVED, _BY_NAME = range(len(CERTAINTY))
 
 
@@ -56,25 +54,22 @@ def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places) -> Mea
     kept = np.ones(len(certainty), np.bool_)
     by_name = np.flatnonzero(~places.precise & ~places.defining)
     names = {row.name_id: [row] for row in rows}
-    for name, found in same_names(bundle, names if len(by_name) else ()).items():
+    kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))
+    for name, found in same_names(bundle, names if len(by_name) else (), kindred).items():
         names[name] = found
     for row in rows:
         if row not in names[row.name_id]:
             names[row.name_id].append(row)
     wanted = {row.symbol_id for row in rows}
     importing = set(places.file[places.roles & IMPORT != 0].tolist())
-    read = set(list(dict.fromkeys(places.file[by_name].tolist()))[:_MOST_FILES])
-    judged: list[int] = []
     asked: list[tuple[list[SymbolRow], NamedPlace]] = []
-    for at, place in zip(by_name.tolist(), places.where(by_name).rows(), strict=True):
-        name, file, _, _, line, column, _, end, enclosing, _ = place
-        if file in read:
-            judged.append(at)
-            asked.append((names[name], NamedPlace(file, line, column, end - column, enclosing)))
-    for at, choices in zip(judged, Meanings(bundle).of_places(asked, importing), strict=True):
+    for name, file, _, _, line, column, _, end, enclosing, _ in places.where(by_name).rows():
+        asked.append((names[name], NamedPlace(file, line, column, end - column, enclosing)))
+    meanings = Meanings(bundle, kindred)
+    evidence = meanings.of_places(asked, importing, near_files(bundle, rows))
+    for at, choices in zip(by_name.tolist(), evidence, strict=True):
         meant = [one for one in choices if one in wanted]
         kept[at] = bool(meant)
         if meant and choices[meant[0]] == "resolved":
             certainty[at], meaning[at] = _RESOLVED, meant[0]
-    unread = len(by_name) - len(judged)
-    return MeantPlaces(places, certainty, meaning, unread).where(kept)
+    return MeantPlaces(places, certainty, meaning, meanings.unread).where(kept)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.naming.bindings import (
@@ -65,10 +67,12 @@ class ReceiverTypes:
     Args:
         bundle: The version.
         lines_of: Returns the lines of a file.
+        files: (files,) bool, files whose types count.
     """
 
-    def __init__(self, bundle: Bundle, lines_of: Callable[[int], Sequence[str]]) -> None:
+    def __init__(self, bundle: Bundle, lines_of: Callable[[int], Sequence[str]], files: np.ndarray) -> None:
         self._bundle = bundle
+        self._files = files
         self._lines_of = lines_of
         self._nested = 0
         self._rows: dict[str, list[SymbolRow]] = {}
@@ -211,7 +215,7 @@ class ReceiverTypes:
         for _ in range(_HIGHEST):  # types with those that they extend
             if not self._wanted:
                 break
-            read = self._bundle.symbols.with_names(sorted(self._wanted), _MOST_OF_NAME)
+            read = self._bundle.symbols.with_names(sorted(self._wanted), _MOST_OF_NAME, self._files)
             self._rows |= read
             types = (row for rows in read.values() for row in rows if row.kind in TYPE_LIKE)
             self._wanted = {base for row in types for base in _extended(row)} - self._rows.keys()

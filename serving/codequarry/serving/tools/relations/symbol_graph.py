@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
-from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, same_names
+from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE
 from codequarry.serving.version.open import Bundle
 
@@ -41,11 +43,14 @@ class SymbolGraph:
 
     Args:
         bundle: The version.
+        files: (m,) int64, files that are asked about. A name means something in what shares repository and language
+            family with one of them; what an indexer says is taken everywhere.
     """
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, files: np.ndarray) -> None:
         self._bundle = bundle
-        self._meanings = Meanings(bundle)
+        self._kindred = bundle.directory.related_files(files)
+        self._meanings = Meanings(bundle, self._kindred)
         self.is_cut = False
         """True when a step found more uses than it looks at."""
 
@@ -70,8 +75,8 @@ class SymbolGraph:
             return []
         places = symbols.places([*meant, *named])
         importing = set(places.file[places.roles & IMPORT != 0].tolist())
-        places = places.where(~places.defining & (places.roles & IMPORT == 0))
-        kindred = same_names(self._bundle, named)
+        places = places.where(~places.defining & (places.roles & IMPORT == 0) & (places.precise | self._kindred[places.file]))
+        kindred = same_names(self._bundle, named, self._kindred)
         found: list[Use] = []
         doubtful: list[tuple[list[SymbolRow], NamedPlace, bool]] = []
         for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
@@ -86,7 +91,7 @@ class SymbolGraph:
             ]:
                 doubtful.append((wanted, NamedPlace(file, line, column, end - column, enclosing), called))
         asked = [(kindred.get(wanted[0].name_id, []), place) for wanted, place, _ in doubtful]
-        choices = self._meanings.of_places(asked, importing)
+        choices = self._meanings.of_places(asked, importing, near_files(self._bundle, rows))
         for (wanted, place, called), evidence in zip(doubtful, choices, strict=True):
             found += [
                 Use(row, place.file, place.line, place.enclosing, called, evidence[row.symbol_id])
@@ -112,7 +117,7 @@ class SymbolGraph:
         by_target: dict[int, list[SymbolRow]] = {}
         for each in symbols.of_targets(exact, [], None).rows if exact else []:
             by_target.setdefault(each.target_id, []).append(each)
-        same = same_names(self._bundle, [one.target_id for one in named if not one.precise])
+        same = same_names(self._bundle, [one.target_id for one in named if not one.precise], self._kindred)
         found: dict[int, tuple[SymbolRow, int, Evidence]] = {}
         for one in named:
             if one.precise:
@@ -172,7 +177,7 @@ class SymbolGraph:
                 if each.symbol_id not in types:
                     types[each.symbol_id] = each, evidence
                     queue.append(each)
-        named = same_names(self._bundle, [row.name_id]).get(row.name_id, [])
+        named = same_names(self._bundle, [row.name_id], self._kindred).get(row.name_id, [])
         return [
             (each, evidence)
             for each in named
