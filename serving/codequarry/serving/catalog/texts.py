@@ -115,7 +115,7 @@ class MappedTexts:
             rows += (low + row for row in _rows_holding(data, starts, wanted, folded=folded))
         return chunks["chunk_id"][rows]
 
-    def joined(self, chunks: np.ndarray) -> str:
+    def text_of(self, chunks: np.ndarray) -> str:
         """Return the texts of chunks, one behind the other.
 
         Args:

@@ -98,7 +98,7 @@ def all_lines(bundle: Bundle, file: int) -> list[str]:
     if not rows:
         return []
     chunks = bundle.catalog.index.chunks[rows.start : rows.stop]
-    return [""] * int(chunks["start_line"][0]) + bundle.catalog.stored_texts.joined(chunks).split("\n")
+    return [""] * int(chunks["start_line"][0]) + bundle.catalog.stored_texts.text_of(chunks).split("\n")
 
 
 def require_indexed(bundle: Bundle, file: int) -> None:

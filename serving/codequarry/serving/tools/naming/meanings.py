@@ -28,7 +28,7 @@ CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
 """Evidence, the surest first."""
 _MOST_FILES = 150
 """Files of places that are read in one request."""
-_MOST_PLACES = 1500
+_MOST_PLACES = 1_500
 """Places that are read in one request."""
 _SAME_NAME = 100
 """Definitions of one name that are told apart; a name with more means nothing by itself."""

@@ -75,7 +75,8 @@ class SymbolGraph:
             return []
         places = symbols.places([*meant, *named])
         importing = set(places.file[places.roles & IMPORT != 0].tolist())
-        places = places.where(~places.defining & (places.roles & IMPORT == 0) & (places.precise | self._kindred[places.file]))
+        is_use = ~places.defining & (places.roles & IMPORT == 0)
+        places = places.where(is_use & (places.precise | self._kindred[places.file]))
         kindred = same_names(self._bundle, named, self._kindred)
         found: list[Use] = []
         doubtful: list[tuple[list[SymbolRow], NamedPlace, bool]] = []
