@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -95,6 +95,7 @@ IN_ARRAYS = ("name", "qualified_name", "module", "kind")
 """Strings of a definition that are read from ``rows/``, where they cost less than from DuckDB."""
 _STORED_FIELDS = tuple(name for name in SymbolRow._fields if name not in (*IN_ARRAYS, "chunk_id"))
 _STORED = ", ".join(_STORED_FIELDS)
+_NUMBER = _STORED_FIELDS.index("symbol_id")
 
 
 class DefinitionMatches(NamedTuple):
@@ -263,7 +264,7 @@ class SymbolTables:
             return []
         bounds = {"first": int(among[0]), "last": int(among[-1])}
         rows = self._fetch(sql, {"names": list(names), "most": most, **bounds, **self._hidden})
-        return [found for found in map(self._row, rows) if files is None or files[found.file]]
+        return [found for found in self._rows(rows) if files is None or files[found.file]]
 
     def with_names(
         self, names: Iterable[str], most: int, files: np.ndarray | None = None
@@ -304,7 +305,7 @@ class SymbolTables:
     def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         """Return definitions by number, in no order."""
         sql = f"SELECT {_STORED} FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
-        found = (self._row(row) for row in self._fetch(sql, {"numbers": list(numbers)}))
+        found = self._rows(self._fetch(sql, {"numbers": list(numbers)}))
         return [row for row in found if self._sees(row.file)]
 
     def _find_named(
@@ -345,18 +346,24 @@ class SymbolTables:
             condition += " AND file IN (SELECT unnest($files))"
             parameters = {**parameters, "files": np.flatnonzero(files).tolist()}
         sql = f"SELECT {_STORED} FROM symbols_mat WHERE {condition} ORDER BY symbol_id LIMIT {MAX_FOUND + 1}"
-        rows = [self._row(row) for row in self._fetch(sql, parameters)]
+        rows = self._rows(self._fetch(sql, parameters))
         total = len(rows)
         if total > MAX_FOUND:
             total = self._fetch(f"SELECT count(*) FROM symbols_mat WHERE {condition}", parameters)[0][0]
         return DefinitionMatches(rows[:MAX_FOUND], total)
 
-    def _row(self, stored: tuple[Any, ...]) -> SymbolRow:
-        """Return a definition by its row of the columns `_STORED`."""
-        found: dict[str, Any] = dict(zip(_STORED_FIELDS, stored, strict=True))
-        index, number = self._catalog.index, found["symbol_id"]
-        found |= {name: index.texts[index.column(name, number)] for name in IN_ARRAYS}
-        return SymbolRow(**found, chunk_id=int(self._chunk_ids[index.column("chunk", number)]))
+    def _rows(self, stored: Sequence[tuple[Any, ...]]) -> list[SymbolRow]:
+        """Return definitions by their rows of the columns `_STORED`."""
+        index, text = self._catalog.index, cache(self._catalog.index.texts.__getitem__)
+        numbers = np.array([row[_NUMBER] for row in stored], np.int32)
+        chunks = self._chunk_ids[index.column("chunk", numbers)].tolist()
+        strings = [map(text, index.column(name, numbers).tolist()) for name in IN_ARRAYS]
+        return [
+            SymbolRow(
+                **dict(zip(_STORED_FIELDS, row, strict=True)), **dict(zip(IN_ARRAYS, own, strict=True)), chunk_id=chunk
+            )
+            for row, chunk, *own in zip(stored, chunks, *strings, strict=True)
+        ]
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
         """Return qualified names by ``target_id``, including those of ``outside_mat``; other targets are left out."""

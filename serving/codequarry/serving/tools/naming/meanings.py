@@ -107,6 +107,8 @@ class _Choices(NamedTuple):
     """Functions, types and variables of files."""
     nested: dict[int, list[SymbolRow]]
     """Functions and variables inside of functions, by file."""
+    by_name: dict[int, Evidence]
+    """All of them, with the evidence that the name alone gives."""
 
 
 class Meanings:
@@ -155,7 +157,7 @@ class Meanings:
         found: list[dict[int, Evidence]] = [{} for _ in places]
         left, self._is_incomplete = self._readable(places, near), False
         for at in set(range(len(places))).difference(left):
-            found[at] = self._by_name(*places[at])
+            found[at] = self._choices_at(places[at][0], places[at][1].file).by_name
         while left:
             doubtful: list[int] = []
             for at in left:
@@ -186,10 +188,6 @@ class Meanings:
         if key not in self._choices:
             self._choices[key] = same, _choices(directory, same, file)
         return self._choices[key][1]
-
-    def _by_name(self, same: Sequence[SymbolRow], place: NamedPlace) -> dict[int, Evidence]:
-        related = self._bundle.directory.are_related
-        return _evidence([row for row in same if related(row.file, place.file)], is_sure=False)
 
     def _of_place(
         self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
@@ -342,10 +340,11 @@ def same_names(bundle: Bundle, names: Iterable[int], files: np.ndarray) -> dict[
 
 def _choices(directory: ChunkDirectory, same: Sequence[SymbolRow], file: int) -> _Choices:
     """Sort definitions of one name by what a file may mean by it."""
-    found = _Choices([], [], {})
+    found = _Choices([], [], {}, {})
     for row in same:
         if not directory.are_related(row.file, file):
             continue
+        found.by_name[row.symbol_id] = "by name"
         if _is_member(row, directory.langs[file]):
             found.members.append(row)
         elif row.kind in TYPE_LIKE or not owner_of(row):
