@@ -85,6 +85,27 @@ class Own(Door):
 
 store.close()
 """,
+    "app/shapes.py": """from abc import ABC
+
+
+class Shape(ABC):
+    def __init__(self, name):
+        self.name = name
+
+    def draw(self):
+        return None
+
+
+class Line(ABC):
+    def __init__(self):
+        super().__init__()
+        super().draw()
+
+
+class Round(Shape):
+    def __init__(self):
+        super().__init__("round")
+""",
     "web/shop.ts": """import {Cart} from './cart';
 import * as io from 'io';
 export class Shop {
@@ -164,6 +185,12 @@ def test_members_come_down_from_the_types_that_a_type_extends(engine: Engine) ->
     assert ask(engine, "Base.check") == {"app/store.py": {"return self.check()": "resolved"}}
 
 
+def test_a_constructor_is_no_override_of_another_one(engine: Engine) -> None:
+    assert ask(engine, "Shape.__init__") == {"app/shapes.py": {'super().__init__("round")': "resolved"}}
+    assert ask(engine, "Line.__init__") == {}
+    assert ask(engine, "Shape.draw") == {"app/shapes.py": {"super().draw()": "by name"}}
+
+
 def test_types_of_typescript_and_go(engine: Engine) -> None:
     line = "total(cart: Cart) { return cart.total() + this.cart.total() + this.other.total() + io.total(); }"
     answer = engine.references(ReferencesRequest(symbol="Cart.total"))
@@ -190,7 +217,7 @@ def test_what_is_sure_comes_first_and_the_totals_say_how_many(engine: Engine, se
 
 
 def test_a_name_of_many_files_is_read_in_some(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codequarry.serving.tools.naming.meant_places._MOST_FILES", 1)
+    monkeypatch.setattr("codequarry.serving.tools.naming.meanings._MOST_FILES", 1)
     assert engine.references(ReferencesRequest(symbol="Cart.total")).limits == []
     answer = engine.references(ReferencesRequest(symbol="Store"))
     evidence = {one.uri: one.evidence for one in answer.results}
@@ -237,3 +264,19 @@ def test_a_name_of_a_library_is_found_where_it_stands_in_code(engine: Engine, ru
 )
 def test_comments_and_strings_are_no_code(before: str, lang: str, expected: bool) -> None:
     assert is_code(before, lang) == expected
+
+
+def test_definitions_are_looked_for_in_some_files(engine: Engine) -> None:
+    """A name that other repositories define a hundred times is found in the one that is asked about."""
+    symbols, directory = engine.bundle.symbols, engine.bundle.directory
+    every = symbols.with_names(["total", "Store"], 10)
+    assert [len(every[name]) for name in ("total", "Store")] == [3, 1]
+    typescript = directory.files_of(["typescript"])
+    till = directory.files_matching("**/shop.ts")
+    assert symbols.with_names(["total", "Store"], 10, typescript) == {"total": every["total"], "Store": []}
+    (only,) = symbols.with_names(["total"], 1, till)["total"]
+    assert only.file == int(till.nonzero()[0][0])
+    names = [only.name_id, every["Store"][0].name_id]
+    assert symbols.few_of_names(names, 1, till) == [only]
+    assert {row.name for row in symbols.few_of_names(names, 10)} == {"total", "Store"}
+    assert symbols.few_of_names(names, 10, ~directory.indexed) == []

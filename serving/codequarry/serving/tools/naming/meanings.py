@@ -35,6 +35,7 @@ _SAME_NAME = 100
 _MEMBERS = frozenset(stored_kinds(["method", "attribute"]))
 _ATTRIBUTES = frozenset(stored_kinds(["attribute"]))
 _DOT = re.compile(r"(?:\?|!!?)?(?:\.|->|::)$")
+_CONSTRUCTORS = frozenset(("__init__", "__new__", "constructor", "__construct"))
 _FUNCTIONS = frozenset(stored_kinds(["function"]))
 _IMPORT_OF_ALL = re.compile(r"\s*from\s+[\w.]+\s+import\s+\*")
 _KEYWORD = re.compile(r"=(?!=)")
@@ -256,7 +257,15 @@ class Meanings:
         return found
 
     def _of_types(self, rows: list[SymbolRow], types: Types) -> dict[int, Evidence]:
-        """Return the members of types, of those that they extend, and of those that extend them."""
+        """Return the members of types, of those that they extend, and of those that extend them.
+
+        Args:
+            rows: Members of one name.
+            types: Types of the receiver.
+
+        Returns:
+            Evidence by ``symbol_id``.
+        """
         up: dict[str, int] = {}
         for name in types.names:
             for base, steps in self._types.above(name).items():
@@ -264,13 +273,14 @@ class Meanings:
         owners = {row.symbol_id: owner_of(row).rpartition(".")[2] for row in rows}
         reached = {number: up[owner] for number, owner in owners.items() if owner in up}
         found: dict[int, Evidence] = {}
+        is_constructor = rows[0].name in _CONSTRUCTORS  # which no other one overrides
         nearest = min(reached.values(), default=0)
         first = [number for number, steps in reached.items() if steps == nearest]
         is_sure = len({owners[number] for number in first}) == 1
         for number, owner in owners.items():
             if number in reached:
                 found[number] = "resolved" if is_sure and number in first else "by name"
-            elif not types.names.isdisjoint(self._types.above(owner)):
+            elif not is_constructor and not types.names.isdisjoint(self._types.above(owner)):
                 found[number] = "by name"
         if not found and (self._is_incomplete or not types.is_whole):
             return _evidence(rows, is_sure=False)
