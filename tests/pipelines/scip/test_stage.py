@@ -13,7 +13,8 @@ import pytest
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.scip import runner as scip_runner
 from codequarry.pipelines.scip.index_file import decode_document, read_scip
-from codequarry.pipelines.scip.runner import PYTHON, TYPESCRIPT, Indexer, find_indexer, run_indexer
+from codequarry.pipelines.scip.indexers import PYTHON, TYPESCRIPT, Indexer, Installed, find_indexer
+from codequarry.pipelines.scip.runner import run_indexer
 from codequarry.pipelines.scip.stage import ScipReport, read_scip_entries, scip_repository
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
@@ -57,7 +58,7 @@ def project(tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.Mon
     settings = settings.model_copy(update={"paths": PathsSettings(store=tmp_path / "store", work=settings.paths.work)})
     monkeypatch.setenv("PATH", os.pathsep.join(["/usr/bin", "/bin"]))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    if any(find_indexer(indexer, settings) for indexer in (PYTHON, TYPESCRIPT)):
+    if any(isinstance(find_indexer(indexer, settings), Installed) for indexer in (PYTHON, TYPESCRIPT)):
         monkeypatch.setenv("PATH", str(tmp_path))
     (repository,) = repositories_by_name(settings.sources.repositories).values()
     snapshot_repository(repository, settings)
@@ -95,11 +96,9 @@ def occurrences(settings: Settings) -> list[dict]:
 
 def test_without_indexers_the_tables_are_empty_and_the_reason_is_said(project: Settings) -> None:
     started = time.process_time()
-    for name, (status, reason, documents) in entries(project).items():
+    for status, reason, documents in entries(project).values():
         assert (status, documents) == ("missing", 0)
-        assert (
-            reason == f"{name} is neither on PATH nor in the user's tools folder: `codequarry setup scip` installs it"
-        )
+        assert reason == "it is neither on PATH nor in the user's tools folder: `codequarry setup scip` installs it"
     assert time.process_time() - started < 1
     assert occurrences(project) == []
 
@@ -299,7 +298,7 @@ def test_real_indexers_give_exact_ranges_in_text_that_is_not_ascii(real: Setting
 @pytest.mark.slow
 def test_a_project_file_that_needs_an_absent_package_does_not_cost_the_index(real: Settings) -> None:
     installed = find_indexer(TYPESCRIPT, real)
-    assert installed is not None
+    assert isinstance(installed, Installed)
     files = [("tsconfig.json", b'{"extends": "@tsconfig/node18/tsconfig.json"}'), ("a.ts", b"export const a = 1\n")]
     run = run_indexer(installed, "own", files, real.scip)
     assert run.problem == "", run.log
@@ -309,7 +308,7 @@ def test_a_project_file_that_needs_an_absent_package_does_not_cost_the_index(rea
 @pytest.mark.slow
 def test_a_real_index_cut_at_every_thousandth_byte_holds_its_whole_documents(real: Settings) -> None:
     installed = find_indexer(PYTHON, real)
-    assert installed is not None
+    assert isinstance(installed, Installed)
     folder = Path(scip_runner.__file__).parent
     files = [(file.name, file.read_bytes()) for file in sorted(folder.glob("*.py"))]
     assert len(files) > 5

@@ -72,6 +72,8 @@ def test_a_field_without_a_mark_is_held_for_dangerous(tmp_path: Path) -> None:
         ("embedding", {"endpoint_key": "AWS_SECRET_ACCESS_KEY"}, ["embedding.endpoint_key"]),
         ("embedding", {"trust_remote_code": True}, ["embedding.trust_remote_code"]),
         ("embedding", {"trust_remote_code": False, "threads": 3}, []),
+        ("scip", {"run_builds": True}, ["scip.run_builds"]),
+        ("scip", {"run_builds": False, "timeout_s": 9}, []),
         ("serving", {"host": "0.0.0.0", "port": 9}, ["serving.host"]),
         ("serving", {"allowed_hosts": ["*"]}, ["serving.allowed_hosts"]),
         ("auth", {"tokens": ["a:" + "0" * 64]}, ["auth.tokens"]),

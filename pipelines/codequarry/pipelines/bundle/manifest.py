@@ -15,7 +15,7 @@ from codequarry.pipelines.embed.sparse_encoders import sparse_fingerprints
 from codequarry.pipelines.embed.token_encoders import token_fingerprint
 from codequarry.pipelines.indexes.ranking_profile import profile_sha256
 from codequarry.pipelines.scip.given import given_files, given_identity
-from codequarry.pipelines.scip.runner import indexer_versions
+from codequarry.pipelines.scip.indexers import indexer_versions
 from codequarry.pipelines.scip.stage import read_scip_entries
 from codequarry.pipelines.sources.snapshot import Snapshot, read_snapshot
 from codequarry.pipelines.store.device_use import DeviceUse

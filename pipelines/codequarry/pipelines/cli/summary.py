@@ -21,7 +21,7 @@ from codequarry.pipelines.secrets.scanner import ALLOWED
 from codequarry.pipelines.sources.earlier import KEPT
 from codequarry.pipelines.sources.snapshot import Snapshot
 from codequarry.pipelines.store.workspace import repository_work
-from codequarry.schemas.bundle.manifest import Manifest
+from codequarry.schemas.bundle.manifest import Manifest, ScipEntry
 from codequarry.schemas.wording import counted
 
 if TYPE_CHECKING:
@@ -106,10 +106,16 @@ def _without_scip(manifest: Manifest) -> Iterator[str]:
     for source in manifest.sources:
         for each in source.scip:
             if each.reason:
-                names.setdefault(f"{each.label} {each.status}: {each.reason}", []).append(source.name)
+                names.setdefault(f"{each.label} {each.status}: {each.reason}{_log_of(each)}", []).append(source.name)
     for reason, of in names.items():
         where = of[0] if len(of) == 1 else f"{len(of):,} repositories"
         yield plain(f"{where}: {reason}")
+
+
+def _log_of(entry: ScipEntry) -> str:
+    """Return where an indexer that failed here tells why; "" for any other entry."""
+    ran = entry.status in ("failed", "timeout") and not entry.given
+    return f"; {entry.indexer.split()[0]}.log in its work folder has what it printed" if ran else ""
 
 
 def _changes(report: IndexReport) -> str:

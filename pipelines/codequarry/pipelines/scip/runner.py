@@ -1,4 +1,4 @@
-"""SCIP indexers: the supported ones, their detection, isolated runs, and a cache of their indexes.
+"""Isolated runs of SCIP indexers, and a cache of their indexes.
 
 An indexer reads a private copy of a repository. Neither the indexed code nor its size is trusted: the run has no
 network, and no process outlives it (namespaces, where ``unshare`` may make them). Memory, file size and time are
@@ -22,86 +22,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from codequarry.pipelines.scip.installation import find_node
+from codequarry.pipelines.scip.indexers import PYTHON, TYPESCRIPT, Installed
 from codequarry.pipelines.scip.positions import as_utf8
 from codequarry.pipelines.scip.python_roots import source_roots
 from codequarry.pipelines.store.processes import start_group, stop_group
 from codequarry.pipelines.store.workspace import replacing
 from codequarry.schemas.errors import ScipIndexError
-from codequarry.schemas.settings.load import ScipSettings, Settings
+from codequarry.schemas.settings.load import ScipSettings
 from codequarry.schemas.trust.programs import find_program
-from codequarry.serving.files.integrity import file_sha256
 
 if TYPE_CHECKING:
     from codequarry.pipelines.scip.index_file import ScipIndex
-
-
-@dataclass(frozen=True, slots=True)
-class Indexer:
-    """A program that writes ``index.scip`` of the folder it is started in."""
-
-    name: str
-    """Name of the executable; the npm package is ``@sourcegraph/<name>``."""
-    languages: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """An indexer on this machine."""
-
-    indexer: Indexer
-    executable: Path
-    version: str
-
-    @property
-    def label(self) -> str:
-        """Name and version, as the manifest shows them."""
-        return f"{self.indexer.name} {self.version}"
-
-
-PYTHON = Indexer("scip-python", frozenset({"python"}))
-TYPESCRIPT = Indexer("scip-typescript", frozenset({"typescript", "tsx", "javascript"}))
-INDEXERS = (PYTHON, TYPESCRIPT)
-
-
-def find_indexer(indexer: Indexer, settings: Settings) -> Installed | None:
-    """Return the indexer in the user's tools folder, else on PATH; never one from an indexed repository."""
-    program = find_program(indexer.name, indexed_folders(settings), tools=True)
-    if program is None:
-        return None
-    executable = Path(os.path.realpath(program))
-    return Installed(indexer, executable, _version(indexer, executable))
-
-
-def indexed_folders(settings: Settings) -> list[Path]:
-    """Return the folders of this machine that are indexed."""
-    return [each.path for each in settings.sources.repositories if each.path is not None]
-
-
-def indexer_versions(settings: Settings) -> dict[str, str]:
-    """Return the version of every indexer that a run would use; installing one makes a bundle out of date."""
-    if not settings.scip.enabled:
-        return {}
-    found = [find_indexer(indexer, settings) for indexer in INDEXERS]
-    return {each.indexer.name: each.version for each in found if each is not None}
-
-
-def _version(indexer: Indexer, executable: Path) -> str:
-    """Return the version in the npm package, without starting it; for another program a hash of its bytes."""
-    for folder in executable.parents[:4]:
-        try:
-            package = json.loads((folder / "package.json").read_text(encoding="utf-8"))
-            if package["name"].endswith(f"/{indexer.name}"):
-                return str(package["version"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-    return f"sha256-{file_sha256(executable)[:12]}"
 
 
 _LARGEST_FILE_BYTES = 1 << 30
 _LOG_TAIL_BYTES = 4096
 # Without a project file scip-typescript leaves out JavaScript as soon as there is TypeScript.
 _TSCONFIG = '{"compilerOptions": {"allowJs": true, "jsx": "preserve"}}\n'
+# No module and no tool chain is fetched, and no C compiler is started.
+_GO = {"GOPROXY": "off", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 _NAMESPACES = ("--net", "--pid", "--fork", "--kill-child")
 
 
@@ -132,6 +71,8 @@ def run_indexer(
     Returns:
         The index, or the problem.
     """
+    if installed.indexer.builds and not _isolation():
+        return IndexerRun(b"", "it runs the build, and this system cannot cut that off the network", False, "")
     try:
         with _private_folder() as private:
             return _run_in(private, installed, name, files, settings)
@@ -150,28 +91,21 @@ def _run_in(
     if installed.indexer is PYTHON and (roots := source_roots(sources)):
         (copy / "pyrightconfig.json").write_text(json.dumps({"extraPaths": roots}), encoding="ascii")
     index, log = private / "index.scip", private / "log"
-    command = [str(installed.executable), *_arguments(installed, name, copy, index)]
-    environment = _environment(private, settings)
+    if installed.indexer is PYTHON:
+        (private / "environment.json").write_text("[]", encoding="ascii")
+    project_file = copy / "tsconfig.json" if installed.indexer is TYPESCRIPT else None
+    if project_file is not None and not project_file.exists():
+        project_file.write_text(_TSCONFIG, encoding="ascii")
+    values = {"index": index, "project": name, "private": private}
+    command = [str(installed.executable), *(each.format(**values) for each in installed.indexer.arguments)]
+    environment = _environment(private, installed, settings)
     status = _run(command, copy, environment, log, settings)
-    project = copy / "tsconfig.json"
-    if status and not index.exists() and project.is_file() and project.read_text("utf-8") != _TSCONFIG:
+    if status and not index.exists() and project_file is not None and project_file.read_text("utf-8") != _TSCONFIG:
         # A project file may extend one of a package, and packages are missing here: ours reads every file.
-        project.write_text(_TSCONFIG, encoding="ascii")
+        project_file.write_text(_TSCONFIG, encoding="ascii")
         status = _run(command, copy, environment, log, settings)
     data = index.read_bytes() if index.is_file() and not index.is_symlink() else b""
     return IndexerRun(data, _problem(status, settings), status is None, _tail(log))
-
-
-def _arguments(installed: Installed, name: str, copy: Path, index: Path) -> list[str]:
-    if installed.indexer is PYTHON:
-        # Without a version it fails outside git; without an environment it asks pip for the machine's packages.
-        environment = copy.parent.parent / "environment.json"
-        environment.write_text("[]", encoding="ascii")
-        project = ["--project-name", name, "--project-version", ".", "--environment", str(environment)]
-        return ["index", *project, "--output", str(index), "--quiet"]
-    if not (copy / "tsconfig.json").exists():
-        (copy / "tsconfig.json").write_text(_TSCONFIG, encoding="ascii")
-    return ["index", "--infer-tsconfig", "--no-progress-bar", "--output", str(index)]
 
 
 def _run(command: list[str], copy: Path, environment: dict[str, str], log: Path, settings: ScipSettings) -> int | None:
@@ -202,14 +136,17 @@ def _run(command: list[str], copy: Path, environment: dict[str, str], log: Path,
             process.wait()
 
 
-def _environment(private: Path, settings: ScipSettings) -> dict[str, str]:
-    """Return an environment with Node and nothing else: no Python packages, no git, no user's configuration."""
+def _environment(private: Path, installed: Installed, settings: ScipSettings) -> dict[str, str]:
+    """Return the environment of a run: the programs that the indexer needs, and nothing of the user's.
+
+    One that runs the build gets the user's PATH and the folders of tool chains, for a build finds nothing without them.
+    """
     programs, home = private / "bin", private / "home"
     programs.mkdir()
     home.mkdir()
-    if (node := find_node()) is not None:
-        (programs / "node").symlink_to(node)
-    return {
+    for name, program in installed.programs.items():
+        (programs / name).symlink_to(program)
+    environment = {
         "PATH": str(programs),
         "HOME": str(home),
         "TMPDIR": str(home),
@@ -217,6 +154,21 @@ def _environment(private: Path, settings: ScipSettings) -> dict[str, str]:
         "NODE_OPTIONS": f"--max-old-space-size={settings.memory_mb * 3 // 4}",
         "npm_config_offline": "true",
     }
+    if "go" in installed.programs:
+        environment |= {**_GO, "GOMODCACHE": _module_cache()}
+    if installed.indexer.builds:
+        tools = {name: value for name, value in os.environ.items() if name.endswith(("_HOME", "_ROOT"))}
+        user = {"PATH": installed.search_path, "HOME": os.path.expanduser("~"), "CARGO_NET_OFFLINE": "true"}
+        environment |= tools | user
+    return environment
+
+
+def _module_cache() -> str:
+    """Return the folder of the Go modules that the user has downloaded: a run has no network, and reads them there."""
+    if (cache := os.environ.get("GOMODCACHE", "")) and os.path.isabs(cache):
+        return cache
+    paths = [path for path in os.environ.get("GOPATH", "").split(os.pathsep) if os.path.isabs(path)]
+    return str(Path(paths[0] if paths else os.path.expanduser("~/go")) / "pkg" / "mod")
 
 
 @lru_cache(maxsize=1)

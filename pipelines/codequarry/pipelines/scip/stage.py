@@ -15,16 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from codequarry.pipelines.scip.given import given_files, read_given
-from codequarry.pipelines.scip.runner import (
-    INDEXERS,
-    TYPESCRIPT,
-    Indexer,
-    cache_file,
-    find_indexer,
-    keep,
-    read_kept,
-    run_indexer,
-)
+from codequarry.pipelines.scip.indexers import INDEXERS, Indexer, Installed, find_indexer
+from codequarry.pipelines.scip.runner import cache_file, keep, read_kept, run_indexer
 from codequarry.pipelines.secrets.redaction import Redactor, open_redactor
 from codequarry.pipelines.sources.snapshot import Contents, read_contents, read_snapshot
 from codequarry.pipelines.store.workspace import (
@@ -38,13 +30,15 @@ from codequarry.pipelines.store.workspace import (
 from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.bundle.tables import SCIP_DOCUMENTS, SCIP_OCCURRENCES, SCIP_SYMBOLS, read_table, write_table
 from codequarry.schemas.errors import ScipIndexError
+from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.settings.load import Settings
 
 if TYPE_CHECKING:  # loading the index reader takes a sixtieth of a commit's time, and most repositories have no index
     from codequarry.pipelines.scip.conversion import ScipTables
 
 _BY_PLACE = [(name, "ascending") for name in ("path", "start_byte", "end_byte", "symbol", "roles")]
-_PROJECT_FILES = frozenset({"package.json", "tsconfig.json", "jsconfig.json"})
+_LEAST_SHARE = 0.05
+"""Share of a repository's files of programming languages from which on a missing indexer is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +47,10 @@ class ScipReport:
 
     name: str
     indexers: tuple[ScipEntry, ...]
-    """One per given index, and one per indexer of languages that no given index covers, unless SCIP is switched off."""
+    """One per given index, and one per indexer of languages that no given index covers, unless SCIP is switched off.
+
+    An indexer that is missing for a small share of the files has none.
+    """
     symbols: int
     occurrences: int
     definitions: int
@@ -99,10 +96,15 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
     covered = {files[path] for path in described}
     for indexer in INDEXERS if settings.scip.enabled else ():
         own = {path: lang for path, lang in files.items() if lang in indexer.languages and lang not in covered}
-        if own:
-            progress(f"{name}: {indexer.name}", 0, 1)
-            outcomes.append(_index(indexer, name, work, own, settings))
-            progress(f"{name}: {indexer.name}", 1, 1)
+        if not own:
+            continue
+        installed = find_indexer(indexer, settings)
+        if isinstance(installed, str):
+            outcomes += (_LanguageResult(entry, None) for entry in _missing(indexer, installed, own, files))
+            continue
+        progress(f"{name}: {indexer.name}", 0, 1)
+        outcomes.append(_index(installed, name, work, own, settings))
+        progress(f"{name}: {indexer.name}", 1, 1)
     tables = [outcome.tables for outcome in outcomes if outcome.tables is not None]
     documents = pa.concat_tables([SCIP_DOCUMENTS.empty_table(), *(each.documents for each in tables)])
     symbols = pa.concat_tables([SCIP_SYMBOLS.empty_table(), *_each_once([each.symbols for each in tables])])
@@ -200,11 +202,8 @@ def _read_given_index(
 
 
 def _index(
-    indexer: Indexer, name: str, work: RepositoryWork, own: dict[str, str], settings: Settings
+    installed: Installed, name: str, work: RepositoryWork, own: dict[str, str], settings: Settings
 ) -> _LanguageResult:
-    installed = find_indexer(indexer, settings)
-    if installed is None:
-        return _LanguageResult(_missing(indexer, own), None)
     from codequarry.pipelines.scip.conversion import scip_tables
     from codequarry.pipelines.scip.index_file import read_scip
 
@@ -212,8 +211,8 @@ def _index(
     index, problem, timed_out = read_kept(kept), "", False
     cached = index is not None
     if index is None:
-        run = run_indexer(installed, name, _inputs(indexer, work), settings.scip)
-        (work.path / f"{indexer.name}.log").write_text(run.log, encoding="utf-8")
+        run = run_indexer(installed, name, _inputs(installed.indexer, work), settings.scip)
+        (work.path / f"{installed.indexer.name}.log").write_text(run.log, encoding="utf-8")
         problem, timed_out = run.problem, run.timed_out
         try:
             index = read_scip(run.data)
@@ -241,21 +240,36 @@ def entries_without_indexers(languages: Mapping[str, str], settings: Settings) -
         settings: Settings of the run.
 
     Returns:
-        One entry per indexer that would be run if it were installed; None when one is.
+        One entry per missing indexer that is named; None when one is installed.
     """
-    found: list[ScipEntry] = []
+    entries: list[ScipEntry] = []
     for indexer in INDEXERS if settings.scip.enabled else ():
         own = {path: lang for path, lang in languages.items() if lang in indexer.languages}
-        if own and find_indexer(indexer, settings) is not None:
+        if not own:
+            continue
+        installed = find_indexer(indexer, settings)
+        if not isinstance(installed, str):
             return None
-        if own:
-            found.append(_missing(indexer, own))
-    return tuple(found)
+        entries += _missing(indexer, installed, own, languages)
+    return tuple(entries)
 
 
-def _missing(indexer: Indexer, own: dict[str, str]) -> ScipEntry:
-    reason = f"{indexer.name} is neither on PATH nor in the user's tools folder: `codequarry setup scip` installs it"
-    return _entry(indexer.name, "missing", reason, own, None)
+def _missing(
+    indexer: Indexer, reason: str, own: Mapping[str, str], languages: Mapping[str, str]
+) -> Iterator[ScipEntry]:
+    """Describe an indexer that is not run; few files of its languages are not worth an entry.
+
+    Args:
+        indexer: The indexer.
+        reason: Why it is not run.
+        own: Language by path of the files of its languages.
+        languages: Language by path of all files.
+
+    Yields:
+        The entry.
+    """
+    if len(own) >= _LEAST_SHARE * sum(lang in MODULE_LANGUAGES for lang in languages.values()):
+        yield _entry(indexer.name, "missing", reason, own, None)
 
 
 def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:
@@ -268,7 +282,7 @@ def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:
     return reasons
 
 
-def _entry(label: str, status: str, reason: str, own: dict[str, str], tables: ScipTables | None) -> ScipEntry:
+def _entry(label: str, status: str, reason: str, own: Mapping[str, str], tables: ScipTables | None) -> ScipEntry:
     documents = tables.documents.num_rows if tables is not None else 0
     values = {"indexer": label, "status": status, "reason": reason, "files": len(own), "documents": documents}
     return ScipEntry.model_validate(values)
@@ -281,8 +295,8 @@ def _languages(work: RepositoryWork) -> Iterator[tuple[str, str]]:
 
 
 def _inputs(indexer: Indexer, work: RepositoryWork) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of an indexer's languages; for TypeScript also its project files."""
+    """Yield the files that an indexer reads."""
     for path, lang, content in read_contents(work):
-        project = indexer is TYPESCRIPT and path.rsplit("/", 1)[-1] in _PROJECT_FILES
-        if lang in indexer.languages or project:
+        more = indexer.project_files
+        if lang in indexer.languages or more is None or path.rsplit("/", 1)[-1] in more:
             yield path, content

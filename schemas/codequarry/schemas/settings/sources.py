@@ -131,6 +131,11 @@ class ChunkingSettings(StrictModel):
 class ScipSettings(StrictModel):
     """Precise definitions and references by SCIP indexers, where they are installed."""
 
-    enabled: bool = Field(default=True, description="Run scip-python and scip-typescript when they are found.")
+    enabled: bool = Field(default=True, description="Run SCIP indexers that are found.")
+    run_builds: Annotated[bool, Reach.CODE] = Field(
+        default=False,
+        description="Also run those that run the build of a repository, and so its code, with your rights but without"
+        " network: rust-analyzer, scip-java, scip-dotnet.",
+    )
     timeout_s: float = Field(default=900.0, gt=0, description="Longest run of one indexer over one repository.")
     memory_mb: int = Field(default=4096, ge=256, description="Memory an indexer may take, in MiB.")
