@@ -20,13 +20,13 @@ def test_index_prints_a_summary_and_the_path_of_the_version(run: Run, tmp_path: 
     root = BundleRoot(tmp_path / "cwd" / ".codequarry" / "bundles")
     assert done.stdout.strip() == str(root.version(root.read_current().version).path)
     lines = done.stderr.splitlines()
-    assert len(lines) <= 8, "one for each repository, one for each that lacks symbols, and four"
-    for expected in ("shop: commit", "utils: commit", "shop: scip-python", "1 binary", "chunks", "MB", "published"):
+    assert len(lines) <= 8, "one for each repository, one for what is missing, and five"
+    for expected in ("shop: commit", "utils: commit", "not run: scip-python", "1 binary", "chunks", "MB", "published"):
         assert expected in done.stderr
     (shop / "shop" / "extra.py").write_text("def added():\n    return 1\n")
     assert re.search(r"1 file read anew, [1-9]\d* as before", run("index", shop, tools).stderr)
     told = run("index", shop, tools, "--force", "--verbose").stderr
-    for detail in ("files indexed", "CPU seconds", "index shards", "tier fast", "vectors"):
+    for detail in ("shop: scip-python missing", "files indexed", "CPU seconds", "index shards", "tier fast", "vectors"):
         assert detail in told
 
 

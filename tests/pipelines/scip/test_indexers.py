@@ -191,9 +191,12 @@ def test_the_command_line_says_what_is_missing_and_where_it_comes_from(
 ) -> None:
     done = run("index", tmp_path / "demo")
     assert done.returncode == 0, done.stderr
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "scip-go missing: it is neither on PATH nor in the user's tools folder: `go install" in said
-    assert "scip-clang missing: it needs the compilation database of the build" in said
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("not run: ")]
+    assert "scip-go" in line
+    assert line.endswith("`codequarry index --verbose` says how each is had")
+    said = " ".join(run("index", tmp_path / "demo", "--verbose", "--force").stderr.split())
+    assert "scip-go missing, 0 of 1 file: it is neither on PATH nor in the user's tools folder: `go install" in said
+    assert "scip-clang missing, 0 of 1 file: it needs the compilation database of the build" in said
 
 
 def test_the_command_line_says_where_a_failed_one_tells_why(project: Settings, run: Run, tmp_path: Path) -> None:

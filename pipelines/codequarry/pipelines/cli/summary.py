@@ -17,6 +17,7 @@ from codequarry.pipelines.cli.census import plain
 from codequarry.pipelines.cli.moving.remote import describe_push
 from codequarry.pipelines.cli.progress import console
 from codequarry.pipelines.cli.repositories import source_state
+from codequarry.pipelines.scip.indexers import SETUP
 from codequarry.pipelines.secrets.scanner import ALLOWED
 from codequarry.pipelines.sources.earlier import KEPT
 from codequarry.pipelines.sources.snapshot import Snapshot
@@ -101,13 +102,28 @@ def _brief_lines(report: IndexReport) -> Iterator[str]:
 
 
 def _without_scip(manifest: Manifest) -> Iterator[str]:
-    """Yield why SCIP indexed less than it could, with the repositories that this is true of."""
+    """Yield why SCIP indexed less than it could, with the repositories that this is true of.
+
+    Several indexers that are not here share one line.
+    """
     names: dict[str, list[str]] = {}
+    absent: dict[str, str] = {}
     for source in manifest.sources:
         for each in source.scip:
             if each.reason:
-                names.setdefault(f"{each.label} {each.status}: {each.reason}{_log_of(each)}", []).append(source.name)
+                reason = f"{each.label} {each.status}: {each.reason}{_log_of(each)}"
+                names.setdefault(reason, []).append(source.name)
+                if each.status == "missing" and not each.given:
+                    absent[reason] = each.label
+    if len(absent) > 1:
+        labels = ", ".join(dict.fromkeys(absent.values()))
+        hint = "`codequarry index --verbose` says how each is had"
+        if any(SETUP in reason for reason in absent):
+            hint = f"`codequarry setup scip` installs those of Python and TypeScript, {hint}"
+        yield plain(f"not run: {labels}; {hint}")
     for reason, of in names.items():
+        if reason in absent and len(absent) > 1:
+            continue
         where = of[0] if len(of) == 1 else f"{len(of):,} repositories"
         yield plain(f"{where}: {reason}")
 

@@ -19,7 +19,7 @@ from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.trust.programs import find_program, safe_path
 from codequarry.serving.files.integrity import file_sha256
 
-_SETUP = "`codequarry setup scip` installs it"
+SETUP = "`codequarry setup scip` installs it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Installed:
 PYTHON = Indexer(
     "scip-python",
     frozenset({"python"}),
-    _SETUP,
+    SETUP,
     # Without a version it fails outside git; without an environment it asks pip for the machine's packages.
     (
         *("index", "--project-name", "{project}", "--project-version", "."),
@@ -74,7 +74,7 @@ PYTHON = Indexer(
 TYPESCRIPT = Indexer(
     "scip-typescript",
     frozenset({"typescript", "tsx", "javascript"}),
-    _SETUP,
+    SETUP,
     ("index", "--infer-tsconfig", "--no-progress-bar", "--output", "{index}"),
     program="node",
     project_files=frozenset({"package.json", "tsconfig.json", "jsconfig.json"}),
