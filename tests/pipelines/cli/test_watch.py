@@ -296,7 +296,7 @@ def test_a_server_goes_on_without_its_watch(repository: Path, shared_store: Path
         listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.pid)], capture_output=True, text=True)
         (watch,) = map(int, listed.stdout.split())
         os.kill(watch, signal.SIGKILL)
-        assert any("the watch ended with exit code -9: the server goes on" in line for line in lines)
+        assert any("`codequarry watch` ended with exit code -9: the server goes on" in line for line in lines)
         assert server.poll() is None
         server.send_signal(signal.SIGTERM)
         server.stderr.read()

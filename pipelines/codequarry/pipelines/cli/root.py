@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from codequarry.pipelines.cli import index, open_place
-from codequarry.pipelines.cli.beside import indexing_beside
+from codequarry.pipelines.cli.beside.indexing_beside import indexing_beside
 from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
@@ -88,9 +88,16 @@ def _print_version() -> None:
 
 def _watch_beside(root: Path | None, settings_file: Path | None) -> AbstractContextManager[None]:
     """Watch the repositories beside ``codequarry serve --watch``, whose layer starts no process."""
-    from codequarry.pipelines.cli.watch.beside import watching_beside
+    from codequarry.pipelines.cli.beside.watching_beside import watching_beside
 
     return watching_beside(root, settings_file)
+
+
+def _follow_beside(url: str, share: str, root: Path | None, settings_file: Path | None) -> AbstractContextManager[Path]:
+    """Follow a fleet beside ``codequarry serve --fleet URL``, whose layer starts no process."""
+    from codequarry.pipelines.cli.beside.following_beside import following_beside
+
+    return following_beside(url, share, root, settings_file)
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -158,7 +165,12 @@ def _run_command() -> None:
 
     A server starts at once, and its index is made beside it.
     """
-    lent = Lent(commits_between=_commits_between, watching=_watch_beside, remember_results=open_place.remember_results)
+    lent = Lent(
+        commits_between=_commits_between,
+        watching=_watch_beside,
+        following=_follow_beside,
+        remember_results=open_place.remember_results,
+    )
     try:
         build_app()(obj=lent)
     except NoBundleError:

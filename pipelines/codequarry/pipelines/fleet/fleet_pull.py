@@ -8,8 +8,8 @@ only then, versions that it no longer names go, one before the current one and t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from codequarry.pipelines.store.access import make_bundle_root, make_folder_for
 from codequarry.pipelines.store.durable import new_file, write_all
 from codequarry.pipelines.store.links import encoder_files
 from codequarry.pipelines.store.workspace import Progress, exclusive, silent
-from codequarry.schemas.errors import CodequarryError, NoBundleError, PublishError, UnavailableError
+from codequarry.schemas.errors import BusyError, CodequarryError, NoBundleError, PublishError, UnavailableError
 from codequarry.schemas.fleet.generation import FleetManifest, is_bundle_name
 from codequarry.schemas.fleet.replica import HeldGeneration, ReplicaRoot, version_line
 from codequarry.schemas.fleet.shares import WHOLE, Share
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.load import Settings
+from codequarry.schemas.wording import counted
 
 _KEPT_ON_THE_WAY = 1_000
 """Versions that stay while a generation arrives: what ``fleet.json`` names must not go."""
@@ -76,13 +77,12 @@ def pull_fleet(
         NoBundleError: There is no fleet yet.
         NotFoundError: A version is missing.
         IntegrityError: Bytes differ from what generation and manifests say.
-        PublishError: As `pull_version` does, or the disk refuses.
+        PublishError: As `pull_version` does, the disk refuses, or the share is larger than the settings allow.
         BusyError: Another process pulls into this folder.
         RemoteError: The store does not answer.
         UnavailableError: It refuses.
     """
-    for folder in (root.path, root.bundles):
-        make_folder_for(folder, settings.bundle.readable_by)
+    _make_folders(root, settings)
     with exclusive(root.path / ".lock", "pulling the fleet"):
         known = fleet.require_current()
         before = _held_before(root)
@@ -94,6 +94,7 @@ def pull_fleet(
             return PulledFleet(before, True, {})
         came: dict[str, Pulled] = {}
         own = share.select(known.manifest.bundles)
+        _check_size(known.manifest, share, own, settings.fleet.replica_max_mb, before)
         encoders = encoder_files(root.bundle(name) for name in own)
         for name in own:
             pulled = _pull_bundle(fleet, root, settings, known.manifest, name, encoders, progress)
@@ -106,6 +107,40 @@ def pull_fleet(
     return PulledFleet(held, False, came)
 
 
+@contextmanager
+def sole_follower(root: ReplicaRoot, settings: Settings, wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Let no other process follow a fleet into the folder of a replica for the block: two would undo one another.
+
+    Args:
+        root: Folder of the replica.
+        settings: Settings that say who may read it.
+        wait: Told that another process does, before waiting for it to end; None to raise instead.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        BusyError: Another process does.
+        UnavailableError: The folder cannot be made.
+    """
+    _make_folders(root, settings)
+    lock, what = root.path / ".following", f"following a fleet into {root.path}"
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(lock, what))
+        except BusyError as error:
+            if wait is None:
+                raise
+            wait(error.message)
+            held.enter_context(exclusive(lock, what, wait=True))
+        yield
+
+
+def _make_folders(root: ReplicaRoot, settings: Settings) -> None:
+    for folder in (root.path, root.bundles):
+        make_folder_for(folder, settings.bundle.readable_by)
+
+
 def _held_before(root: ReplicaRoot) -> HeldGeneration | None:
     try:
         return root.read()
@@ -113,6 +148,21 @@ def _held_before(root: ReplicaRoot) -> HeldGeneration | None:
         return None
     except UnavailableError:  # a damaged file: it is written anew
         return None
+
+
+def _check_size(
+    manifest: FleetManifest, share: Share, own: list[str], max_mb: int, before: HeldGeneration | None
+) -> None:
+    """Raise PublishError where the bundles of a share have more megabytes than a replica may have; 0 for no limit."""
+    size = sum(manifest.bundles[name].size_bytes for name in own) / 1e6
+    if not max_mb or size <= max_mb:
+        return
+    held = f"; generation {before.fleet.generation} stays" if before is not None else ""
+    raise PublishError(
+        f"share {share} of generation {manifest.generation} has {size:,.0f} MB in {counted(len(own), 'bundle')}, and "
+        f"[fleet] replica_max_mb allows {max_mb:,}{held}",
+        suggestion=f"allow more, or hold a smaller share, such as {share.number}/{2 * share.of}",
+    )
 
 
 def _pull_bundle(

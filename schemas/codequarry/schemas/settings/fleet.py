@@ -38,6 +38,13 @@ class FleetSettings(StrictModel):
         default=10, ge=2, description="Generations kept in the fleet, the current one included, with all they name."
     )
 
+    replica_max_mb: int = Field(
+        default=0,
+        ge=0,
+        description="Megabytes that the bundles of a share may have on a machine that pulls them; a generation with "
+        "more is not taken. 0 = no limit.",
+    )
+
     @model_validator(mode="after")
     def _fills_below_max(self) -> Self:
         if self.bundle_chunks > self.bundle_chunks_max:
@@ -45,6 +52,11 @@ class FleetSettings(StrictModel):
                 f"bundle_chunks {self.bundle_chunks} must not exceed bundle_chunks_max {self.bundle_chunks_max}"
             )
         return self
+
+    @property
+    def replica(self) -> Path:
+        """Folder of the bundles that are pulled here, unless another one is named."""
+        return self.folder / "replica"
 
     @property
     def bundles(self) -> Path:

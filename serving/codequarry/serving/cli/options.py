@@ -23,6 +23,9 @@ class Lent:
     """Returns, for a work tree, how many commits the second one has and the first lacks, and the other way round."""
     watching: Callable[[Path | None, Path | None], AbstractContextManager[None]] | None = None
     """Watches the repositories while its block runs; takes bundle root and settings file of the command line."""
+    following: Callable[[str, str, Path | None, Path | None], AbstractContextManager[Path]] | None = None
+    """Pulls each generation of a fleet while its block runs, and gives the folder of the replica; takes URL and share
+    of the fleet, and folder and settings file of the command line."""
     remember_results: Callable[[Sequence[str]], None] | None = None
     """Remembers the places of a search, ``PATH:LINE`` each, for a command that opens one of them."""
 

@@ -57,23 +57,33 @@ def serve(
         bool, typer.Option("--watch", help="Watch the repositories too: each save is searchable a moment later.")
     ] = False,
     fleet: Annotated[
-        Path | None, typer.Option(help="Serve a replica of a fleet: the folder that `codequarry fleet pull` fills.")
-    ] = None,
+        str,
+        typer.Option(
+            metavar="FOLDER|URL",
+            help="Serve a fleet: the folder that `codequarry fleet pull` fills, or the URL of its place, of which each "
+            "generation is pulled beside the server.",
+        ),
+    ] = "",
+    share: Annotated[
+        str,
+        typer.Option(metavar="K/N", help="Share of the fleet to pull from its URL, such as 2/8.", show_default="1/1"),
+    ] = "",
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """Serve the current bundle over MCP, or with --fleet all bundles of a replica as if they were one.
+    """Serve the current bundle over MCP, or with --fleet all bundles of a fleet or of a share as if they were one.
 
     Over HTTP all profiles are served: default at /mcp, full at /mcp/all, chatgpt at /chatgpt/mcp, with /healthz and
     /metrics beside them; --profile chooses one for --stdio. With --stdio and --root, settings are taken from --settings
     alone and not from the current folder, which is whichever the client works in. With --watch, `codequarry watch`
-    runs in a process beside the server and ends with it; what is not indexed yet is indexed first.
+    runs in a process beside the server and ends with it; what is not indexed yet is indexed first. So does `codequarry
+    fleet follow` with --fleet URL; --root is the folder that it fills then.
 
     Example: codequarry serve --stdio
 
     Example: codequarry serve --stdio --watch
 
-    Example: codequarry serve --fleet replica --port 8321
+    Example: codequarry serve --fleet s3://search/fleet --share 2/8 --port 8321
 
     Example: codequarry serve --port 8321    (then connect to http://127.0.0.1:8321/mcp)
     """
@@ -84,25 +94,32 @@ def serve(
             f"--profile {profile}",
             suggestion="give default, full or chatgpt with --stdio; over HTTP each has a path of its own",
         )
-    if fleet is not None and (watch or root is not None):
+    remote = "://" in fleet
+    if fleet and (watch or (root is not None and not remote)):
         raise InvalidArgumentError(
             f"--fleet with {'--watch' if watch else '--root'}",
             suggestion="give --fleet alone: it names the bundles; `codequarry fleet pull` brings new ones",
         )
+    if share and not remote:
+        raise InvalidArgumentError(
+            "--share without the URL of a fleet", suggestion="give --fleet s3://BUCKET/PREFIX, or leave --share out"
+        )
     if watch and (watching := lent_to(context).watching) is not None:
         context.with_resource(watching(root, settings_file))
+    replica = _follow(context, fleet, share, root, settings_file) if remote else Path(fleet) if fleet else None
+    bundle_root = root if replica is None else None
     log_to_stderr()
     # A mapped file that is shortened between check and use ends the process; then this says where.
     faulthandler.enable(sys.__stderr__ or sys.stderr)
     # A client starts it in the folder it works in: settings in that folder are not the operator's.
-    settings = load_settings(settings_file, bundle_root=root, look="nowhere" if stdio and root else "up")
+    settings = load_settings(settings_file, bundle_root=bundle_root, look="nowhere" if stdio and bundle_root else "up")
     serving = bind(settings.serving, host, port)
     if watch:
         interval = min(serving.follow_interval_s, _FOLLOW_S)
         serving = serving.model_copy(update={"follow_interval_s": interval})
     if not stdio:
         check_door(settings, serving, allow_unauthenticated=allow_unauthenticated, allow_any_host=allow_any_host)
-    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(fleet or settings.bundle.root):
+    if settings.telemetry.to_disk and settings.telemetry.folder.is_relative_to(replica or settings.bundle.root):
         raise SettingsError(
             "telemetry.folder lies inside of bundle.root",
             suggestion="choose a folder outside of it",
@@ -111,14 +128,25 @@ def serve(
     observed = not stdio or settings.telemetry.timeline != "off" or settings.telemetry.pools
     engine = (
         _open_bundle(context, settings, serving, stdio=stdio, observed=observed)
-        if fleet is None
-        else _open_fleet(fleet, settings, serving, observed=observed)
+        if replica is None
+        else _open_fleet(replica, settings, serving, observed=observed)
     )
-    place = ("--root", str(settings.bundle.root)) if fleet is None else ("--fleet", str(fleet.absolute()))
+    place = ("--root", str(settings.bundle.root)) if replica is None else ("--fleet", str(replica.absolute()))
     answer_clients(
         engine, settings, serving, profile=profile if stdio else "", command=("serve", "--stdio", *place),
         settings_file=settings_file,
     )  # fmt: skip
+
+
+def _follow(context: typer.Context, url: str, share: str, root: Path | None, settings_file: Path | None) -> Path:
+    """Pull each generation of a fleet beside the server; return the folder of the replica once one is held."""
+    following = lent_to(context).following
+    if following is None:
+        raise InvalidArgumentError(
+            f"--fleet {url} is a place in object storage, which this program does not read",
+            suggestion="run `codequarry fleet follow`, and give --fleet the folder that it fills",
+        )
+    return context.with_resource(following(url, share or "1/1", root, settings_file))
 
 
 def answer_clients(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from codequarry.pipelines.cli.beside.command_beside import StdinOption, end_with_stdin
 from codequarry.pipelines.cli.fleet.status import status
 from codequarry.pipelines.cli.fleet.tables import plan_as_json, print_plan
 from codequarry.pipelines.cli.index import require_build_extra
@@ -188,13 +189,21 @@ def rollback(
 ShareOption = Annotated[
     str, typer.Option(metavar="K/N", help="Share of the bundles, such as 2/8: the second of eight.")
 ]
+FleetArgument = Annotated[
+    str, typer.Argument(metavar="URL", help="Place of the fleet.", show_default="[fleet] url of the settings")
+]
 ReplicaOption = Annotated[
     Path | None, typer.Option("--root", help="Folder of the replica.", show_default="[fleet] folder, replica/")
 ]
 
 
 @fleet_app.command("pull")
-def pull(share: ShareOption = "1/1", root: ReplicaOption = None, settings_file: SettingsOption = None) -> None:
+def pull(
+    url: FleetArgument = "",
+    share: ShareOption = "1/1",
+    root: ReplicaOption = None,
+    settings_file: SettingsOption = None,
+) -> None:
     """Take a share of the bundles in the versions of the current generation, each into a bundle root of its own.
 
     Every byte is checked. When all are there, fleet.json in the folder is replaced: it names the generation and the
@@ -205,9 +214,9 @@ def pull(share: ShareOption = "1/1", root: ReplicaOption = None, settings_file: 
 
       codequarry fleet pull
 
-      codequarry fleet pull --share 2/8 --root /srv/fleet
+      codequarry fleet pull s3://search/fleet --share 2/8 --root /srv/fleet
     """
-    settings = load_settings(settings_file, look="above")
+    settings = _settings_for(url, settings_file)
     replica = _replica(root, settings)
     with Bars() as bars:
         done = _pull(replica, settings, share, bars.show)
@@ -217,9 +226,11 @@ def pull(share: ShareOption = "1/1", root: ReplicaOption = None, settings_file: 
 
 @fleet_app.command("follow")
 def follow(
+    url: FleetArgument = "",
     every: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two looks at the fleet.")] = 1.0,
     share: ShareOption = "1/1",
     root: ReplicaOption = None,
+    until_stdin_closes: StdinOption = False,
     settings_file: SettingsOption = None,
 ) -> None:
     """Pull each generation that becomes current, until Ctrl-C.
@@ -231,11 +242,14 @@ def follow(
 
       codequarry fleet follow --root /srv/fleet
 
-      codequarry fleet follow --share 2/8 --every 5
+      codequarry fleet follow s3://search/fleet --share 2/8 --every 5
+
+      codequarry serve --fleet s3://search/fleet --share 2/8    (follows, and serves over MCP)
     """
-    settings = load_settings(settings_file, look="above")
+    settings = _settings_for(url, settings_file)
     replica = _replica(root, settings)
     from codequarry.pipelines.cli.moving.remote import FollowLoop
+    from codequarry.pipelines.fleet.fleet_pull import sole_follower
 
     def look() -> str:
         try:
@@ -246,14 +260,28 @@ def follow(
             _tell_pull(done)
         return ""
 
-    FollowLoop(settings.fleet.url, every).run(look)
+    def wait(busy: str) -> None:
+        console.print(escape(f"{busy}: waiting for it to end"), highlight=False, soft_wrap=not console.is_terminal)
+
+    if until_stdin_closes:
+        end_with_stdin()
+    with sole_follower(replica, settings, wait if until_stdin_closes else None):
+        FollowLoop(settings.fleet.url, every).run(look)
+
+
+def _settings_for(url: str, settings_file: Path | None) -> Settings:
+    """Return the settings, with the place of the fleet that the command line names, if any."""
+    settings = load_settings(settings_file, look="above")
+    if not url:
+        return settings
+    return settings.model_copy(update={"fleet": settings.fleet.model_copy(update={"url": url})})
 
 
 def _replica(root: Path | None, settings: Settings) -> ReplicaRoot:
     require_build_extra()
     from codequarry.schemas.fleet.replica import ReplicaRoot
 
-    return ReplicaRoot(root.absolute() if root is not None else settings.fleet.folder / "replica")
+    return ReplicaRoot(root.absolute() if root is not None else settings.fleet.replica)
 
 
 def _pull(replica: ReplicaRoot, settings: Settings, share: str, progress: Progress = silent) -> PulledFleet:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from codequarry.pipelines.cli.beside.command_beside import StdinOption, end_with_stdin
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.processes import ending_groups
@@ -39,10 +38,7 @@ def watch(
     root: Annotated[
         Path | None, typer.Option(help="Bundle root to publish to.", show_default="[bundle] root of the settings")
     ] = None,
-    until_stdin_closes: Annotated[
-        bool,
-        typer.Option("--until-stdin-closes", help="End when standard input ends: for programs that start this one."),
-    ] = False,
+    until_stdin_closes: StdinOption = False,
     settings_file: SettingsOption = None,
 ) -> None:
     """Stay, and publish a new version whenever files of the repositories change.
@@ -71,7 +67,7 @@ def watch(
             for each in plan.notes:
                 _note(f"note: {each}")
             if until_stdin_closes:
-                threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
+                end_with_stdin()
             rounds = rounds_module.Rounds(plan, _say, _note)
             rounds.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
     except KeyboardInterrupt:
@@ -120,13 +116,3 @@ def _say(text: str) -> None:
 
 def _note(text: str) -> None:
     console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=not console.is_terminal)
-
-
-def _end_with_stdin() -> None:
-    """End this process by SIGTERM when whoever started it has ended."""
-    try:
-        while os.read(0, 1 << 12):
-            pass
-    except OSError:
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)

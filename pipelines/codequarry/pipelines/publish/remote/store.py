@@ -107,7 +107,7 @@ class RemoteStore:
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES or "@" in parts.netloc:
             raise InvalidArgumentError(
-                f"{_without_secrets(url)!r} is no place in object storage",
+                f"{without_secrets(url)!r} is no place in object storage",
                 suggestion="write s3://BUCKET/PREFIX, gs://BUCKET, az://CONTAINER or file:///FOLDER; credentials come "
                 "from the environment",
             )
@@ -132,10 +132,10 @@ class RemoteStore:
             store = obstore.store.from_url(url, **options)
         except (BaseError, ValueError, OSError) as error:
             raise InvalidArgumentError(
-                f"{_without_secrets(url)} cannot be opened: {_first_line(error)}",
+                f"{without_secrets(url)} cannot be opened: {_first_line(error)}",
                 suggestion="check the URL, and the environment variables of its provider",
             ) from error
-        return cls(_without_secrets(url), store, folder)
+        return cls(without_secrets(url), store, folder)
 
     def read_current(self) -> NamedCurrent | None:
         """Read CURRENT.
@@ -460,10 +460,10 @@ def _s3_options() -> dict[str, Any]:
     return options
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """Return a URL without user, password and options.
 
-    >>> _without_secrets("s3://key:secret@bucket/prefix/?token=x")
+    >>> without_secrets("s3://key:secret@bucket/prefix/?token=x")
     's3://bucket/prefix'
     """
     parts = urlsplit(url)

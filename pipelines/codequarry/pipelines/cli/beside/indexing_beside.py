@@ -70,7 +70,7 @@ def indexing_beside(folder: Path) -> Iterator[FirstVersion]:
     # -P: the current folder is a repository, and may hold packages of the same names.
     process = start_group(
         lambda: subprocess.Popen(
-            [sys.executable, "-P", "-m", "codequarry.pipelines.cli.beside"],
+            [sys.executable, "-P", "-m", "codequarry.pipelines.cli.beside.indexing_beside"],
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
