@@ -20,7 +20,7 @@ from typing import Any
 
 import uvicorn
 
-from codequarry.serving.http.app import Service, listen, uvicorn_config
+from codequarry.serving.http.app import Service, http_app, listen, uvicorn_config
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 ENVELOPE = {
@@ -34,7 +34,7 @@ ENVELOPE = {
 def running(service: Service) -> Iterator[int]:
     """Serve for the block; the port."""
     listener = listen("127.0.0.1", 0)
-    config = uvicorn_config(service, service.engine.settings)
+    config = uvicorn_config(http_app(service), service.engine.settings)
     server = uvicorn.Server(config)
 
     def serve() -> None:

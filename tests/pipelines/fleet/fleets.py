@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from codequarry.pipelines.fleet.fleet_store import FleetStore
 from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.schemas.fleet.generation import FleetManifest
+from tests.pipelines.cli.watch_process import DEADLINE_S
 from tests.pipelines.conftest import Run
 from tests.pipelines.repositories import commit
 
@@ -65,6 +68,14 @@ class Fleet:
 
     def save(self, name: str, word: str) -> str:
         return commit(self.home / name, {f"{name}.py": f"def {name}(x):\n    return x - {word!r}\n"})
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    """Wait until something holds, and fail with words when it does not."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
 
 
 def sent(said: str) -> float:

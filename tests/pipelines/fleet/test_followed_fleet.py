@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,9 @@ from fastmcp.client.transports import StdioTransport
 from codequarry.schemas.fleet.replica import ReplicaRoot
 from tests.pipelines.cli.watch_process import COMMAND, DEADLINE_S
 from tests.pipelines.conftest import run_here
-from tests.pipelines.fleet.fleets import Fleet
+from tests.pipelines.fleet.fleets import Fleet, wait_until
 
 SERVE = [*COMMAND, "serve", "--stdio", "--fleet"]
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 async def asked_until(client: Client[Any], pattern: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

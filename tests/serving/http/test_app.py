@@ -43,7 +43,7 @@ def port(engine) -> Iterator[int]:
     settings = ServingSettings(host="127.0.0.1", port=0, allowed_hosts=("code.example.org",))
     listener = serving_http.listen(settings.host, settings.port)
     service = Service(Engine(engine.bundle, settings), "0")
-    server = uvicorn.Server(serving_http.uvicorn_config(service, settings))
+    server = uvicorn.Server(serving_http.uvicorn_config(serving_http.http_app(service), settings))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()
     yield listener.getsockname()[1]

@@ -7,7 +7,7 @@ what that generation lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codequarry.pipelines.fleet.bundle_builds import BuildMode, BuiltBundle, BundleTask, carry_bundle
@@ -83,7 +83,12 @@ class FleetBuild:
 
 
 def plan_build(
-    settings: Settings, parent: FleetManifest | None, progress: Progress = silent, *, all_bundles: bool = False
+    settings: Settings,
+    parent: FleetManifest | None,
+    progress: Progress = silent,
+    *,
+    all_bundles: bool = False,
+    asked: Collection[str] | None = None,
 ) -> PlannedFleet:
     """Assign the repositories of the settings to bundles, and say which bundles have to be looked at.
 
@@ -92,6 +97,8 @@ def plan_build(
         parent: The generation that is current; None for none.
         progress: Told of the work done.
         all_bundles: Look at every bundle, as after an upgrade.
+        asked: Names of the repositories that are asked for their heads, beside new ones; None for all. Failures of
+            others are not tried again.
 
     Returns:
         The assignment with its reasons.
@@ -113,6 +120,9 @@ def plan_build(
         if parent is not None and name in before:
             sizes[name] = parent.bundles[before[name]].repositories[name].chunks
             continue
+        if parent is not None and name in parent.left_out and asked is not None and name not in asked:
+            left_out[name] = parent.left_out[name]
+            continue
         try:
             sizes[name] = estimate_chunks(repository, settings)
         except SourceError as error:
@@ -121,7 +131,8 @@ def plan_build(
         progress("measuring new repositories", number + 1, len(repositories))
     limits = BundleLimits(settings.fleet.bundle_chunks, settings.fleet.bundle_chunks_max)
     plan = plan_fleet(sizes, before, limits, parent.next_bundle if parent is not None else 1)
-    heads = ask_heads((repositories[name] for name in sizes), settings, progress)
+    wanted = [name for name in sizes if asked is None or name in asked or name not in before]
+    heads = ask_heads((repositories[name] for name in wanted), settings, progress)
     reasons = {
         bundle: reason_to_build(
             parent.bundles.get(bundle) if parent is not None else None,
@@ -142,6 +153,7 @@ def build_fleet(
     *,
     mode: BuildMode = _COMPLETE,
     all_bundles: bool = False,
+    asked: Collection[str] | None = None,
 ) -> FleetBuild:
     """Build the bundles whose repositories changed, put them into the store, and make a new generation current.
 
@@ -151,6 +163,7 @@ def build_fleet(
         tell: Told of each bundle, and of generations that others make.
         mode: Kind of the versions, and regressions that are accepted.
         all_bundles: Look at every bundle, as after an upgrade.
+        asked: As for `plan_build`.
 
     Returns:
         The generation that is current now.
@@ -173,7 +186,9 @@ def build_fleet(
             temporary.write_text("*\n", encoding="ascii")
         for _ in range(_ROUNDS):
             known = fleet.read_current()
-            done = _build_over(known, fleet, settings, progress, tell, mode=mode, all_bundles=all_bundles)
+            parent = known.manifest if known is not None else None
+            planned = plan_build(settings, parent, progress, all_bundles=all_bundles, asked=asked)
+            done = _build_over(known, planned, fleet, settings, progress, tell, mode)
             if done is not None:
                 return done if done.unchanged else _with_retention(done, fleet, settings.fleet.keep_generations)
             tell("another builder made a generation current meanwhile; the build goes on from there")
@@ -185,17 +200,15 @@ def build_fleet(
 
 def _build_over(
     known: KnownGeneration | None,
+    planned: PlannedFleet,
     fleet: FleetStore,
     settings: Settings,
     progress: Progress,
     tell: Tell,
-    *,
     mode: BuildMode,
-    all_bundles: bool,
 ) -> FleetBuild | None:
     """Build a generation over the current one; None when that was replaced meanwhile."""
     parent = known.manifest if known is not None else None
-    planned = plan_build(settings, parent, progress, all_bundles=all_bundles)
     attempts = parent.left_out if parent is not None else {}
     tasks = {
         bundle: BundleTask(

@@ -70,10 +70,12 @@ def reason_to_build(
 ) -> str:
     """Return why a bundle has to be looked at; "" when nothing can have changed.
 
+    Repositories that were not asked are taken to be as the entry says, and what failed in them stays for later.
+
     Args:
         entry: Its entry in the current generation; None for a new bundle.
         repositories: Its repositories now, by name.
-        heads: Their commits.
+        heads: Commits of those that were asked.
         settings: Settings of the run.
 
     Returns:
@@ -87,12 +89,10 @@ def reason_to_build(
         return f"it loses {', '.join(lost)}"
     if entry.settings_sha256 != settings.index_hash():
         return "the settings of its contents changed"
-    if entry.failed is not None:
+    asked = sorted(repositories.keys() & (heads.commits.keys() | heads.problems.keys()))
+    if entry.failed is not None and asked:
         return "its last build failed"
-    reasons = (
-        _reason_to_read(repository, entry.repositories[name], heads)
-        for name, repository in sorted(repositories.items())
-    )
+    reasons = (_reason_to_read(repositories[name], entry.repositories[name], heads) for name in asked)
     return next(filter(None, reasons), "")
 
 

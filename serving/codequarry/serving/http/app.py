@@ -116,7 +116,7 @@ def serve_http(service: Service, settings: ServingSettings, announce: Callable[[
     host, port = listener.getsockname()[:2]
     announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     sys.setswitchinterval(_SWITCH_S)
-    config = uvicorn_config(service, settings)
+    config = uvicorn_config(http_app(service), settings)
     with _ended_by_sigterm(), _spared_collector(), asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(uvicorn.Server(config).serve(sockets=[listener]))
 
@@ -153,11 +153,11 @@ def _spared_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-def uvicorn_config(service: Service, settings: ServingSettings) -> uvicorn.Config:
-    """Return uvicorn's configuration for the service."""
+def uvicorn_config(app: Starlette, settings: ServingSettings) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application whose clients are not trusted."""
     # No request is logged, because queries are private. Malformed requests are not logged either: anyone can send them.
     return uvicorn.Config(
-        http_app(service),
+        app,
         http=guarded_protocol(settings),
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         # Connections are cut off earlier; this limit ends whatever still runs then.

@@ -9,8 +9,10 @@ import typer
 from rich.markup import escape
 
 from codequarry.pipelines.cli.beside.command_beside import StdinOption, end_with_stdin
+from codequarry.pipelines.cli.fleet.report import describe_generation, print_build, tell
 from codequarry.pipelines.cli.fleet.status import status
 from codequarry.pipelines.cli.fleet.tables import plan_as_json, print_plan
+from codequarry.pipelines.cli.fleet.watch import watch
 from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
@@ -25,7 +27,6 @@ from codequarry.serving.cli.options import JsonOption
 if TYPE_CHECKING:
     from codequarry.pipelines.fleet.fleet_pull import PulledFleet
     from codequarry.pipelines.publish.remote.pull import Pulled
-    from codequarry.schemas.fleet.generation import FleetManifest
     from codequarry.schemas.fleet.replica import ReplicaRoot
 
 EXIT_WITH_FAILURES = 3
@@ -112,30 +113,16 @@ def build(
     from codequarry.pipelines.fleet.bundle_builds import BuildMode
     from codequarry.pipelines.fleet.fleet_build import build_fleet
 
-    def tell(sentence: str) -> None:
-        console.print(escape(sentence), highlight=False, soft_wrap=not console.is_terminal)
-
     mode = BuildMode(settings.bundle.delta if delta is None else delta, delta is False, accept)
     with ending_groups(), Bars() as bars:
         done = build_fleet(settings, bars.show, tell, mode=mode, all_bundles=all_bundles)
-    for number in done.removed:
-        tell(f"retention removed generation {number}")
-    for text in done.warnings:
-        console.print(f"[yellow]warning:[/yellow] {escape(text)}", highlight=False, soft_wrap=not console.is_terminal)
-    for name, failure in done.failures.items():
-        warning = f"{name} goes on as it was" if name not in done.manifest.left_out else f"{name} is left out"
-        console.print(
-            f"[yellow]warning:[/yellow] {escape(f'{warning}, since {failure.since}: {failure.error}')}",
-            highlight=False, soft_wrap=not console.is_terminal,
-        )  # fmt: skip
-    verb = "unchanged: current is" if done.unchanged else "current is"
-    console.print(
-        f"[green]{verb}[/green] generation {_describe(done.manifest)}; {done.sent_bytes / 1e6:.2f} MB travelled",
-        highlight=False, soft_wrap=not console.is_terminal,
-    )  # fmt: skip
+    print_build(done)
     typer.echo(done.manifest.generation)
     if done.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+fleet_app.command("watch")(watch)
 
 
 @fleet_app.command("rollback")
@@ -179,7 +166,7 @@ def rollback(
     made = roll_back_bundle(fleet, bundle, to) if bundle else roll_back_fleet(fleet, generation)
     what = f"{bundle} at {made.bundles[bundle].version}" if bundle else f"all bundles of generation {made.origin.of}"
     console.print(
-        f"[green]current is[/green] generation {_describe(made)}, with {what}",
+        f"[green]current is[/green] generation {describe_generation(made)}, with {what}",
         highlight=False,
         soft_wrap=not console.is_terminal,
     )
@@ -304,10 +291,3 @@ def _tell_pull(done: PulledFleet) -> None:
         f"{done.received_bytes / 1e6:.2f} MB travelled",
         highlight=False, soft_wrap=not console.is_terminal,
     )  # fmt: skip
-
-
-def _describe(manifest: FleetManifest) -> str:
-    repositories = counted(len(manifest.bundle_of), "repository")
-    return (
-        f"{manifest.generation}: {counted(len(manifest.bundles), 'bundle')}, {repositories}, {manifest.chunks:,} chunks"
-    )
