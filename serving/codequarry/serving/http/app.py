@@ -31,6 +31,8 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, ROUTER_PATH, STOP_S, guarded_protocol
+from codequarry.serving.page.password import PasswordAsToken
+from codequarry.serving.page.routes import add_page
 from codequarry.serving.request.admission import begin_call, current_call, token_client
 from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
@@ -177,13 +179,16 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     engine, settings = service.engine, service.engine.settings
     server = build_server(engine, version=service.version, profile=profile, auth=service.auth)
     service.prepared(server)
+    page: frozenset[str] = frozenset()
     if profile == DEFAULT_PROFILE:
         _add_routes(server, service)
         if service.replica is not None and service.routers and service.auth is not None:
             _add_router_door(server, service.replica, service.routers)
         _add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
+        if settings.page:
+            page = add_page(server, STATUSES, authenticated=service.auth is not None)
     telemetry = engine.telemetry
-    return server.http_app(
+    app = server.http_app(
         path=PATHS[profile],
         stateless_http=True,
         json_response=True,
@@ -201,6 +206,9 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
             ),
         ],
     )
+    if page and service.auth is not None:
+        app.add_middleware(PasswordAsToken, paths=page)
+    return app
 
 
 def _add_routes(server: FastMCP, service: Service) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 # A server started inside a repository must not take FastMCP settings from a .env file in it.
@@ -119,8 +120,16 @@ class EngineTool(Tool):
         self._answering, self._described = described.answering(engine), described
         self._gate, self._engine, self._by_token = gate, engine, by_token
 
-    async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        """Answer one call. Never raises: every failure becomes an error result."""
+    async def run(self, arguments: dict[str, Any], keep: Callable[[BaseModel], None] | None = None) -> ToolResult:
+        """Answer one call. Never raises: every failure becomes an error result.
+
+        Args:
+            arguments: Arguments as the client sent them.
+            keep: Called with the whole answer before it takes the form in which it is sent.
+
+        Returns:
+            The answer or the error.
+        """
         call = current_call()
         if not call.client:
             # No transport began a call: the worker thread must see the same call that a cancellation marks here.
@@ -129,7 +138,7 @@ class EngineTool(Tool):
         if self._by_token:
             call.scope = scope_of(get_access_token())
         try:
-            result = await self._answered(call, *parse_call(self.request, arguments))
+            result = await self._answered(call, *parse_call(self.request, arguments), keep)
         except CodequarryError as error:
             result = self._failed(error)
         except Exception:
@@ -142,9 +151,11 @@ class EngineTool(Tool):
             telemetry.answered(trace, self.name, arguments, result)
         return result
 
-    async def _answered(self, call: Call, request: BaseModel, notes: list[str]) -> ToolResult:
+    async def _answered(
+        self, call: Call, request: BaseModel, notes: list[str], keep: Callable[[BaseModel], None] | None
+    ) -> ToolResult:
         if self._gate is None:
-            return self._result_of(request, notes)
+            return self._result_of(request, notes, keep)
         if self._by_token and call.client and (token := get_access_token()) is not None:
             call.client = token_client(token.client_id)
         place = call.place or await self._gate.enter(call.client)
@@ -154,7 +165,7 @@ class EngineTool(Tool):
                 raise CodequarryError("the call was cancelled before it began")
             try:
                 with self._engine.lanes.lane():
-                    return self._result_of(request, notes)
+                    return self._result_of(request, notes, keep)
             finally:
                 place.end()
 
@@ -168,8 +179,10 @@ class EngineTool(Tool):
         finally:
             place.withdraw()
 
-    def _result_of(self, request: BaseModel, notes: list[str]) -> ToolResult:
+    def _result_of(self, request: BaseModel, notes: list[str], keep: Callable[[BaseModel], None] | None) -> ToolResult:
         answer = _with_notes(self._answering(request), notes)
+        if keep is not None:
+            keep(answer)
         lean, render = self._described.lean, self._described.render
         if lean is not None:
             answer = lean(request, answer)

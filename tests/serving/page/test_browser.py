@@ -1,0 +1,74 @@
+"""The page in a real browser: with script it searches as one types, and names in code lead to their definitions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from codequarry.schemas.settings.load import ServingSettings
+from codequarry.serving.engine.engine import Engine
+from codequarry.serving.http.app import Service
+from tests.assets.browser import Page, browsing, installed
+from tests.serving.live import running
+
+CHROMIUM = installed()
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; Debian has it as the package chromium")
+
+
+@pytest.fixture
+def address(symbol_engine: Engine) -> Iterator[str]:
+    with running(Service(Engine(symbol_engine.bundle, ServingSettings()), "0")) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=[1200, 400])
+def page(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
+    assert CHROMIUM is not None
+    with browsing(CHROMIUM, tmp_path, width=request.param, height=900) as page:
+        yield page
+
+
+def test_a_person_searches_reads_and_looks_a_name_up(address: str, page: Page) -> None:
+    page.open(address)
+    page.until("document.readyState === 'complete' && !!document.querySelector('form')")
+    page.run("document.querySelector('input[name=q]').value = 'open the index'")
+    page.run("document.querySelector('form').dispatchEvent(new Event('input', {bubbles: true}))")
+    page.until("document.querySelectorAll('#results li').length > 1 && location.search.includes('open')")
+    page.run("document.querySelector('#results details summary').click()")
+    page.shows("what speaks for it", "strength")
+    # No page is wider than its window.
+    assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.run("document.querySelector('a.to').click()")
+    page.until("!!document.querySelector('pre.linked .n, pre.linked .d')")
+    assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.run("document.querySelector('pre.linked .n, pre.linked .d').click()")
+    page.until("location.pathname === '/symbol' && location.search.startsWith('?at=')")
+    page.shows("definition", "exact by an indexer")
+    assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.run("performance.getEntriesByType('resource').every(each => each.name.startsWith(location.origin))")
+
+
+@pytest.mark.mcp_suites
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_that_keeps_people_out(address: str, page: Page, scheme: str) -> None:
+    axe = Path(os.environ["CODEQUARRY_MCP_TOOLS"], "node_modules/axe-core/axe.min.js").read_text()
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    for path in (
+        "/",
+        "/?q=open",
+        "/folder",
+        "/file?path=quarry/io/index.py&line=7",
+        "/symbol",
+        "/symbol?name=open",
+        "/index",
+    ):
+        page.open(f"{address}{path}")
+        page.until(f"document.readyState === 'complete' && location.href === {json.dumps(address + path)}")
+        page.run("document.querySelectorAll('details').forEach(each => { each.open = true; }); 0")
+        page.run(f"{axe}; 0")
+        page.run("axe.run().then(found => { window.violations = found.violations.map(each => each.id); }); 0")
+        assert page.until("window.violations && ({found: window.violations})")["found"] == [], path
