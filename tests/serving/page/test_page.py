@@ -151,6 +151,11 @@ def test_a_file_is_shown_with_its_definitions_and_the_line_that_was_asked_for(po
     status, page = page_of(port, f"/file?path={uri[1]}&line=2")
     assert status == 200 and b'class="l asked" id="L2"' in page and b"Definitions" in page
     assert page.count(b'class="l') == page.count(b'class="no"') > 2
+    count = page.count(b'class="no"')
+    assert f"{count} lines".encode() in page and b"lines after" not in page and b"lines before" not in page
+    status, page = page_of(port, f"/file?path={uri[1]}&start=3")
+    assert status == 200 and page.count(b'class="no"') == count - 2
+    assert b'start=1">lines before' in page and b'id="L3"' in page and b'id="L2"' not in page
     status, page = page_of(port, "/file", path="nowhere/at/all.py")
     assert status == 404 and b'role="alert"' in page
 

@@ -168,17 +168,17 @@ async def _search(asker: PageCaller, given: QueryParams) -> str:
 
 async def _file(asker: PageCaller, given: QueryParams) -> str:
     uri, line = given.get("path", ""), _number(given.get("line", "1"))
-    first = (line - 1) // _LINES * _LINES + 1
+    first = _number(given.get("start", "")) if "start" in given else (line - 1) // _LINES * _LINES + 1
     asked = await asker.ask(FetchAnswer, "fetch", objectIds=[f"{uri}:{first}-{first + _LINES - 1}"], max_tokens=16_000)
     found = asked.objects[0]
     if found.error is not None or found.metadata is None:
         raise PageRefusal(found.error or ErrorBody(code="NOT_FOUND", message="", suggestion="", retryable=False))
     outlined = await asker.ask(OutlineAnswer, "outline", path=found.metadata.uri, depth=4, limit=400)
     here = found.metadata
-    shown = highlighted(found.content, here.lang)
+    shown = highlighted(found.content.removesuffix("\n"), here.lang)
     return _render(
         "file.html", title=here.uri, uri=here.uri, crumbs=_crumbs(here.uri), lines=shown, first=here.start_line + 1,
-        asked=line if "line" in given else 0, lang=here.lang, truncated=here.truncated,
+        asked=line if "line" in given else 0,
         total=here.total_lines, step=_LINES,
         definitions=outlined.files[0].definitions if outlined.files else [], bundle=asked.bundle,
     )  # fmt: skip
