@@ -270,10 +270,10 @@ def _announced(version: str, url: str, settings: Settings, command: tuple[str, .
     """Return the startup message: what is served where, and how the usual clients reach it."""
     by_url = Server(url=url, token=settings.auth.required)
     started = Server(command)
-    page = f"; for people at {url}/" if settings.serving.page else ""
+    page = f"for people at {url}/; " if settings.serving.page else ""
     lines = [
-        f"serving {version} at {url}/mcp{page}",
-        f"for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics",
+        f"serving {version} at {url}/mcp",
+        f"{page}for ChatGPT at {url}/chatgpt/mcp; {url}/healthz, {url}/metrics",
         "",
     ]
     for client in ANNOUNCED:
