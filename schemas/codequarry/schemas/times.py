@@ -49,6 +49,18 @@ def age_s(text: str) -> int:
     return max(0, int((datetime.now(UTC) - parse_time(text)).total_seconds()))
 
 
+def in_words(seconds: int) -> str:
+    """Return a time span in the largest unit of which there is one at least.
+
+    >>> in_words(7_300), in_words(59)
+    ('2 h', '59 s')
+    """
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
 def build_time(version: str) -> datetime | None:
     """Return the time at which a version was built, from its name; None when its digits are no date.
 

@@ -15,7 +15,7 @@ from codequarry.schemas.bundle.provenance import Provenance, read_provenance
 from codequarry.schemas.bundle.refs import list_refs, read_ref, sound_refs
 from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
 from codequarry.schemas.settings.load import load_settings
-from codequarry.schemas.times import age_s
+from codequarry.schemas.times import age_s, in_words
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption, lent_to
 from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
@@ -142,7 +142,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     if "problem" in row:
         return (mark, row["version"], "", "", "", "", unique, row["state"])
     counts = (f"{row['files']:,}", f"{row['chunks']:,}", f"{row['size_bytes'] / 1e6:.1f} MB", unique, row["state"])
-    return (mark, row["version"], _age(row["age_s"]), *counts)
+    return (mark, row["version"], in_words(row["age_s"]), *counts)
 
 
 def _made_of(row: dict[str, Any]) -> str:
@@ -159,14 +159,6 @@ def _vectors_of(row: dict[str, Any]) -> str:
 def _short(revision: str) -> str:
     commit, plus, dirty = revision.partition("+")
     return commit[:12] + plus + dirty
-
-
-def _age(seconds: int) -> str:
-    """Format an age in its largest whole unit: ``3 h``."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
 
 
 def verify_version(

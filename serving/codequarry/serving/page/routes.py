@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
+import anyio.to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from codequarry.schemas.times import age_s
+from codequarry.schemas.times import age_s, in_words
 from codequarry.schemas.wire.describe import DescribeAnswer
 from codequarry.schemas.wire.health import HealthAnswer
 from codequarry.schemas.wire.list_files import ListFilesAnswer
@@ -127,7 +128,7 @@ def _endpoint(
     async def answer(request: Request) -> Response:
         if authenticated and not request.user.is_authenticated:
             return HTMLResponse(
-                _render("error.html", title="A token is needed", message="This index needs a token.",
+                await _render("error.html", title="A token is needed", message="This index needs a token.",
                         suggestion="Give any name, and the token as the password."),
                 401, {**_HEADERS, "WWW-Authenticate": _REALM},
             )  # fmt: skip
@@ -136,7 +137,7 @@ def _endpoint(
         except PageRefusal as refusal:
             error = refusal.error
             template = "refusal.html" if request.query_params.get("part") else "error.html"
-            html = _render(template, title="No answer", message=error.message, suggestion=error.suggestion)
+            html = await _render(template, title="No answer", message=error.message, suggestion=error.suggestion)
             return HTMLResponse(html, statuses[error.code], _HEADERS)
         return HTMLResponse(html, headers=_HEADERS)
 
@@ -144,8 +145,10 @@ def _endpoint(
 
 
 def _static(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+    content = (_FOLDER / "static" / name).read_bytes()
+
     async def answer(_request: Request) -> Response:
-        return Response((_FOLDER / "static" / name).read_bytes(), media_type=kind, headers=_HEADERS)
+        return Response(content, media_type=kind, headers=_HEADERS)
 
     return answer
 
@@ -161,9 +164,9 @@ async def _search(asker: PageCaller, given: QueryParams) -> str:
         }
         found = await asker.ask(SearchAnswer, "search", query=fields["q"], filters=filters, explain=True)
     if given.get("part") == "results":
-        return _render("results.html", found=found)
+        return await _render("results.html", found=found)
     described = await asker.ask(DescribeAnswer, "describe_index")
-    return _render("search.html", title=fields["q"] or "Search", fields=fields, found=found, described=described)
+    return await _render("search.html", title=fields["q"] or "Search", fields=fields, found=found, described=described)
 
 
 async def _file(asker: PageCaller, given: QueryParams) -> str:
@@ -175,9 +178,9 @@ async def _file(asker: PageCaller, given: QueryParams) -> str:
         raise PageRefusal(found.error or ErrorBody(code="NOT_FOUND", message="", suggestion="", retryable=False))
     outlined = await asker.ask(OutlineAnswer, "outline", path=found.metadata.uri, depth=4, limit=400)
     here = found.metadata
-    shown = highlighted(found.content.removesuffix("\n"), here.lang)
-    return _render(
-        "file.html", title=here.uri, uri=here.uri, crumbs=_crumbs(here.uri), lines=shown, first=here.start_line + 1,
+    return await _render(
+        "file.html", title=here.uri, uri=here.uri, crumbs=_crumbs(here.uri), lang=here.lang,
+        code=found.content.removesuffix("\n"), first=here.start_line + 1,
         asked=line if "line" in given else 0,
         total=here.total_lines, step=_LINES,
         definitions=outlined.files[0].definitions if outlined.files else [], bundle=asked.bundle,
@@ -187,14 +190,14 @@ async def _file(asker: PageCaller, given: QueryParams) -> str:
 async def _folder(asker: PageCaller, given: QueryParams) -> str:
     path = given.get("path", "").strip("/")
     found = await asker.ask(ListFilesAnswer, "list_files", pattern=path, depth=1, limit=1000)
-    return _render("folder.html", title=path or "All repositories", path=path, crumbs=_crumbs(path), found=found)
+    return await _render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), found=found)
 
 
 async def _symbol(asker: PageCaller, given: QueryParams) -> str:
     name, at = given.get("name", "").strip(), given.get("at", "").strip()
     target = {"uri": at} if at else {"symbol": name}
     if not (name or at):
-        return _render("symbol.html", title="A name", name="", defined=None, used=None, graph=None)
+        return await _render("symbol.html", title="A name", name="", defined=None, used=None, graph=None)
     defined = await asker.ask(DefinitionAnswer, "go_to_definition", limit=20, **target)
     used = await asker.ask(ReferencesAnswer, "find_references", limit=200, **target)
     shown = defined.results[0].qualified_name if defined.results else name
@@ -205,13 +208,13 @@ async def _symbol(asker: PageCaller, given: QueryParams) -> str:
         callees = await asker.ask(RelationsAnswer, "relations", kind="callees", target=place, depth=1, limit=60)
         if callers.results or callees.results:
             graph = drawn_graph(shown, callers.results, callees.results)
-    return _render("symbol.html", title=shown or at, name=shown or at, defined=defined, used=used, graph=graph)
+    return await _render("symbol.html", title=shown or at, name=shown or at, defined=defined, used=used, graph=graph)
 
 
 async def _index(asker: PageCaller, given: QueryParams) -> str:
     described = await asker.ask(DescribeAnswer, "describe_index")
     health = await asker.ask(HealthAnswer, "healthz")
-    return _render("index.html", title="Index", described=described, health=health)
+    return await _render("index.html", title="Index", described=described, health=health)
 
 
 def _number(text: str) -> int:
@@ -232,8 +235,9 @@ def _file_link(uri: str, line: int) -> str:
     return f"{_link('/file', path=uri, line=line)}#L{line}"
 
 
-def _render(template: str, **context: object) -> str:
-    return _templates().get_template(template).render(context)
+async def _render(template: str, **context: object) -> str:
+    """Fill a template, in a thread: colours take long, and the calls of agents wait for the event loop."""
+    return await anyio.to_thread.run_sync(_templates().get_template(template).render, context)
 
 
 @cache
@@ -245,13 +249,5 @@ def _templates() -> Environment:
     templates.globals.update(
         link=_link, file_link=_file_link, highlighted=highlighted, score_parts=score_parts, age_s=age_s
     )
-    templates.filters["duration"] = _duration
+    templates.filters["in_words"] = in_words
     return templates
-
-
-def _duration(seconds: int) -> str:
-    """Format seconds in the largest unit of which there is one at least: 3 h."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

@@ -30,7 +30,7 @@ class ScorePart:
     value: float
     weight: float
     adds: float
-    """What it adds to the score; negative where it takes away."""
+    """Amount of the score that it makes; negative where it takes away."""
 
 
 def score_parts(explain: Explain) -> list[ScorePart]:

@@ -37,7 +37,7 @@ def standard(body: bytes, time: float = NOW, identifier: str = "evt-1") -> dict[
 
 
 def headers_of(kind: str, body: bytes) -> dict[str, str]:
-    """What each code host sends with a body."""
+    """Headers that each code host sends with a body."""
     return {
         "github": {"x-hub-signature-256": f"sha256={hex_of(body)}", "x-github-event": "push"},
         "gitea": {"x-gitea-signature": hex_of(body), "x-gitea-event": "push"},

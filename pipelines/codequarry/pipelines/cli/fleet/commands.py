@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from codequarry.pipelines.cli.beside.command_beside import StdinOption, end_with_stdin
 from codequarry.pipelines.cli.fleet.report import describe_generation, print_build, tell
 from codequarry.pipelines.cli.fleet.status import status
 from codequarry.pipelines.cli.fleet.tables import plan_as_json, print_plan
-from codequarry.pipelines.cli.fleet.watch import watch
+from codequarry.pipelines.cli.fleet.watch import DeltaOption, watch
 from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
@@ -70,14 +69,7 @@ def plan(as_json: JsonOption = False, settings_file: SettingsOption = None) -> N
 
 @fleet_app.command("build")
 def build(
-    delta: Annotated[
-        bool | None,
-        typer.Option(
-            "--delta/--full",
-            help="Build a delta version of a bundle where few files changed; or complete versions in any case.",
-            show_default="[bundle] delta of the settings",
-        ),
-    ] = None,
+    delta: DeltaOption = None,
     all_bundles: Annotated[
         bool, typer.Option("--all", help="Look at every bundle, as after an upgrade; unchanged ones stay.")
     ] = False,
@@ -165,11 +157,7 @@ def rollback(
     fleet = FleetStore.open(settings)
     made = roll_back_bundle(fleet, bundle, to) if bundle else roll_back_fleet(fleet, generation)
     what = f"{bundle} at {made.bundles[bundle].version}" if bundle else f"all bundles of generation {made.origin.of}"
-    console.print(
-        f"[green]current is[/green] generation {describe_generation(made)}, with {what}",
-        highlight=False,
-        soft_wrap=not console.is_terminal,
-    )
+    tell(f"generation {describe_generation(made)}, with {what}", lead="current is", style="green")
     typer.echo(made.generation)
 
 
@@ -248,7 +236,7 @@ def follow(
         return ""
 
     def wait(busy: str) -> None:
-        console.print(escape(f"{busy}: waiting for it to end"), highlight=False, soft_wrap=not console.is_terminal)
+        tell(f"{busy}: waiting for it to end")
 
     if until_stdin_closes:
         end_with_stdin()

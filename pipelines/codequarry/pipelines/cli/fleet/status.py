@@ -14,7 +14,7 @@ from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.workspace import silent
 from codequarry.schemas.settings.load import Settings, load_settings
-from codequarry.schemas.times import age_s
+from codequarry.schemas.times import age_s, in_words
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption
 from codequarry.serving.cli.terminal import for_terminal
@@ -92,7 +92,7 @@ def _print_status(manifest: FleetManifest, states: dict[str, str], *, asked_head
     origin = manifest.origin
     made = f"rollback to {origin.of}" if origin.act == "rollback" else "build"
     over = f" after {origin.parent}" if origin.parent else ""
-    answer.print(f"generation {manifest.generation}, {_age(manifest.created)} old, by {made}{over}")
+    answer.print(f"generation {manifest.generation}, {in_words(age_s(manifest.created))} old, by {made}{over}")
     table = Table(
         "bundle", "repository", "commit", Column("chunks", justify="right"), Column("age", justify="right"), "state",
         box=None, padding=(0, 1),
@@ -101,7 +101,7 @@ def _print_status(manifest: FleetManifest, states: dict[str, str], *, asked_head
         for name, each in sorted(entry.repositories.items()):
             commit = each.commit[:12] + ("+dirty" if each.dirty and each.commit else "")
             table.add_row(
-                bundle, for_terminal(name), commit, f"{each.chunks:,}", _age(each.indexed),
+                bundle, for_terminal(name), commit, f"{each.chunks:,}", in_words(age_s(each.indexed)),
                 for_terminal(states.get(name, "")),
             )  # fmt: skip
     answer.print(table)
@@ -141,19 +141,3 @@ def _print_generations(fleet: FleetStore, *, as_json: bool) -> None:
         typer.echo(
             f"{mark} {row['generation']}  {row['created']}  {made}  {row['bundles']} bundles, {row['chunks']:,} chunks"
         )
-
-
-def _age(time: str) -> str:
-    """Format an age in its largest whole unit.
-
-    Args:
-        time: A time of a manifest.
-
-    Returns:
-        Such as 3 h.
-    """
-    seconds = age_s(time)
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

@@ -22,6 +22,14 @@ from codequarry.schemas.wording import counted
 
 SECRET_VARIABLE = "CODEQUARRY_WEBHOOK_SECRET"
 """Environment variable with the secrets of webhooks, apart by spaces."""
+DeltaOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--delta/--full",
+        help="Build a delta version of a bundle where few files changed; or complete versions in any case.",
+        show_default="[bundle] delta of the settings",
+    ),
+]
 _REFUSED_EVERY_S = 10.0
 """Seconds between two lines about refused webhooks: anybody can send them."""
 
@@ -40,14 +48,7 @@ def watch(
     every: Annotated[
         float, typer.Option(min=1, max=86_400, help="Seconds in which every repository is asked once for its head.")
     ] = 300.0,
-    delta: Annotated[
-        bool | None,
-        typer.Option(
-            "--delta/--full",
-            help="Build a delta version of a bundle where few files changed; or complete versions in any case.",
-            show_default="[bundle] delta of the settings",
-        ),
-    ] = None,
+    delta: DeltaOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
     """Stay, and build the fleet as soon as one of its repositories moves, until Ctrl-C.
@@ -63,7 +64,7 @@ def watch(
 
       codequarry fleet watch --port 8330 --every 3600    (behind a proxy with TLS)
     """
-    load_settings(settings_file, look="above")
+    serving = load_settings(settings_file, look="above").serving
     require_build_extra()
     return_freed_memory()
     from codequarry.pipelines.fleet.bundle_builds import BuildMode
@@ -109,7 +110,7 @@ def watch(
             heard = ""
             if port is not None:
                 app = webhook_app(_secrets(), queue, say_refusal, fleet.state)
-                url = open_for_webhooks.enter_context(listening(app, load().serving, host, port))
+                url = open_for_webhooks.enter_context(listening(app, serving, host, port))
                 heard = f" and hears webhooks at {url}"
             tell(f"the watch asks {counted(fleet.repositories, 'repository')} every {every:g} s{heard}; Ctrl-C ends it")
             fleet.run()
