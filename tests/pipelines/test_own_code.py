@@ -29,7 +29,7 @@ def own_code(tmp_path: Path, make_settings: MakeSettings) -> Iterator[tuple[Fast
     settings = make_settings(folder)
     index_repositories(settings)
     engine = Engine.open(settings.bundle.root, ServingSettings())
-    texts = {f"own/{path.relative_to(folder).as_posix()}": path.read_text() for path in sorted(folder.rglob("*.py"))}
+    texts = {f"own/{path.relative_to(folder).as_posix()}": path.read_text() for path in sorted(folder.rglob("*.*"))}
     yield build_server(engine, version="0"), texts
     engine.close()
 
