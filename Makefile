@@ -27,13 +27,13 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "codequarry needs Python 3.11 or newer, found " + sys.version.split()[0])'
 	@$(PYTHON) -m venv $(VENV)
 	$(call locked,requirements.lock,codequarry and what it needs)
-	@$(BIN)/python -c 'import dagster, duckdb, fastmcp, tantivy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements.lock"; exit 1; }
+	@$(BIN)/python -c 'import duckdb, fastmcp, tantivy, tree_sitter' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements.lock"; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps -e .
 	@touch $@
 
 $(DEV_READY): $(READY) requirements-dev.lock
 	$(call locked,requirements-dev.lock,the tools of development and all extras)
-	@$(BIN)/python -c 'import pytest, onnxruntime, scipy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements-dev.lock"; exit 1; }
+	@$(BIN)/python -c 'import dagster, pytest, onnxruntime, scipy' || { echo "the locked packages did not install; run: $(BIN)/python -m pip install --no-deps -r requirements-dev.lock"; exit 1; }
 	@touch $@
 
 install: $(DEV_READY)  ## Make .venv with the locked versions, those of development included
@@ -147,17 +147,17 @@ bench: $(DEV_READY)  ## Measure, and print ratios
 serve: $(READY)  ## Serve the published bundle over HTTP
 	@$(BIN)/codequarry serve
 
-dagster: $(READY)  ## Start the Dagster UI and daemon with this project's workspace and home
+dagster: $(DEV_READY)  ## Start the Dagster UI and daemon with this project's workspace and home
 	@mkdir -p $(DAGSTER_HOME)
 	@cp assets/codequarry/assets/instance/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@DAGSTER_HOME=$(DAGSTER_HOME) CODEQUARRY_SETTINGS=$(CURDIR)/dagster_project.toml $(BIN)/dagster dev -w workspace.yaml
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \
-	--no-header --no-annotate --extra build
+	--no-header --no-annotate
 
 lock:  ## Resolve the locks anew (needs uv)
 	@$(COMPILE) --upgrade -o requirements.lock
-	@$(COMPILE) --extra models --extra notebook --extra storage --extra train --extra warp --group dev --upgrade -c requirements.lock -o requirements-dev.lock
+	@$(COMPILE) --extra dagster --extra models --extra notebook --extra storage --extra train --extra warp --group dev --upgrade -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove everything made here
 	@rm -rf $(VENV) $(HOME_DIR) .pytest_cache .ruff_cache .hypothesis dist

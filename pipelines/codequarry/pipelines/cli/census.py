@@ -15,7 +15,6 @@ from rich.text import Text
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import RepositoriesArgument, SettingsOption, over, source_state
 from codequarry.pipelines.store.processes import ending_groups
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted
 
@@ -40,10 +39,8 @@ def census(
       codequarry census https://example.org/team/app#v1.0 --all
     """
     settings = over(load_settings(settings_file), repositories or [])
-    try:
-        from codequarry.pipelines.sources.census_report import census_repositories
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry census", "build", missing=error.name) from None
+    from codequarry.pipelines.sources.census_report import census_repositories
+
     with ending_groups(), Bars() as bars:
         reports = census_repositories(settings, bars.show)
     if as_json:

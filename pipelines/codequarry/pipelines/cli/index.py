@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +36,6 @@ from codequarry.pipelines.sources.earlier import remember, selected
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.errors import UnavailableError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import SETTINGS_FILE, Settings, load_settings
 from codequarry.schemas.trust.state_folders import nearest_home
@@ -139,7 +137,7 @@ def index(
 
       codequarry index . --accept-regression "the examples moved to a repository of their own"
     """
-    require_build_extra()
+    return_freed_memory()
     accept = checked_reason(accept_regression)
     # Without a place, what is indexed around the current folder is indexed again.
     around = not (repositories or root or settings_file)
@@ -169,19 +167,6 @@ def index(
     print_refs(refs)
 
 
-def require_build_extra() -> None:
-    """Load the modules that index, so that a machine without them hears of that before anything else.
-
-    Raises:
-        MissingExtraError: A library of the extra ``build`` is not installed.
-    """
-    return_freed_memory()
-    try:
-        import_module("codequarry.pipelines.run")
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry index", "build", missing=error.name) from None
-
-
 def publish(
     settings: Settings,
     *,
@@ -207,7 +192,7 @@ def publish(
     Raises:
         CodequarryError: As `index_repositories` does.
     """
-    require_build_extra()
+    return_freed_memory()
     from codequarry.pipelines.run import index_repositories
     from codequarry.pipelines.stack.build import NotStacked, index_changes
 

@@ -20,7 +20,13 @@ from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.pipelines.cli.fleet.commands import fleet_app
 from codequarry.pipelines.cli.upkeep import doctor, setup
-from codequarry.schemas.errors import CodequarryError, NoBundleError, ResourcesError, UnavailableError
+from codequarry.schemas.errors import (
+    CodequarryError,
+    MissingExtraError,
+    NoBundleError,
+    ResourcesError,
+    UnavailableError,
+)
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import clients, route, serve, settings, sql, usage, versions
 from codequarry.serving.cli.finding import browse, grep, relations, search, symbols
@@ -31,6 +37,7 @@ from codequarry.serving.cli.terminal import for_terminal
 _WIDEST_HELP = 120
 """Columns that help takes at most, of those the terminal has."""
 
+_WHOLE = "run: pip install codequarry (this installation has been made without its dependencies)"
 _COMMANDS = (
     diff, evaluate, index, models, gates,
     search, grep, browse, sql, symbols, relations, open_place,
@@ -148,6 +155,13 @@ def main() -> None:
     except CodequarryError as error:
         _explain(error)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in ("", "codequarry"):
+            raise
+        explained = MissingExtraError(f"this needs {missing}, which is not installed", suggestion=_WHOLE)
+        _explain(explained)
+        sys.exit(explained.exit_code)
     except OSError as error:
         # A full disk behind a redirection, a folder that may not be read: the caller's to mend, so no traceback.
         try:

@@ -275,7 +275,7 @@ def _context() -> EphemeralDataContext:
     try:
         import great_expectations as gx
     except ModuleNotFoundError as error:
-        raise missing_extra("the expectation suites", "build", missing=error.name) from None
+        raise missing_extra("the expectation suites", "dagster", missing=error.name) from None
     from great_expectations.data_context.types.base import (
         DataContextConfig,
         InMemoryStoreBackendDefaults,

@@ -43,8 +43,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from codequarry.schemas.errors import MissingExtraError, NotFoundError
-from codequarry.schemas.install_hints import install_hint
+from codequarry.schemas.errors import NotFoundError
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Query
@@ -175,20 +174,12 @@ def grammar(name: str) -> Grammar:
 
     Raises:
         NotFoundError: The name is not in ``GRAMMARS``.
-        MissingExtraError: Its package is not installed.
     """
     source = GRAMMARS.get(name)
     if source is None:
         raise NotFoundError(f"no grammar is named {name!r}", suggestion=f"Known grammars: {', '.join(GRAMMARS)}.")
-    try:
-        tree_sitter = importlib.import_module("tree_sitter")
-        module = importlib.import_module(source.module)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"the {name} grammar needs {error.name}, which is not installed",
-            suggestion=f"install the pipeline: {install_hint('build')}",
-        ) from error
-    language = tree_sitter.Language(getattr(module, source.function)())
+    tree_sitter = importlib.import_module("tree_sitter")
+    language = tree_sitter.Language(getattr(importlib.import_module(source.module), source.function)())
     query = tree_sitter.Query(language, _definitions_query(language, source.queries))
     references = tree_sitter.Query(language, _read("references", source.references)) if source.references else None
     modules = tree_sitter.Query(language, _read("modules", source.modules)) if source.modules else None

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from codequarry.pipelines.cli.beside.command_beside import command_beside
 from codequarry.pipelines.cli.watch.plan import folder_around
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.trust.state_folders import HOME_FOLDER
 
@@ -30,12 +28,8 @@ def watching_beside(root: Path | None, settings_file: Path | None) -> Iterator[N
 
     Raises:
         InvalidArgumentError: The root is named, and nothing says where the work folder and the store are.
-        MissingExtraError: A library of the extra ``build`` is not installed.
         UnavailableError: The watch ended before any version was published.
     """
-    for module in ("watchfiles", "tree_sitter"):
-        if find_spec(module) is None:
-            raise missing_extra("codequarry serve --watch", "build", missing=module)
     folder = _folder_of(root, settings_file)
     published = BundleRoot(root.absolute() if root is not None else _root_in(folder, settings_file))
     arguments = ["watch"]

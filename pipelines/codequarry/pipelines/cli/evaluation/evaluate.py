@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,6 @@ from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import RepositoriesArgument, over
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.finding.search import print_notes
@@ -82,10 +80,6 @@ def evaluate(
       codequarry evaluate --qrels .codequarry/evaluation/questions.jsonl --compare previous
     """
     settings = load_settings(settings_file, bundle_root=root)
-    try:
-        import_module("codequarry.pipelines.evaluation.mining")
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry evaluate", "build", missing=error.name) from None
     from codequarry.pipelines.evaluation.evaluate import evaluate_sides
 
     asked = tuple(name.strip() for name in channels.split(",") if name.strip())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codequarry.schemas.bundle.layout import BundleRoot
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
@@ -109,10 +108,8 @@ def verdict(
 
     Example: codequarry verdict
     """
-    try:
-        from codequarry.pipelines.gates.answers.verdict import PAGE, read_verdict
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry verdict", "build", missing=error.name) from None
+    from codequarry.pipelines.gates.answers.verdict import PAGE, read_verdict
+
     bundle_root = BundleRoot(load_settings(settings_file, bundle_root=root, look="above").bundle.root)
     typer.echo(read_verdict(bundle_root, version, "verdict.json" if as_json else PAGE).rstrip("\n"))
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from codequarry.schemas.errors import InvalidArgumentError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
 from codequarry.serving.cli.terminal import print_table
@@ -49,10 +47,6 @@ def models(
     if context.invoked_subcommand is not None:
         return
     settings = load_settings(settings_file, bundle_root=root)
-    try:
-        import_module("codequarry.pipelines.embed.encoders")
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry models", "build", missing=error.name) from None
     from codequarry.pipelines.evaluation.models import model_states
 
     states = model_states(settings, evaluation)

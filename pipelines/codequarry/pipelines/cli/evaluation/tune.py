@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,6 @@ from rich.text import Text
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import RepositoriesArgument, SettingsOption, over
 from codequarry.schemas.bundle.layout import DENSE_LEGS
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 
 if TYPE_CHECKING:
@@ -60,10 +58,8 @@ def faiss(
     """
     settings = load_settings(settings_file, bundle_root=root)
     floor = settings.indexes.faiss_recall if recall is None else recall
-    try:
-        from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry tune faiss", "build", missing=error.name) from None
+    from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
+
     with Bars() as bars:
         measured = tune_faiss(settings, channel, factory or [], floor, bars.show)
     if as_json:
@@ -93,10 +89,8 @@ def late(
       codequarry tune late ~/src/app --settings full.toml
     """
     settings = over(load_settings(settings_file), repositories or [])
-    try:
-        from codequarry.pipelines.evaluation.late_gain import measure_late
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry tune late", "build", missing=error.name) from None
+    from codequarry.pipelines.evaluation.late_gain import measure_late
+
     with Bars() as bars:
         verdict = measure_late(settings, bars.show)
     if as_json:
@@ -127,10 +121,8 @@ def encoder(
       codequarry tune encoder ~/src/app ~/src/lib --out my-encoder --budget 30
     """
     settings = over(load_settings(settings_file), repositories or [])
-    try:
-        from codequarry.pipelines.adapt.tuning import tune_encoder
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry tune encoder", "build", missing=error.name) from None
+    from codequarry.pipelines.adapt.tuning import tune_encoder
+
     with Bars() as bars:
         verdict = tune_encoder(settings, out.absolute(), budget_s=budget, progress=bars.show)
     if as_json:
@@ -176,10 +168,6 @@ def ranking(
       codequarry tune ranking ~/src/app --queries 200 --out my-ranking.json
     """
     settings = over(load_settings(settings_file), repositories or [])
-    try:
-        import_module("codequarry.pipelines.evaluation.mining")
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry tune ranking", "build", missing=error.name) from None
     from codequarry.pipelines.evaluation.tune_ranking import tune_ranking, write_profile
 
     with Bars() as bars:

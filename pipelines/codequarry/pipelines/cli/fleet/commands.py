@@ -12,13 +12,13 @@ from codequarry.pipelines.cli.fleet.report import describe_generation, print_bui
 from codequarry.pipelines.cli.fleet.status import status
 from codequarry.pipelines.cli.fleet.tables import plan_as_json, print_plan
 from codequarry.pipelines.cli.fleet.watch import DeltaOption, watch
-from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.progress import Bars, console
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.gates.accept import checked_reason
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.errors import InvalidArgumentError, NoBundleError
+from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wording import counted
 from codequarry.serving.cli.options import JsonOption
@@ -54,7 +54,7 @@ def plan(as_json: JsonOption = False, settings_file: SettingsOption = None) -> N
       codequarry fleet plan --json
     """
     settings = load_settings(settings_file, look="above")
-    require_build_extra()
+    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_build import plan_build
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
@@ -101,7 +101,7 @@ def build(
     """
     accept = checked_reason(accept_regression)
     settings = load_settings(settings_file, look="above")
-    require_build_extra()
+    return_freed_memory()
     from codequarry.pipelines.fleet.bundle_builds import BuildMode
     from codequarry.pipelines.fleet.fleet_build import build_fleet
 
@@ -150,7 +150,7 @@ def rollback(
         )
     if to and not bundle:
         raise InvalidArgumentError("--to names the version of a bundle", suggestion="name it by --bundle")
-    require_build_extra()
+    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_rollback import roll_back_bundle, roll_back_fleet
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
@@ -253,7 +253,7 @@ def _settings_for(url: str, settings_file: Path | None) -> Settings:
 
 
 def _replica(root: Path | None, settings: Settings) -> ReplicaRoot:
-    require_build_extra()
+    return_freed_memory()
     from codequarry.schemas.fleet.replica import ReplicaRoot
 
     return ReplicaRoot(root.absolute() if root is not None else settings.fleet.replica)

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.workspace import silent
+from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.times import age_s, in_words
 from codequarry.schemas.wording import counted
@@ -44,7 +44,7 @@ def status(
       codequarry fleet status --no-heads --json
     """
     settings = load_settings(settings_file, look="above")
-    require_build_extra()
+    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
     fleet = FleetStore.open(settings)

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from codequarry.pipelines.cli.fleet.report import print_build, tell
-from codequarry.pipelines.cli.index import require_build_extra
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.errors import SettingsError
@@ -65,7 +64,7 @@ def watch(
       codequarry fleet watch --port 8330 --every 3600    (behind a proxy with TLS)
     """
     serving = load_settings(settings_file, look="above").serving
-    require_build_extra()
+    return_freed_memory()
     return_freed_memory()
     from codequarry.pipelines.fleet.bundle_builds import BuildMode
     from codequarry.pipelines.fleet.fleet_build import FleetBuild, build_fleet

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codequarry.pipelines.cli.progress import Bars, console
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 from codequarry.serving.cli.options import JsonOption, RootOption, SettingsOption
 from codequarry.serving.cli.terminal import echo_json, for_terminal, print_table
@@ -80,10 +79,8 @@ def _self_test(as_json: bool) -> None:
     Raises:
         typer.Exit: With code 2, when a promise is not kept.
     """
-    try:
-        from codequarry.pipelines.evaluation.self_test import check_golden
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry doctor --self-test", "build", missing=error.name) from None
+    from codequarry.pipelines.evaluation.self_test import check_golden
+
     with Bars() as bars:
         checks = check_golden(bars.show)
     if as_json:

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.pipelines.cli.repositories import SettingsOption
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.settings.load import load_settings
 
 store_app = typer.Typer(
@@ -43,10 +42,8 @@ def show(
     if context.invoked_subcommand is not None:
         return
     settings = load_settings(settings_file, look="above")
-    try:
-        from codequarry.pipelines.bundle.costs import disk_costs
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry store", "build", missing=error.name) from None
+    from codequarry.pipelines.bundle.costs import disk_costs
+
     costs = disk_costs(settings)
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in costs], indent=1))
@@ -89,10 +86,8 @@ def collect(
       codequarry store gc --days 7
     """
     settings = load_settings(settings_file, look="above")
-    try:
-        from codequarry.pipelines.bundle.gc import clean_store
-    except ModuleNotFoundError as error:
-        raise missing_extra("codequarry store gc", "build", missing=error.name) from None
+    from codequarry.pipelines.bundle.gc import clean_store
+
     with Bars() as bars:
         cleaned = clean_store(settings, unused_days=days, dry_run=dry_run, progress=bars.show)
     if as_json:

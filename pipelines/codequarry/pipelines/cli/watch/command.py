@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,6 @@ from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.processes import ending_groups
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import CodequarryError
-from codequarry.schemas.install_hints import missing_extra
 from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import load_settings
 from codequarry.schemas.wording import counted
@@ -55,8 +53,9 @@ def watch(
 
       codequarry serve --watch    (watches, and serves over MCP)
     """
-    rounds_module = require_watching("codequarry watch")
+    return_freed_memory()
     from codequarry.pipelines.cli.watch.plan import folder_around, plan_watch
+    from codequarry.pipelines.cli.watch.rounds import Rounds
 
     if not (repositories or root or settings_file):
         os.chdir(folder_around(Path.cwd()))
@@ -68,29 +67,10 @@ def watch(
                 _note(f"note: {each}")
             if until_stdin_closes:
                 end_with_stdin()
-            rounds = rounds_module.Rounds(plan, _say, _note)
+            rounds = Rounds(plan, _say, _note)
             rounds.run(lambda started: _start(started, [f"{tree.name} ({tree.root})" for tree in plan.trees]))
     except KeyboardInterrupt:
         _note(f"stopped watching{_current(settings.bundle.root)}")
-
-
-def require_watching(command: str):
-    """Return the module of rounds, so that a machine without its libraries hears of that before anything else.
-
-    Args:
-        command: What needs them, for the message.
-
-    Returns:
-        The module.
-
-    Raises:
-        MissingExtraError: A library of the extra ``build`` is not installed.
-    """
-    return_freed_memory()
-    try:
-        return import_module("codequarry.pipelines.cli.watch.rounds")
-    except ModuleNotFoundError as error:
-        raise missing_extra(command, "build", missing=error.name) from None
 
 
 def _start(rounds: Rounds, places: list[str]) -> None:
