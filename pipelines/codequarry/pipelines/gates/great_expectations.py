@@ -7,6 +7,7 @@ that nothing of one run reaches the next, and nothing is sent anywhere.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
@@ -270,12 +271,23 @@ def _rendered(document: KeptDocument) -> str:
     return offline_page(html, document.note)
 
 
-def _context() -> EphemeralDataContext:
+def require_great_expectations() -> None:
+    """Load Great Expectations, which sends nothing to its makers.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     try:
-        import great_expectations as gx
+        with _quiet():
+            importlib.import_module("great_expectations")
     except ModuleNotFoundError as error:
         raise missing_extra("the expectation suites", "dagster", missing=error.name) from None
+
+
+def _context() -> EphemeralDataContext:
+    require_great_expectations()
+    import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
         InMemoryStoreBackendDefaults,

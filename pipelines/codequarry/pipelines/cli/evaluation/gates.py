@@ -115,13 +115,14 @@ def verdict(
 
 
 def _check_version(settings: Settings, version: str) -> tuple[str, list[TableStatistics]]:
-    from codequarry.pipelines.gates.great_expectations import NamedRun, run_suite_once
+    from codequarry.pipelines.gates.great_expectations import NamedRun, require_great_expectations, run_suite_once
     from codequarry.pipelines.gates.kept_documents import documents_folder
     from codequarry.pipelines.gates.native_suites import NATIVE_SUITES, vectors_suite
     from codequarry.pipelines.gates.published_shares import published_shares
     from codequarry.pipelines.measure.asking import version_called
     from codequarry.serving.version.file_checks import open_tables
 
+    require_great_expectations()
     root = BundleRoot(settings.bundle.root)
     paths = root.published(version_called(root, version))
     manifest = read_manifest(paths)
