@@ -40,6 +40,7 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.channels.dense import FaissChannel
+from codequarry.serving.page.version_history import read_gate_verdict
 from codequarry.serving.version.check import Check
 from codequarry.serving.version.open import Bundle
 from tests.endpoint_server import endpoint_server
@@ -83,6 +84,9 @@ def test_an_honest_edit_is_published_with_a_verdict_that_compares(tmp_path: Path
     assert {question.kind for question in asked} == {"python"}
     assert not any(target.path == "pkg0/new.py" for question in asked for target in question.targets)
 
+    written = read_gate_verdict(root, second.manifest.version)
+    assert written is not None and written.passed and written.against == first.manifest.version
+    assert written.figure("ndcg_10") is not None and written.kinds()[0] == "all"
     shown = verdict_metadata(root, second.manifest.version)
     assert ".svg)" not in shown["verdict"].value
     assert shown["latency"].value.startswith("![Time of a search](data:image/svg+xml;base64,")

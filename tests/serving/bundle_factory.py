@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -259,6 +260,9 @@ def _write_tables(
         }
         for piece in in_file_order(chunks)
     ]
+    texts: dict[tuple[str, str], str] = defaultdict(str)
+    for piece in in_file_order(chunks):
+        texts[piece.repo, piece.path] += piece.text
     files = [
         {
             "repo": repo,
@@ -267,7 +271,7 @@ def _write_tables(
             "path_class": path_class or ("test" if path.startswith("tests/") else "source"),
             "size_bytes": 0,
             "lines": 0,
-            "sha256": "",
+            "sha256": hashlib.sha256(texts[repo, path].encode()).hexdigest(),
             "encoding": "utf-8",
             "skip_reason": "",
             "parsed": True,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from codequarry.pipelines.evaluation.tune_faiss import tune_faiss
-from codequarry.pipelines.measure.version_diff import compare_files, read_chunks, read_files
 from codequarry.pipelines.run import index_repositories
 from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot, Current
@@ -31,6 +30,7 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.integrity import file_sha256, read_manifest
 from codequarry.serving.sql.session import open_catalog
 from codequarry.serving.version.open import Bundle
+from codequarry.serving.version.version_differences import compare_files, read_chunks, read_files
 from tests.pipelines.repositories import commit
 from tests.pipelines.stack.alike import differing
 from tests.pipelines.stack.test_answers import tree

@@ -14,9 +14,11 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from tests.assets.browser import Page, browsing, installed
 from tests.serving.live import running
+from tests.serving.page.conftest import FIRST, SECOND
 
 CHROMIUM = installed()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; Debian has it as the package chromium")
+KEEPER_PAGES = ("/versions", f"/versions/difference?before={FIRST}&after={SECOND}", "/asked", "/index")
 
 
 @pytest.fixture
@@ -52,12 +54,19 @@ def test_a_person_searches_reads_and_looks_a_name_up(address: str, page: Page) -
     assert page.run("performance.getEntriesByType('resource').every(each => each.name.startsWith(location.origin))")
 
 
+def test_pages_of_those_who_look_after_the_index_fit_the_window(kept_port: int, page: Page) -> None:
+    for path in KEEPER_PAGES:
+        page.open(f"http://127.0.0.1:{kept_port}{path}")
+        page.until(f"document.readyState === 'complete' && location.pathname === {json.dumps(path.split('?')[0])}")
+        assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), path
+
+
 @pytest.mark.mcp_suites
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_that_keeps_people_out(address: str, page: Page, scheme: str) -> None:
+def test_axe_finds_nothing_that_keeps_people_out(address: str, kept_port: int, page: Page, scheme: str) -> None:
     axe = Path(os.environ["CODEQUARRY_MCP_TOOLS"], "node_modules/axe-core/axe.min.js").read_text()
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    for path in (
+    paths = [
         "/",
         "/?q=open",
         "/folder",
@@ -65,9 +74,11 @@ def test_axe_finds_nothing_that_keeps_people_out(address: str, page: Page, schem
         "/symbol",
         "/symbol?name=open",
         "/index",
-    ):
-        page.open(f"{address}{path}")
-        page.until(f"document.readyState === 'complete' && location.href === {json.dumps(address + path)}")
+    ]
+    kept = [f"http://127.0.0.1:{kept_port}{path}" for path in KEEPER_PAGES]
+    for path in [*(f"{address}{path}" for path in paths), *kept]:
+        page.open(path)
+        page.until(f"document.readyState === 'complete' && location.href === {json.dumps(path)}")
         page.run("document.querySelectorAll('details').forEach(each => { each.open = true; }); 0")
         page.run(f"{axe}; 0")
         page.run("axe.run().then(found => { window.violations = found.violations.map(each => each.id); }); 0")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import log, prod
 from typing import Any, NamedTuple
 
-from codequarry.pipelines.measure.version_diff import Chunk
 from codequarry.schemas.wire.search import SearchAnswer, SearchResult
+from codequarry.serving.version.version_differences import Chunk
 
 _NOTHING = 1e-9
 NEW, REMOVED, SAME, MOVED = "new", "removed", "same", "moved"

@@ -180,6 +180,8 @@ def answer_clients(
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
             build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
         else:
+            from codequarry.schemas.bundle.layout import BundleRoot
+            from codequarry.serving.engine.engine import Engine
             from codequarry.serving.fleet.fleet_engine import FleetEngine
             from codequarry.serving.fleet.replica_door import ReplicaDoor
             from codequarry.serving.http.app import Service, serve_http
@@ -187,7 +189,8 @@ def answer_clients(
 
             routers = settings.auth.routers
             door = ReplicaDoor(engine) if routers and isinstance(engine, FleetEngine) else None
-            service = Service(engine, version, build_auth(settings.auth), door, routers)
+            root = BundleRoot(settings.bundle.root) if isinstance(engine, Engine) else None
+            service = Service(engine, version, build_auth(settings.auth), door, routers, root)
             name = engine.version_name or "the first version, once it is made,"
             started = stdio_command(command, settings_file)
             serve_http(service, serving, lambda url: typer.echo(_announced(name, url, settings, started), err=True))

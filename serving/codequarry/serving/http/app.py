@@ -24,6 +24,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import CodequarryError, InvalidArgumentError, NotFoundError, UnavailableError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.health import HealthRequest
@@ -31,6 +32,7 @@ from codequarry.schemas.wire.search import to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, ROUTER_PATH, STOP_S, guarded_protocol
+from codequarry.serving.page.keeper_views import KeptRecords
 from codequarry.serving.page.password import PasswordAsToken
 from codequarry.serving.page.routes import add_page
 from codequarry.serving.request.admission import begin_call, current_call, token_client
@@ -73,6 +75,8 @@ class Service:
     """Answers routers; None where none may ask."""
     routers: tuple[str, ...] = ()
     """Names of the tokens of routers."""
+    root: BundleRoot | None = None
+    """Bundle root whose versions the page shows; None shows none."""
     prepared: Callable[[FastMCP], None] = lambda _: None
     """Called with each server before it is mounted."""
 
@@ -186,7 +190,9 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
             _add_router_door(server, service.replica, service.routers)
         _add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
         if settings.page:
-            page = add_page(server, STATUSES, authenticated=service.auth is not None)
+            pools = engine.telemetry.pool_folder if engine.telemetry else None
+            kept = KeptRecords(service.root, pools) if service.root else None
+            page = add_page(server, STATUSES, authenticated=service.auth is not None, kept=kept)
     telemetry = engine.telemetry
     app = server.http_app(
         path=PATHS[profile],

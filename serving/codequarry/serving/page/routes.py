@@ -7,19 +7,14 @@ nothing. The page asks no other host, and holds no script but its own file.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlencode
 
-import anyio.to_thread
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from codequarry.schemas.times import age_s, in_words
+from codequarry.schemas.errors import CodequarryError, NotFoundError
 from codequarry.schemas.wire.describe import DescribeAnswer
 from codequarry.schemas.wire.health import HealthAnswer
 from codequarry.schemas.wire.list_files import ListFilesAnswer
@@ -28,9 +23,10 @@ from codequarry.schemas.wire.relations import RelationsAnswer
 from codequarry.schemas.wire.search import ErrorBody, FetchAnswer, SearchAnswer
 from codequarry.schemas.wire.symbols import DefinitionAnswer, ReferencesAnswer
 from codequarry.serving.page.call_graph import drawn_graph
-from codequarry.serving.page.highlighting import highlighted
-from codequarry.serving.page.score_parts import score_parts
+from codequarry.serving.page.keeper_views import KeeperViews, KeptRecords
+from codequarry.serving.page.rendering import FOLDER, render
 from codequarry.serving.request.admission import Call, begin_call, current_call
+from codequarry.serving.server.scoped_token import scope_of
 
 if TYPE_CHECKING:
     from codequarry.serving.server.mcp import ToolServer
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 View = Callable[["PageCaller", QueryParams], Awaitable[str]]
 
-_FOLDER = Path(__file__).parent
 _STATIC = {"/page/style.css": ("style.css", "text/css"), "/page/page.js": ("page.js", "text/javascript")}
 _LINES = 400
 """Lines of a file on one page."""
@@ -69,13 +64,15 @@ class PageRefusal(Exception):
 class PageCaller:
     """The tools, for one request of a browser."""
 
-    def __init__(self, server: ToolServer) -> None:
+    def __init__(self, server: ToolServer, *, keeper: bool = False) -> None:
         """Prepare questions.
 
         Args:
             server: Server whose tools answer.
+            keeper: There are pages about versions and requests, and the caller may see them.
         """
         self._server, self._client = server, current_call().client
+        self.keeper = keeper
 
     async def ask(self, kind: type[AnswerT], name: str, /, **arguments: Any) -> AnswerT:
         """Ask a tool.
@@ -101,51 +98,80 @@ class PageCaller:
         return answer
 
 
-def add_page(server: ToolServer, statuses: Mapping[str, int], *, authenticated: bool) -> frozenset[str]:
+def add_page(
+    server: ToolServer, statuses: Mapping[str, int], *, authenticated: bool, kept: KeptRecords | None
+) -> frozenset[str]:
     """Add the page to a server.
 
     Args:
         server: Server whose application gets the addresses, and whose tools answer.
         statuses: HTTP status by the code of an error.
         authenticated: Callers need a token, which a browser sends as a password.
+        kept: What the pages about versions and requests read; None where there are no such pages.
 
     Returns:
         Paths at which a password counts as a token.
     """
+    page = _Page(server, statuses, authenticated=authenticated, kept=kept is not None)
     views: dict[str, View] = {"/": _search, "/file": _file, "/folder": _folder, "/symbol": _symbol, "/index": _index}
+    if kept is not None:
+        keeper = KeeperViews(kept)
+        views |= {
+            "/versions": _for_keepers(keeper.show_versions),
+            "/versions/difference": _for_keepers(keeper.show_difference),
+            "/asked": _for_keepers(keeper.show_requests),
+        }
     for path, view in views.items():
-        server.custom_route(path, methods=["GET"], include_in_schema=False)(
-            _endpoint(server, view, statuses, authenticated=authenticated)
-        )
+        server.custom_route(path, methods=["GET"], include_in_schema=False)(page.endpoint(view))
     for path, (name, kind) in _STATIC.items():
         server.custom_route(path, methods=["GET"], include_in_schema=False)(_static(name, kind))
     return frozenset(views)
 
 
-def _endpoint(
-    server: ToolServer, view: View, statuses: Mapping[str, int], *, authenticated: bool
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        if authenticated and not request.user.is_authenticated:
-            return HTMLResponse(
-                await _render("error.html", title="A token is needed", message="This index needs a token.",
-                        suggestion="Give any name, and the token as the password."),
-                401, {**_HEADERS, "WWW-Authenticate": _REALM},
-            )  # fmt: skip
-        try:
-            html = await view(PageCaller(server), request.query_params)
-        except PageRefusal as refusal:
-            error = refusal.error
-            template = "refusal.html" if request.query_params.get("part") else "error.html"
-            html = await _render(template, title="No answer", message=error.message, suggestion=error.suggestion)
-            return HTMLResponse(html, statuses[error.code], _HEADERS)
-        return HTMLResponse(html, headers=_HEADERS)
+class _Page:
+    """Server, callers and the form of errors, which every address shares."""
+
+    def __init__(self, server: ToolServer, statuses: Mapping[str, int], *, authenticated: bool, kept: bool) -> None:
+        self._server, self._statuses, self._authenticated, self._kept = server, statuses, authenticated, kept
+
+    def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            if self._authenticated and not request.user.is_authenticated:
+                return HTMLResponse(
+                    await render("error.html", title="A token is needed", message="This index needs a token.",
+                            suggestion="Give any name, and the token as the password."),
+                    401, {**_HEADERS, "WWW-Authenticate": _REALM},
+                )  # fmt: skip
+            try:
+                html = await view(PageCaller(self._server, keeper=self._is_keeper(request)), request.query_params)
+            except (PageRefusal, CodequarryError) as refusal:
+                error = refusal.error if isinstance(refusal, PageRefusal) else refusal
+                template = "refusal.html" if request.query_params.get("part") else "error.html"
+                html = await render(template, title="No answer", message=error.message, suggestion=error.suggestion)
+                return HTMLResponse(html, self._statuses[error.code], _HEADERS)
+            return HTMLResponse(html, headers=_HEADERS)
+
+        return answer
+
+    def _is_keeper(self, request: Request) -> bool:
+        if not self._authenticated:
+            return self._kept
+        return self._kept and scope_of(getattr(request.user, "access_token", None)).whole
+
+
+def _for_keepers(view: Callable[[QueryParams], Awaitable[str]]) -> View:
+    """Return a view for callers who may see every repository; to others it is not there."""
+
+    async def answer(caller: PageCaller, given: QueryParams) -> str:
+        if not caller.keeper:
+            raise NotFoundError("there is no such page", suggestion="it is for tokens that may see every repository")
+        return await view(given)
 
     return answer
 
 
 def _static(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    content = (_FOLDER / "static" / name).read_bytes()
+    content = (FOLDER / "static" / name).read_bytes()
 
     async def answer(_request: Request) -> Response:
         return Response(content, media_type=kind, headers=_HEADERS)
@@ -164,9 +190,9 @@ async def _search(asker: PageCaller, given: QueryParams) -> str:
         }
         found = await asker.ask(SearchAnswer, "search", query=fields["q"], filters=filters, explain=True)
     if given.get("part") == "results":
-        return await _render("results.html", found=found)
+        return await render("results.html", found=found)
     described = await asker.ask(DescribeAnswer, "describe_index")
-    return await _render("search.html", title=fields["q"] or "Search", fields=fields, found=found, described=described)
+    return await render("search.html", title=fields["q"] or "Search", fields=fields, found=found, described=described)
 
 
 async def _file(asker: PageCaller, given: QueryParams) -> str:
@@ -178,7 +204,7 @@ async def _file(asker: PageCaller, given: QueryParams) -> str:
         raise PageRefusal(found.error or ErrorBody(code="NOT_FOUND", message="", suggestion="", retryable=False))
     outlined = await asker.ask(OutlineAnswer, "outline", path=found.metadata.uri, depth=4, limit=400)
     here = found.metadata
-    return await _render(
+    return await render(
         "file.html", title=here.uri, uri=here.uri, crumbs=_crumbs(here.uri), lang=here.lang,
         code=found.content.removesuffix("\n"), first=here.start_line + 1,
         asked=line if "line" in given else 0,
@@ -190,14 +216,14 @@ async def _file(asker: PageCaller, given: QueryParams) -> str:
 async def _folder(asker: PageCaller, given: QueryParams) -> str:
     path = given.get("path", "").strip("/")
     found = await asker.ask(ListFilesAnswer, "list_files", pattern=path, depth=1, limit=1000)
-    return await _render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), found=found)
+    return await render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), found=found)
 
 
 async def _symbol(asker: PageCaller, given: QueryParams) -> str:
     name, at = given.get("name", "").strip(), given.get("at", "").strip()
     target = {"uri": at} if at else {"symbol": name}
     if not (name or at):
-        return await _render("symbol.html", title="A name", name="", defined=None, used=None, graph=None)
+        return await render("symbol.html", title="A name", name="", defined=None, used=None, graph=None)
     defined = await asker.ask(DefinitionAnswer, "go_to_definition", limit=20, **target)
     used = await asker.ask(ReferencesAnswer, "find_references", limit=200, **target)
     shown = defined.results[0].qualified_name if defined.results else name
@@ -208,13 +234,13 @@ async def _symbol(asker: PageCaller, given: QueryParams) -> str:
         callees = await asker.ask(RelationsAnswer, "relations", kind="callees", target=place, depth=1, limit=60)
         if callers.results or callees.results:
             graph = drawn_graph(shown, callers.results, callees.results)
-    return await _render("symbol.html", title=shown or at, name=shown or at, defined=defined, used=used, graph=graph)
+    return await render("symbol.html", title=shown or at, name=shown or at, defined=defined, used=used, graph=graph)
 
 
 async def _index(asker: PageCaller, given: QueryParams) -> str:
     described = await asker.ask(DescribeAnswer, "describe_index")
     health = await asker.ask(HealthAnswer, "healthz")
-    return await _render("index.html", title="Index", described=described, health=health)
+    return await render("index.html", title="Index", described=described, health=health, keeper=asker.keeper)
 
 
 def _number(text: str) -> int:
@@ -225,29 +251,3 @@ def _crumbs(uri: str) -> list[tuple[str, str]]:
     """Return (name, path) of each folder around a path and of the path itself."""
     parts = uri.split("/") if uri else []
     return [(part, "/".join(parts[: number + 1])) for number, part in enumerate(parts)]
-
-
-def _link(page: str, /, **query: object) -> str:
-    return f"{page}?{urlencode(query)}"
-
-
-def _file_link(uri: str, line: int) -> str:
-    return f"{_link('/file', path=uri, line=line)}#L{line}"
-
-
-async def _render(template: str, **context: object) -> str:
-    """Fill a template, in a thread: colours take long, and the calls of agents wait for the event loop."""
-    return await anyio.to_thread.run_sync(_templates().get_template(template).render, context)
-
-
-@cache
-def _templates() -> Environment:
-    templates = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    templates.globals.update(
-        link=_link, file_link=_file_link, highlighted=highlighted, score_parts=score_parts, age_s=age_s
-    )
-    templates.filters["in_words"] = in_words
-    return templates

@@ -84,6 +84,11 @@ class Telemetry:
         if self._timeline or self._pools:
             self._thread.start()
 
+    @property
+    def pool_folder(self) -> Path | None:
+        """Folder of the pool log; None where none is written."""
+        return self._settings.pool_folder if self._pools is not None else None
+
     @contextmanager
     def request(self, trace: Trace, request: BaseModel) -> Iterator[None]:
         """Observe one request, whose measurements go into the trace."""

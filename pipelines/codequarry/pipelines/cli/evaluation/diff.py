@@ -21,7 +21,7 @@ from codequarry.serving.files.integrity import read_manifest, verify
 
 if TYPE_CHECKING:
     from codequarry.pipelines.measure.movers import Mover
-    from codequarry.pipelines.measure.version_diff import Chunk, ChunkChanges, FileChanges, VersionFile
+    from codequarry.serving.version.version_differences import Chunk, ChunkChanges, FileChanges, VersionFile
 
 _SHOWN = 20
 
@@ -59,7 +59,7 @@ def diff(
       codequarry diff 20260101T000000Z-0123abcd current --queries queries.txt
     """
     from codequarry.pipelines.measure.asking import version_called
-    from codequarry.pipelines.measure.version_diff import compare_chunks, compare_files, read_chunks, read_files
+    from codequarry.serving.version.version_differences import compare_chunks, compare_files, read_chunks, read_files
 
     settings = load_settings(settings_file, bundle_root=root, look="above")
     asked = _queries(queries) if queries is not None else []
@@ -183,7 +183,7 @@ def _report(
     queries: int,
     top_k: int,
 ) -> dict[str, Any]:
-    from codequarry.pipelines.measure.version_diff import by_repository
+    from codequarry.serving.version.version_differences import by_repository
 
     def chunk(one: Chunk) -> dict[str, str]:
         return {"id": str(one.chunk_id), "place": one.text(), "name": one.qualified_name}

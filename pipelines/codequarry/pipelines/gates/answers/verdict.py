@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codequarry.pipelines.measure.questions import Question
+from codequarry.pipelines.measure.questions import Hit, Question
 from codequarry.pipelines.measure.ranking_metrics import TITLES
 from codequarry.pipelines.measure.report import Bar, bars, rounded
 from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run
@@ -25,6 +25,8 @@ from codequarry.serving.version.check import Check
 PAGE = "verdict.md"
 _KEPT_STOPPED = 5
 """Number of verdicts kept for versions that are not there, the newest ones."""
+_MOVED = 50
+"""Questions whose ranks are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,38 @@ def _write_files(folder: Path, verdict: Verdict) -> None:
         "against": verdict.compared.against if verdict.compared else "",
         "runs": verdict.compared.summaries if verdict.compared else {},
         "differences": list(verdict.compared.differences) if verdict.compared else [],
+        "moved": moved_questions(verdict.compared) if verdict.compared else [],
     }
     text = json.dumps(rounded(told), ensure_ascii=False, indent=1)
     (folder / "verdict.json").write_text(text + "\n", encoding="utf-8")
+
+
+def moved_questions(compared: Comparison) -> list[dict[str, Any]]:
+    """List the questions whose answer stands at another rank than before, those that moved most first.
+
+    Args:
+        compared: The two versions and what they answered.
+
+    Returns:
+        Query, kind, and rank of the first answer in both, 0 where it was not found; at most 50.
+    """
+    asked = zip(compared.questions, compared.current.hits, compared.staged.hits, strict=True)
+    ranks = [(question, _first_rank(question, was), _first_rank(question, now)) for question, was, now in asked]
+    moved = [each for each in ranks if each[1] != each[2]]
+    moved.sort(key=lambda each: (-abs(_worth(each[1]) - _worth(each[2])), each[0].query))
+    return [
+        {"query": question.query, "kind": question.kind, "before": was, "after": now}
+        for question, was, now in moved[:_MOVED]
+    ]
+
+
+def _first_rank(question: Question, hits: Sequence[Hit]) -> int:
+    found = (rank for rank, hit in enumerate(hits, start=1) if any(hit.answers(one) for one in question.targets))
+    return next(found, 0)
+
+
+def _worth(rank: int) -> float:
+    return 1 / rank if rank else 0.0
 
 
 def verdict_names(root: BundleRoot) -> list[str]:

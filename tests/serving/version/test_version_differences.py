@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from codequarry.pipelines.measure.version_diff import (
+from codequarry.serving.version.version_differences import (
     Chunk,
     ChunkChanges,
     VersionFile,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from codequarry.schemas.bundle.layout import BundlePaths
@@ -72,14 +73,30 @@ class FileChanges:
     """(before, after): the same bytes under another path."""
 
 
-def read_chunks(paths: BundlePaths) -> dict[int, Chunk]:
-    """Return the chunks of a version by id; of a delta version, those of its base that count as well."""
+def read_chunks(paths: BundlePaths, files: Set[tuple[str, str]] | None = None) -> dict[int, Chunk]:
+    """Return the chunks of a version by id; of a delta version, those of its base that count as well.
+
+    Args:
+        paths: The version.
+        files: (repository, path) of the files whose chunks are wanted; None for all.
+
+    Returns:
+        The chunks.
+    """
     found: dict[int, Chunk] = {}
     for layer, hidden in _layers(paths):
-        tables = (read_table(file, [*Chunk._fields, "text"]) for file in layer.table_files("chunks"))
-        rows = (row for table in tables for row in table.to_pylist() if (row["repo"], row["path"]) not in hidden)
-        found |= {row["chunk_id"]: _chunk(**row) for row in rows}
+        for file in layer.table_files("chunks"):
+            if files is not None and not _places_in(file) & files:
+                continue
+            rows = read_table(file, [*Chunk._fields, "text"]).to_pylist()
+            wanted = (row for row in rows if files is None or (row["repo"], row["path"]) in files)
+            found |= {row["chunk_id"]: _chunk(**row) for row in wanted if (row["repo"], row["path"]) not in hidden}
     return found
+
+
+def _places_in(file: Path) -> set[tuple[str, str]]:
+    table = read_table(file, ["repo", "path"])
+    return set(zip(table["repo"].to_pylist(), table["path"].to_pylist(), strict=True))
 
 
 def _chunk(text: str, content_sha256: str, **others: Any) -> Chunk:
