@@ -11,7 +11,7 @@ DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu test-fleet demo-fleet lint lint-deploy bench serve dagster lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu test-fleet demo-fleet lint lint-deploy bench serve dagster pictures lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ dagster: $(DEV_READY)  ## Start the Dagster UI and daemon with this project's wo
 	@mkdir -p $(DAGSTER_HOME)
 	@cp assets/codequarry/assets/instance/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@DAGSTER_HOME=$(DAGSTER_HOME) CODEQUARRY_SETTINGS=$(CURDIR)/dagster_project.toml $(BIN)/dagster dev -w workspace.yaml
+
+pictures: $(DEV_READY)  ## Draw the pictures of terminal and page for docs/ anew (needs Chromium)
+	@$(BIN)/python -m tools.pictures
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \
 	--no-header --no-annotate

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 
 from codequarry.schemas.settings.load import RepositorySettings, Settings
 from tests.contracts import catalog_page
-from tests.contracts.terminal import run_in_terminal
 from tests.contracts.tool_pages import page
+from tools.pictures.terminal import run_in_terminal
 from tools.train_encoder.sources import read_sources
 
 PROJECT = Path(__file__).resolve().parents[2]

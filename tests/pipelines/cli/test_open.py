@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.terminal import run_in_terminal
 from tests.pipelines.conftest import Run
+from tools.pictures.terminal import run_in_terminal
 
 
 @pytest.fixture

@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]")
+_MOVE = re.compile(r"\x1b\[[0-9;?]*[A-Zac-ln-z]|\x1b[()][A-Z0-9]")
+"""Control sequences but those of colours, which end with m."""
 _ROWS = 50
 
 
 class Screen(NamedTuple):
-    """What a command left on the terminal."""
+    """Lines that a command left on the terminal."""
 
     code: int
     lines: list[str]
     """Lines without colours; of a line that was written over, what stood there last."""
+    coloured: list[str]
+    """The same with the sequences that colour them."""
 
 
 def run_in_terminal(arguments: list[str], folder: Path, columns: int) -> Screen:
@@ -56,5 +60,9 @@ def run_in_terminal(arguments: list[str], folder: Path, columns: int) -> Screen:
             break
         received += piece
     os.close(ours)
-    text = _CONTROL.sub("", received.decode())
-    return Screen(process.wait(), [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")])
+    text = received.decode()
+    return Screen(process.wait(), _last_written(_CONTROL.sub("", text)), _last_written(_MOVE.sub("", text)))
+
+
+def _last_written(text: str) -> list[str]:
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]

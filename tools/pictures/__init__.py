@@ -1,0 +1,1 @@
+"""Pictures of the command line and of the page for docs/, made anew by ``make pictures``."""
