@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import subprocess
 import sys
@@ -11,9 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
-from urllib.error import URLError
 from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import typer
 from rich.console import Console
@@ -23,7 +23,6 @@ from tools.pictures.terminal import run_in_terminal
 
 PROJECT = Path(__file__).resolve().parents[2]
 _COLUMNS = 100
-_PORT = 8397
 _WINDOW = (1200, 900)
 """Pixels."""
 _COMMANDS = (
@@ -36,6 +35,7 @@ _PAGES = {
     "page-symbol": "/symbol?" + urlencode({"name": "read_manifest"}),
     "page-versions": "/versions",
 }
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+(?=/mcp)")
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -75,10 +75,9 @@ def draw_terminal(folder: Path, commands: list[list[str]], picture: Path) -> Non
             raise SystemExit("\n".join(screen.lines))
         words = (f"'{word}'" if " " in word or "(" in word else word for word in command)
         lines += [f"\x1b[1m$ codequarry {' '.join(words)}\x1b[0m", *_without_ends(screen.coloured), ""]
-    with Path("/dev/null").open("w") as nowhere:
-        console = Console(record=True, width=_COLUMNS, file=nowhere, force_terminal=True)
-        console.print(Text.from_ansi("\n".join(lines)))
-        console.save_svg(str(picture), title="codequarry")
+    console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi("\n".join(lines)))
+    console.save_svg(str(picture), title="codequarry")
 
 
 def _without_ends(lines: list[str]) -> list[str]:
@@ -105,17 +104,16 @@ def _draw_pages(folder: Path, out: Path) -> None:
 
 @contextmanager
 def _served(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "codequarry.pipelines.cli", "serve", "--port", str(_PORT)]
-    address = f"http://127.0.0.1:{_PORT}"
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    """Serve the index of a folder for the block; the address of the page."""
+    command = [sys.executable, "-m", "codequarry.pipelines.cli", "serve", "--port", "0"]
+    log = folder / ".codequarry" / "pictures.log"
+    with log.open("w") as errors, subprocess.Popen(command, cwd=folder, stderr=errors) as server:
         try:
-            for _ in range(600):
-                try:
-                    urlopen(address, timeout=5).close()
-                    break
-                except URLError:
-                    time.sleep(0.1)
-            yield address
+            while (found := _ADDRESS.search(log.read_text(encoding="utf-8"))) is None:
+                if server.poll() is not None:
+                    raise SystemExit("codequarry serve ended before it answered")
+                time.sleep(0.1)
+            yield found[0]
         finally:
             server.terminate()
 

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -132,8 +133,22 @@ def test_a_page_of_many_versions_stays_small(tmp_path: Path) -> None:
         (folder / "verdict.json").write_text(json.dumps(verdict(name, mean=number / 100, passed=number % 2 == 0)))
     (root.verdicts / "20250101T000000Z-0000bad0").mkdir()
     (root.verdicts / "20250101T000000Z-0000bad0" / "verdict.json").write_text("{")
+    newest = f"20250101T0000{99:02d}Z-0123abcd"
+    broken = verdict(newest, mean=0.5) | {"runs": {"staged": {"figures": {"all": {"ndcg_10": {"mean": "?"}}}}}}
+    (root.verdicts / newest / "verdict.json").write_text(json.dumps(broken))
     engine = Engine.open(root.path, ServingSettings())
     with running(Service(engine, "0", root=root)) as port:
         status, page = page_of(port, "/versions")
-        assert status == 200 and page.count(b"<tr>") == 61
+        assert status == 200 and page.count(b"<tr>") == 61 and page.count(b"not asked") == 2
     engine.close()
+
+
+def test_a_version_that_goes_while_it_is_read_is_no_fault_of_the_server(
+    kept_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(*_: object) -> None:
+        raise FileNotFoundError("chunks.parquet")
+
+    monkeypatch.setattr("codequarry.serving.page.version_history.read_files", removed)
+    status, page = page_of(kept_port, "/versions/difference", before=FIRST, after=SECOND)
+    assert status == 503 and "load the page again" in text_of(page)

@@ -37,7 +37,6 @@ from codequarry.serving.cli.terminal import for_terminal
 _WIDEST_HELP = 120
 """Columns that help takes at most, of those the terminal has."""
 
-_WHOLE = "run: pip install codequarry (this installation has been made without its dependencies)"
 _COMMANDS = (
     diff, evaluate, index, models, gates,
     search, grep, browse, sql, symbols, relations, open_place,
@@ -159,7 +158,10 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "codequarry"):
             raise
-        explained = MissingExtraError(f"this needs {missing}, which is not installed", suggestion=_WHOLE)
+        explained = MissingExtraError(
+            f"this needs {missing}, which is not installed",
+            suggestion="run: pip install codequarry (this installation has been made without its dependencies)",
+        )
         _explain(explained)
         sys.exit(explained.exit_code)
     except OSError as error:

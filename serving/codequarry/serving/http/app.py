@@ -36,10 +36,9 @@ from codequarry.serving.page.keeper_views import KeptRecords
 from codequarry.serving.page.password import PasswordAsToken
 from codequarry.serving.page.routes import add_page
 from codequarry.serving.request.admission import begin_call, current_call, token_client
-from codequarry.serving.request.repository_scope import EVERYTHING, RepositoryScope
 from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
-from codequarry.serving.server.scoped_token import ScopedToken, scope_of
+from codequarry.serving.server.scoped_token import ScopedToken, scope_of_request
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -221,7 +220,7 @@ def _add_routes(server: FastMCP, service: Service) -> None:
     @server.custom_route(HEALTH_PATH, methods=["GET"], include_in_schema=False)
     async def healthz(request: Request) -> Response:
         call = current_call()
-        call.scope = _scope_of(service, request)
+        call.scope = scope_of_request(request, authenticated=service.auth is not None)
         begin_call(call)
         found = service.engine.health(HealthRequest())
         status = 503 if found.status in ("starting", "unavailable") else 200
@@ -234,7 +233,7 @@ def _add_routes(server: FastMCP, service: Service) -> None:
         if not _is_authenticated(service, request):
             return Response("Unauthorized", 401, headers={"WWW-Authenticate": "Bearer"})
         # Its sums are of all callers and all repositories.
-        if telemetry is None or not _scope_of(service, request).whole:
+        if telemetry is None or not scope_of_request(request, authenticated=service.auth is not None).whole:
             return Response("Not Found", 404)
         from codequarry.serving.telemetry.metrics import CONTENT_TYPE
 
@@ -258,12 +257,6 @@ def _add_router_door(server: FastMCP, door: ReplicaDoor, routers: tuple[str, ...
 
 def _is_authenticated(service: Service, request: Request) -> bool:
     return service.auth is None or request.user.is_authenticated
-
-
-def _scope_of(service: Service, request: Request) -> RepositoryScope:
-    if service.auth is None:
-        return EVERYTHING
-    return scope_of(getattr(request.user, "access_token", None))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from starlette.datastructures import QueryParams
 
 from codequarry.schemas.bundle.layout import BundleRoot
+from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.page.logged_searches import asked_searches
 from codequarry.serving.page.rendering import render
 from codequarry.serving.page.version_history import difference_between, quality_points, version_lines
@@ -94,4 +95,10 @@ class KeeperViews:
         return await render("asked.html", title="What was asked", found=found, logged=folder is not None)
 
     async def _in_turn(self, work: Callable[[], _T]) -> _T:
-        return await anyio.to_thread.run_sync(work, limiter=self._turn)
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._turn)
+        except FileNotFoundError:
+            raise UnavailableError(
+                "a file went while it was read: versions and parts of the log are removed as settings say",
+                suggestion="load the page again",
+            ) from None

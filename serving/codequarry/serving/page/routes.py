@@ -26,7 +26,7 @@ from codequarry.serving.page.call_graph import drawn_graph
 from codequarry.serving.page.keeper_views import KeeperViews, KeptRecords
 from codequarry.serving.page.rendering import FOLDER, render
 from codequarry.serving.request.admission import Call, begin_call, current_call
-from codequarry.serving.server.scoped_token import scope_of
+from codequarry.serving.server.scoped_token import scope_of_request
 
 if TYPE_CHECKING:
     from codequarry.serving.server.mcp import ToolServer
@@ -154,9 +154,7 @@ class _Page:
         return answer
 
     def _is_keeper(self, request: Request) -> bool:
-        if not self._authenticated:
-            return self._kept
-        return self._kept and scope_of(getattr(request.user, "access_token", None)).whole
+        return self._kept and scope_of_request(request, authenticated=self._authenticated).whole
 
 
 def _for_keepers(view: Callable[[QueryParams], Awaitable[str]]) -> View:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -47,6 +46,13 @@ class Figure(BaseModel):
     high: float
 
 
+class GateRun(BaseModel):
+    """Figures of one of the two versions that were asked."""
+
+    figures: dict[str, dict[str, Figure | int]] = {}
+    """By language, ``all`` among them; the number of questions is one of them."""
+
+
 class MovedQuestion(BaseModel):
     """A question whose first right answer stands at another rank than before; 0 where it was not found."""
 
@@ -63,7 +69,7 @@ class GateVerdict(BaseModel):
     passed: bool
     checks: list[GateCheck]
     against: str = ""
-    runs: dict[str, dict[str, Any]] = {}
+    runs: dict[str, GateRun] = {}
     moved: list[MovedQuestion] = []
 
     def figure(self, metric: str, run: str = "staged", kind: str = "all") -> Figure | None:
@@ -77,12 +83,13 @@ class GateVerdict(BaseModel):
         Returns:
             The figure.
         """
-        found = self.runs.get(run, {}).get("figures", {}).get(kind, {}).get(metric)
-        return Figure.model_validate(found) if found else None
+        found = self.runs[run].figures.get(kind, {}).get(metric) if run in self.runs else None
+        return found if isinstance(found, Figure) else None
 
     def kinds(self) -> list[str]:
         """Return the languages that were asked about, ``all`` first."""
-        return sorted(self.runs.get("staged", {}).get("figures", {}), key=lambda kind: (kind != "all", kind))
+        asked = self.runs["staged"].figures if "staged" in self.runs else ()
+        return sorted(asked, key=lambda kind: (kind != "all", kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fastmcp.server.auth import AccessToken
+from starlette.requests import Request
 
-from codequarry.serving.request.repository_scope import NOTHING, RepositoryScope
+from codequarry.serving.request.repository_scope import EVERYTHING, NOTHING, RepositoryScope
 
 
 class ScopedToken(AccessToken):
@@ -27,3 +28,16 @@ def scope_of(token: Any) -> RepositoryScope:
         Its scope; nothing for a caller whose token has none.
     """
     return token.repositories if isinstance(token, ScopedToken) else NOTHING
+
+
+def scope_of_request(request: Request, *, authenticated: bool) -> RepositoryScope:
+    """Return the scope of who sent a request.
+
+    Args:
+        request: The request.
+        authenticated: Callers need a token.
+
+    Returns:
+        The scope; everything where nobody needs a token.
+    """
+    return scope_of(getattr(request.user, "access_token", None)) if authenticated else EVERYTHING

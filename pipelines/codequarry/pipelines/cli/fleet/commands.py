@@ -54,7 +54,6 @@ def plan(as_json: JsonOption = False, settings_file: SettingsOption = None) -> N
       codequarry fleet plan --json
     """
     settings = load_settings(settings_file, look="above")
-    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_build import plan_build
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
@@ -150,7 +149,6 @@ def rollback(
         )
     if to and not bundle:
         raise InvalidArgumentError("--to names the version of a bundle", suggestion="name it by --bundle")
-    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_rollback import roll_back_bundle, roll_back_fleet
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
@@ -253,7 +251,6 @@ def _settings_for(url: str, settings_file: Path | None) -> Settings:
 
 
 def _replica(root: Path | None, settings: Settings) -> ReplicaRoot:
-    return_freed_memory()
     from codequarry.schemas.fleet.replica import ReplicaRoot
 
     return ReplicaRoot(root.absolute() if root is not None else settings.fleet.replica)

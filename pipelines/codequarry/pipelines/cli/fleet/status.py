@@ -12,7 +12,6 @@ from rich.table import Column, Table
 
 from codequarry.pipelines.cli.repositories import SettingsOption
 from codequarry.pipelines.store.workspace import silent
-from codequarry.schemas.resources import return_freed_memory
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.times import age_s, in_words
 from codequarry.schemas.wording import counted
@@ -44,7 +43,6 @@ def status(
       codequarry fleet status --no-heads --json
     """
     settings = load_settings(settings_file, look="above")
-    return_freed_memory()
     from codequarry.pipelines.fleet.fleet_store import FleetStore
 
     fleet = FleetStore.open(settings)

@@ -65,7 +65,6 @@ def watch(
     """
     serving = load_settings(settings_file, look="above").serving
     return_freed_memory()
-    return_freed_memory()
     from codequarry.pipelines.fleet.bundle_builds import BuildMode
     from codequarry.pipelines.fleet.fleet_build import FleetBuild, build_fleet
     from codequarry.pipelines.fleet.fleet_watch import FleetWatch
