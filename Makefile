@@ -11,7 +11,7 @@ DAGSTER_HOME := $(CURDIR)/$(HOME_DIR)/dagster
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu test-fleet demo-fleet lint lint-deploy bench serve dagster pictures lock clean
+.PHONY: help install demo test test-quick test-faults mcp-tools test-mcp test-clients test-models test-gpu test-fleet demo-fleet lint lint-deploy bench serve dagster pictures docs lock clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,10 @@ dagster: $(DEV_READY)  ## Start the Dagster UI and daemon with this project's wo
 
 pictures: $(DEV_READY)  ## Draw the pictures of terminal and page for docs/ anew (needs Chromium)
 	@$(BIN)/python -m tools.pictures
+
+docs: $(DEV_READY)  ## Make the documentation as a site: .codequarry/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "the site is $(HOME_DIR)/site/index.html; its search needs a server: $(BIN)/python -m http.server -d $(HOME_DIR)/site"
 
 COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 --override requirements.overrides.txt \
 	--no-header --no-annotate

@@ -11,14 +11,17 @@ import pytest
 from rich.cells import cell_len
 
 from codequarry.schemas.settings.load import RepositorySettings, Settings
-from tests.contracts import catalog_page
+from tests.contracts import catalog_page, command_pages
 from tests.contracts.tool_pages import page
 from tools.pictures.terminal import run_in_terminal
 from tools.train_encoder.sources import read_sources
 
 PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
-PAGES = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+PAGES = [
+    file for file in sorted(PROJECT.rglob("*.md"))
+    if not {part for part in file.relative_to(PROJECT).parts if part.startswith(".")}
+]  # fmt: skip
 
 
 def makefile_targets() -> set[str]:
@@ -105,6 +108,11 @@ def test_the_licence_report_names_every_package_of_the_encoder() -> None:
 def test_the_page_of_tools_is_the_one_the_models_make() -> None:
     written = (PROJECT / "docs" / "TOOLS.md").read_text(encoding="utf-8")
     assert written == page(), "run: python -m tests.contracts.tool_pages"
+
+
+def test_the_pages_of_commands_are_those_the_command_line_makes() -> None:
+    for file, made in ((command_pages.PAGE, command_pages.markdown()), (command_pages.MANUAL, command_pages.manual())):
+        assert file.read_text(encoding="utf-8") == made, "run: python -m tests.contracts.command_pages"
 
 
 def test_the_page_of_the_catalog_is_the_one_the_schemas_make(tmp_path: Path) -> None:

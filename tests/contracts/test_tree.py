@@ -185,6 +185,7 @@ def test_the_wheel_holds_the_four_layers_and_nothing_generic(tmp_path: Path) -> 
     names = {line.split()[0] for line in listing.splitlines()[1:]}
     tops = {name.partition("/")[0] for name in names if not name.startswith("codequarry-")}
     assert tops == {"codequarry"}
+    assert any(name.endswith(".data/data/share/man/man1/codequarry.1") for name in names)
     for layer in LAYERS:
         assert f"codequarry/{layer}/__init__.py" in names
         assert f"codequarry/{layer}/py.typed" in names

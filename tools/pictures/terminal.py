@@ -29,20 +29,21 @@ class Screen(NamedTuple):
     """The same with the sequences that colour them."""
 
 
-def run_in_terminal(arguments: list[str], folder: Path, columns: int) -> Screen:
+def run_in_terminal(arguments: list[str], folder: Path, columns: int, pager: str = "cat") -> Screen:
     """Run ``codequarry`` in a terminal of its own.
 
     Args:
         arguments: The command and its arguments.
         folder: The working folder.
-        columns: Width of the terminal.
+        columns: Width of the terminal, which has 50 rows.
+        pager: The program that shows what is longer than the screen.
 
     Returns:
         What is on the screen at the end.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment = {**os.environ, "TERM": "xterm-256color", "PAGER": pager}
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         environment.pop(name, None)
     process = subprocess.Popen(

@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from codequarry.pipelines.cli.command_groups import _GROUPS, CommandGroups
+from codequarry.pipelines.cli.command_groups import GROUPS, CommandGroups
 from codequarry.pipelines.cli.root import build_app
 
 APP = build_app()
@@ -22,7 +22,7 @@ def test_help_lists_every_command_once_in_its_group_within_the_terminal(columns:
     assert done.exit_code == 0
     assert max(map(len, done.output.splitlines())) <= columns
     sections = re.findall(r"^(\w[\w ]+):$", done.output, re.MULTILINE)
-    assert sections == ["Options", *_GROUPS], "no command is left over"
+    assert sections == ["Options", *GROUPS], "no command is left over"
     listed = re.findall(r"^  (\w+) +[A-Z]", done.output, re.MULTILINE)
     group = get_command(APP)
     assert isinstance(group, CommandGroups)

@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-_GROUPS = {
+GROUPS = {
     "Search": (
         "search", "grep", "fetch", "open", "explore", "outline", "files", "overview", "definition", "references",
         "relations", "sql",
@@ -18,6 +18,7 @@ _GROUPS = {
     "Quality": ("evaluate", "verdict", "gates"),
     "Configuration": ("doctor", "setup", "settings", "trust"),
 }  # fmt: skip
+"""Commands by what they are for, in the order of the help."""
 _INDENT = 6
 """Columns around a command's name and its description."""
 
@@ -29,8 +30,8 @@ class CommandGroups(TyperGroup):
         """Write each group as a section; a command of no group comes in the last one."""
         names = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
         widest = max(map(len, names))
-        grouped = {name for group in _GROUPS.values() for name in group}
-        groups = {**_GROUPS, "More": tuple(name for name in names if name not in grouped)}
+        grouped = {name for group in GROUPS.values() for name in group}
+        groups = {**GROUPS, "More": tuple(name for name in names if name not in grouped)}
         for title, group in groups.items():
             rows = [
                 (name, self._short_help(name, formatter.width - _INDENT - widest)) for name in group if name in names

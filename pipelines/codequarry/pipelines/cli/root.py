@@ -19,6 +19,7 @@ from codequarry.pipelines.cli.command_groups import CommandGroups
 from codequarry.pipelines.cli.evaluation import diff, evaluate, gates, models
 from codequarry.pipelines.cli.first_index import index_first, repository_to_serve
 from codequarry.pipelines.cli.fleet.commands import fleet_app
+from codequarry.pipelines.cli.pager import PAGED, paged_output
 from codequarry.pipelines.cli.upkeep import doctor, setup
 from codequarry.schemas.errors import (
     CodequarryError,
@@ -63,6 +64,7 @@ def build_app() -> typer.Typer:
 
 
 def _options(
+    context: typer.Context,
     version: Annotated[  # read by its callback, before any command
         bool,
         typer.Option(
@@ -70,11 +72,16 @@ def _options(
             help="Print the version of the program.",
         ),
     ] = False,
+    no_pager: Annotated[
+        bool, typer.Option("--no-pager", help="Print answers longer than the screen at once, without $PAGER or less.")
+    ] = False,
 ) -> None:  # fmt: skip
     """Search your code from the command line or from an AI agent.
 
     Start with: codequarry index . && codequarry search 'where is the config loaded'
     """
+    if context.invoked_subcommand in PAGED and not no_pager:
+        context.with_resource(paged_output())
 
 
 def _print_version() -> None:
