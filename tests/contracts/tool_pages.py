@@ -25,6 +25,7 @@ has no text of its own. Fields that were never set stay away. Lines in structure
 URLs and references 1-based.
 
 Files are resources, too: `resources/read` takes the `repo://` URLs of answers, with `#L10-L20` for lines.
+The resource `ui://codequarry/page` is the page for people as an app (MCP Apps), which clients may show for `search`.
 """
 TITLES = {
     "default": "Default profile: `{path}`, `codequarry serve --stdio`",

@@ -169,7 +169,9 @@ HOSTILE: dict[str, bytes] = {
     "manifest is empty": archive(b"", []),
     "manifest is no JSON": archive(b"{" * 5000, []),
     "manifest nests": archive(b"[" * 100_000, []),
-    "manifest nests within": archive(b'{"format_version": 1, "a": ' + b"[" * 980 + b"]" * 980 + b"}", []),
+    "manifest nests within": archive(
+        f'{{"format_version": {FORMAT_VERSION}, "a": {"[" * 980}{"]" * 980}}}'.encode(), []
+    ),
     "manifest in UTF-16": archive(MANIFEST.decode().encode("utf-16"), honest_members()),
     "manifest without checksum": archive(
         json.dumps({key: value for key, value in json.loads(MANIFEST).items() if key != "checksum"}).encode(), []

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codequarry.pipelines.syntax.chunks.chunk import chunk_source
@@ -444,6 +444,7 @@ def test_leaf_kinds_are_those_of_a_walk_over_the_tree(path: Path, max_chars: int
 
 
 @settings(max_examples=150, deadline=None)
+@example("bash", ["def f(x):", '"é"', "def f(x):", '"é"'], 1)  # a missing quote
 @given(
     st.sampled_from(["python", "javascript", "css", "bash", "markdown"]),
     st.lists(

@@ -45,9 +45,9 @@ def test_a_person_searches_reads_and_looks_a_name_up(address: str, page: Page) -
     # No page is wider than its window.
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.run("document.querySelector('a.to').click()")
-    page.until("!!document.querySelector('pre.linked .n, pre.linked .d')")
+    page.until("!!document.querySelector('pre[data-uri] .n, pre[data-uri] .d')")
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    page.run("document.querySelector('pre.linked .n, pre.linked .d').click()")
+    page.run("document.querySelector('pre[data-uri] .n, pre[data-uri] .d').click()")
     page.until("location.pathname === '/symbol' && location.search.startsWith('?at=')")
     page.shows("definition", "exact by an indexer")
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")

@@ -22,6 +22,7 @@ from codequarry.serving.catalog import present
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.descriptions import DEFAULT_TOOLS, INSTRUCTIONS
 from codequarry.serving.server.descriptions import TOOLS as DESCRIBED
+from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.server.mcp import build_server, listed_tools
 from codequarry.serving.tools import explanations
 from codequarry.serving.tools.context import ToolContext
@@ -114,7 +115,8 @@ def undescribed(schema: dict[str, Any], where: str = "") -> list[str]:
     return missing
 
 
-def test_the_command_line_prints_what_clients_get(server, era) -> None:
+def test_the_command_line_prints_what_clients_get(engine, era) -> None:
+    server = build_server(engine, version="1.2.3", app=read_app_resource)
     tools = talk(server, era, lambda client: client.list_tools())
     listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     assert listed == listed_tools()

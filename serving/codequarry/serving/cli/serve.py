@@ -174,11 +174,13 @@ def answer_clients(
     version = distribution_version("codequarry")
     try:
         if profile:
+            from codequarry.serving.page.mcp_app import read_app_resource
             from codequarry.serving.server.stdio import close_before_ending
 
             telemetry = engine.telemetry
             close_before_ending(telemetry.close if telemetry is not None else lambda: None)
-            build_server(engine, version=version, profile=profile).run("stdio", show_banner=False)
+            server = build_server(engine, version=version, profile=profile, app=read_app_resource)
+            server.run("stdio", show_banner=False)
         else:
             from codequarry.schemas.bundle.layout import BundleRoot
             from codequarry.serving.engine.engine import Engine

@@ -33,6 +33,7 @@ from codequarry.serving.catalog import present
 from codequarry.serving.http.door import BodyLimit, Crowd, Door, Patient
 from codequarry.serving.http.protocol import MAX_HEADER_BYTES, ROUTER_PATH, STOP_S, guarded_protocol
 from codequarry.serving.page.keeper_views import KeptRecords
+from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.page.password import PasswordAsToken
 from codequarry.serving.page.routes import add_page
 from codequarry.serving.request.admission import begin_call, current_call, token_client
@@ -180,7 +181,7 @@ def uvicorn_config(app: Starlette, settings: ServingSettings) -> uvicorn.Config:
 
 def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
     engine, settings = service.engine, service.engine.settings
-    server = build_server(engine, version=service.version, profile=profile, auth=service.auth)
+    server = build_server(engine, version=service.version, profile=profile, auth=service.auth, app=read_app_resource)
     service.prepared(server)
     page: frozenset[str] = frozenset()
     if profile == DEFAULT_PROFILE:

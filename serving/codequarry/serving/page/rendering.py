@@ -13,7 +13,7 @@ from codequarry.schemas.times import age_s, in_words
 from codequarry.serving.page.highlighting import highlighted
 from codequarry.serving.page.score_parts import score_parts
 
-FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 def link(page: str, /, **query: object) -> str:
@@ -55,10 +55,22 @@ async def render(template: str, **context: object) -> str:
     return await anyio.to_thread.run_sync(_templates().get_template(template).render, context)
 
 
+def static_file(name: str) -> str:
+    """Return a file of the page that is no template.
+
+    Args:
+        name: Its file name.
+
+    Returns:
+        Its text.
+    """
+    return (_FOLDER / "static" / name).read_text(encoding="utf-8")
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(
-        loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     templates.globals.update(

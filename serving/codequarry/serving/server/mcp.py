@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 # A server started inside a repository must not take FastMCP settings from a .env file in it.
@@ -33,6 +33,7 @@ from codequarry.schemas.wire.search import ErrorAnswer, to_wire
 from codequarry.serving.catalog import present
 from codequarry.serving.request.admission import Call, Gate, begin_call, current_call, token_client
 from codequarry.serving.request.trace import Trace, new_run_id
+from codequarry.serving.server.app_resource import APP_OF_TOOL, APP_URI, TOOL_WITH_APP, app_resource
 from codequarry.serving.server.descriptions import SERVER_NAME, Answering, ToolDescription
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES, answer_schema, argument_schema
 from codequarry.serving.server.resource import READ, file_template, resource_result
@@ -49,10 +50,17 @@ if TYPE_CHECKING:
     from codequarry.serving.telemetry.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
+AppReader = Callable[["ToolServer", str], Awaitable["ResourceResult"]]
+"""Reads a resource of the page for a server, by its URI."""
 
 
 def build_server(
-    engine: ToolEngine, *, version: str, profile: str = DEFAULT_PROFILE, auth: AuthProvider | None = None
+    engine: ToolEngine,
+    *,
+    version: str,
+    profile: str = DEFAULT_PROFILE,
+    auth: AuthProvider | None = None,
+    app: AppReader | None = None,
 ) -> ToolServer:
     """Build the server for an open engine; its tool list does not depend on the indexed corpus.
 
@@ -61,6 +69,7 @@ def build_server(
         version: Version of the program, as clients see it.
         profile: One of `PROFILES`.
         auth: Check of callers over HTTP; None admits everyone.
+        app: Reads the page as an app that clients show; None offers none.
 
     Returns:
         The server.
@@ -74,16 +83,20 @@ def build_server(
         mask_error_details=True,
         strict_input_validation=True,
     )
-    tools = [_described(tool, brief=chosen.brief) for tool in chosen.tools]
+    if not engine.settings.page or profile == "chatgpt":
+        app = None
+    tools = [_described(tool, brief=chosen.brief, app=app is not None) for tool in chosen.tools]
     for described, tool in zip(chosen.tools, tools, strict=True):
         # A busy server must still be able to say so.
         gate = None if described.from_memory else engine.gate
         tool.serve(described, gate, engine, by_token=auth is not None)
         server.add_own(tool, listed=described in chosen.listed)
     if profile != "chatgpt":
-        reader = _described(READ, brief=False)
+        reader = _described(READ, brief=False, app=False)
         reader.serve(READ, engine.gate, engine, by_token=auth is not None)
         server.add_reader(reader)
+    if app is not None:
+        server.add_app(app)
     # Over HTTP, each modern tools/call looks up the tool's schema to check headers against it; without this hook it
     # runs a whole tools/list for that.
     schemas = {tool.name: tool.parameters for tool in tools}
@@ -94,7 +107,7 @@ def build_server(
 def listed_tools(profile: str = DEFAULT_PROFILE) -> list[dict[str, Any]]:
     """Return the tools as ``tools/list`` gives them; needs no bundle, since the list does not depend on one."""
     chosen = PROFILES[profile]
-    tools = [_described(tool, brief=chosen.brief) for tool in chosen.listed]
+    tools = [_described(tool, brief=chosen.brief, app=profile != "chatgpt") for tool in chosen.listed]
     return [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 
 
@@ -201,8 +214,9 @@ def _with_notes(answer: BaseModel, notes: list[str]) -> BaseModel:
     return answer.model_copy(update={"limits": [*notes, *limits]}) if notes and isinstance(limits, list) else answer
 
 
-def _described(described: ToolDescription, *, brief: bool) -> EngineTool:
+def _described(described: ToolDescription, *, brief: bool, app: bool) -> EngineTool:
     return EngineTool(
+        meta=APP_OF_TOOL if app and described.name == TOOL_WITH_APP else None,
         name=described.name,
         title=described.title,
         description=described.text,
@@ -231,6 +245,7 @@ class ToolServer(FastMCP):
         self.own: dict[str, EngineTool] = {}
         """Its tools by name."""
         self._reader: EngineTool | None = None
+        self._app: AppReader | None = None
 
     def add_own(self, tool: EngineTool, *, listed: bool) -> None:
         """Add a tool that does not change later.
@@ -247,6 +262,11 @@ class ToolServer(FastMCP):
         """Offer indexed files as resources, which this reads."""
         self._reader = reader
         self.add_template(file_template())
+
+    def add_app(self, app: AppReader) -> None:
+        """Offer the page, which this reads, as an app that clients show beside the answers of a tool."""
+        self._app = app
+        self.add_resource(app_resource())
 
     async def run_stdio_async(self, *_: Any, **__: Any) -> None:
         """Serve on stdin and stdout until stdin ends; FastMCP's own method does not answer unreadable lines."""
@@ -270,6 +290,8 @@ class ToolServer(FastMCP):
 
     async def read_resource(self, uri: str, **options: Any) -> ResourceResult:
         """Read a resource, by the protocol or in process; FastMCP's own errors would repeat the URL."""
+        if self._app is not None and uri.startswith(APP_URI):
+            return await self._app(self, uri)
         if self._reader is None:
             return await super().read_resource(uri, **options)
         return resource_result(await self._reader.run({"uri": uri}))

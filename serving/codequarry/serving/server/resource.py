@@ -11,6 +11,7 @@ from fastmcp.tools.base import ToolResult
 from mcp.shared.exceptions import MCPError
 
 from codequarry.schemas.wire.resource import ResourceAnswer, ResourceRequest
+from codequarry.schemas.wire.search import ErrorBody
 from codequarry.serving.server.descriptions import ToolDescription
 from codequarry.serving.tools.browse.resource import read_resource
 
@@ -60,8 +61,19 @@ def resource_result(result: ToolResult) -> ResourceResult:
     """
     content: dict[str, Any] = result.structured_content or {}
     if result.is_error:
-        error = content["error"]
-        code = mcp_types.INVALID_PARAMS if error["code"] in _CALLERS_FAULT else mcp_types.INTERNAL_ERROR
-        said = "; ".join(part for part in (error["message"], error["suggestion"]) if part)
-        raise MCPError(code=code, message=said, data=error)
+        raise refused_resource(ErrorBody.model_validate(content["error"]))
     return ResourceResult([ResourceContent(content["text"], mime_type=MIME_TYPE)])
+
+
+def refused_resource(error: ErrorBody) -> MCPError:
+    """Convert an error into that of the protocol.
+
+    Args:
+        error: The error in the form that tools have.
+
+    Returns:
+        The protocol's error, with it as data.
+    """
+    code = mcp_types.INVALID_PARAMS if error.code in _CALLERS_FAULT else mcp_types.INTERNAL_ERROR
+    said = "; ".join(part for part in (error.message, error.suggestion) if part)
+    return MCPError(code=code, message=said, data=error.model_dump(mode="json"))

@@ -107,7 +107,7 @@ class ReadOnlyFiles(AbstractFileSystem):
     def _open(self, path: str, mode: str = "rb", **_: Any) -> _PositionedFile:
         if mode != "rb":
             raise PermissionError("the files of a version can only be read")
-        return _PositionedFile(self._inside(path))
+        return _PositionedFile(os.open(self._inside(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
 
     def _inside(self, path: str) -> str:
         folder, name = os.path.split(os.path.normpath(str(self._strip_protocol(path))))
@@ -123,10 +123,10 @@ class _PositionedFile(io.RawIOBase):
     DuckDB's threads share the handle of an attached database, and seek before they read.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        self._size = os.fstat(self._descriptor).st_size
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
         self._local = threading.local()
 
     def readable(self) -> bool:

@@ -264,8 +264,8 @@ def _first_break(breaks: list[int], near: int, far: int) -> int | None:
 # "(identifier)"; fields and anonymous tokens look different, and errors have no kind. Kinds are ASCII: ``\w`` takes
 # twice as long, and so does giving letters back at each node that is no leaf.
 _LEAF = re.compile(r"\((?!ERROR\))([A-Za-z0-9_]++)\)")
-# Tokens that the parser inserted to continue: no bytes of the file.
-_MISSING = re.compile(r""" \(MISSING (?:"(?:[^"\\]|\\.)*"|\w+)\)""")
+# Tokens that the parser inserted to continue: no bytes of the file. Their text is not escaped: a missing quote is """.
+_MISSING = re.compile(r""" \(MISSING (?:"[^\n]*?"|\w+)\)(?=[ )]|$)""")
 
 
 def leaf_kinds(nodes: Iterable[tuple[int, Node]], starts: list[int]) -> list[tuple[tuple[str, int], ...]]:

@@ -1,30 +1,41 @@
 // The page works without this: search as one types, keys, and names in code as links.
 "use strict";
 
-const form = document.querySelector("form.search");
-const results = document.querySelector("#results");
+// Where pages come from: the server here; app.js, which is read before this, asks the client of MCP.
+const pages = globalThis.clientPages ?? {
+  go: (address) => { location.href = address; },
+  keep: (address) => history.replaceState(null, "", address),
+  read: async (address, signal) => {
+    const answer = await fetch(address, { signal });
+    return answer.status === 429 ? null : answer.text();
+  },
+};
+document.documentElement.classList.add("scripted");
 
-if (form && results) {
-  let waiting = 0;
-  let asking = null;
-  const ask = async () => {
-    if (asking) asking.abort();
-    asking = new AbortController();
-    const address = "/?" + new URLSearchParams(new FormData(form));
-    try {
-      const answer = await fetch(address + "&part=results", { signal: asking.signal });
-      if (answer.status === 429) return;
-      results.innerHTML = await answer.text();
-      history.replaceState(null, "", address);
-    } catch (error) {
-      if (error.name !== "AbortError") form.submit();
-    }
-  };
-  form.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(ask, 150);
-  });
+let waiting = 0;
+let asking = null;
+
+async function searchAgain(form) {
+  if (asking) asking.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const address = "/?" + new URLSearchParams(new FormData(form));
+  try {
+    const found = await pages.read(address + "&part=results", signal);
+    if (found === null || signal.aborted) return;
+    document.querySelector("#results").innerHTML = found;
+    pages.keep(address);
+  } catch (error) {
+    if (error.name !== "AbortError") pages.go(address);
+  }
 }
+
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form.search");
+  if (!form || !document.querySelector("#results")) return;
+  clearTimeout(waiting);
+  waiting = setTimeout(searchAgain, 150, form);
+});
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
@@ -35,7 +46,7 @@ document.addEventListener("keydown", (event) => {
       field.select();
       event.preventDefault();
     } else {
-      location.href = "/";
+      pages.go("/");
     }
   } else if (event.key === "Escape" && typing) {
     event.target.blur();
@@ -47,21 +58,17 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-const code = document.querySelector("pre[data-uri]");
-if (code) {
-  code.classList.add("linked");
-  code.addEventListener("click", (event) => {
-    const name = event.target.closest(".n, .d");
-    if (!name || String(getSelection())) return;
-    const line = name.closest(".l");
-    const text = line.querySelector(".t");
-    let before = "";
-    for (const node of text.childNodes) {
-      if (node === name) break;
-      before += node.textContent;
-    }
-    const column = new TextEncoder().encode(before).length;
-    const place = `${code.dataset.uri}:${line.id.slice(1)}:${column + 1}`;
-    location.href = "/symbol?" + new URLSearchParams({ at: place });
-  });
-}
+document.addEventListener("click", (event) => {
+  const name = event.target.closest("pre[data-uri] .n, pre[data-uri] .d");
+  if (!name || String(getSelection())) return;
+  const line = name.closest(".l");
+  const text = line.querySelector(".t");
+  let before = "";
+  for (const node of text.childNodes) {
+    if (node === name) break;
+    before += node.textContent;
+  }
+  const column = new TextEncoder().encode(before).length;
+  const place = `${name.closest("pre").dataset.uri}:${line.id.slice(1)}:${column + 1}`;
+  pages.go("/symbol?" + new URLSearchParams({ at: place }));
+});
