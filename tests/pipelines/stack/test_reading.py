@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -312,3 +313,11 @@ def test_a_server_goes_from_a_base_to_its_delta_and_back(copied: BundleRoot) -> 
         assert engine.health(None).status == "ok"  # pyright: ignore[reportArgumentType]
     finally:
         engine.close()
+
+
+def test_a_delta_version_is_opened_by_several_threads_at_once(roots: Roots) -> None:
+    def open_and_close(_: int) -> None:
+        Engine.open(roots.stacked.path, ServingSettings()).close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(open_and_close, range(16)))) == 16

@@ -20,9 +20,9 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import LEAN_LINES, WITH_CODE, SearchAnswer, SearchRequest
 from codequarry.serving.catalog import present
 from codequarry.serving.engine.engine import Engine
+from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.server.descriptions import DEFAULT_TOOLS, INSTRUCTIONS
 from codequarry.serving.server.descriptions import TOOLS as DESCRIBED
-from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.server.mcp import build_server, listed_tools
 from codequarry.serving.tools import explanations
 from codequarry.serving.tools.context import ToolContext

@@ -15,8 +15,8 @@ from starlette.datastructures import QueryParams
 
 from codequarry.schemas.errors import CodequarryError, NotFoundError
 from codequarry.schemas.wire.symbols import MAX_URI_CHARS
-from codequarry.serving.page.rendering import render, static_file
 from codequarry.serving.page.reader_views import VIEWS, PageCaller, PageRefusal
+from codequarry.serving.page.rendering import render, static_file
 from codequarry.serving.server.app_resource import APP_META, APP_MIME_TYPE, APP_URI
 from codequarry.serving.server.resource import refused_resource
 from codequarry.serving.tools.fetch import error_body

@@ -15,8 +15,8 @@ from starlette.responses import HTMLResponse, Response
 
 from codequarry.schemas.errors import CodequarryError, NotFoundError
 from codequarry.serving.page.keeper_views import KeeperViews, KeptRecords
-from codequarry.serving.page.rendering import render, static_file
 from codequarry.serving.page.reader_views import VIEWS, PageCaller, PageRefusal, View
+from codequarry.serving.page.rendering import render, static_file
 from codequarry.serving.server.scoped_token import scope_of_request
 
 if TYPE_CHECKING:

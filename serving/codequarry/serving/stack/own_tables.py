@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ DEFINITION_COLUMNS = (
     "body_start_line", "body_end_line", "signature", "documentation",
 )  # fmt: skip
 _OF_FILES = "repo || '/' || path, size_bytes, sha256, encoding, skip_reason"
-_SCHEMA = "stack.main"
+_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,16 @@ class OwnTables:
         Raises:
             IntegrityError: Tables are missing.
         """
-        names = stack.numbers("", "main", _SCHEMA, 0)
+        # DuckDB opens a file once for a process: others that read the version at this moment see the database as well.
+        database = f"stack_{next(_numbers)}"
+        names = stack.numbers("", "main", f"{database}.main", 0)
         with own.reading() as cursor:
-            cursor.execute("ATTACH ':memory:' AS stack (READ_WRITE)")
+            cursor.execute(f"ATTACH ':memory:' AS {database} (READ_WRITE)")
             try:
-                put_stack_arrays(cursor, stack, _SCHEMA)
+                put_stack_arrays(cursor, stack, names.schema)
                 return cls._read(cursor, names)
             finally:
-                cursor.execute("DETACH stack")
+                cursor.execute(f"DETACH {database}")
 
     @classmethod
     def _read(cls, cursor: Any, names: StackNames) -> Self:
