@@ -16,6 +16,7 @@ ALL = (
     "deltas",
     "branches",
     "served_fleet",
+    "routed_fleet",
     "fleet_push",
     "fleet_plan",
     "encoder_copies",

@@ -6,26 +6,22 @@ A replica follows the fleet and a server answers from it, each in a process of i
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import socket
 import statistics
-import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.corpus import CODEQUARRY, HOME, children_cpu, package_folder
+from benchmarks.corpus import CODEQUARRY, HOME
+from benchmarks.fleet_home import build_fleet, commit_all, make_repositories, start, wait_for, write_settings
 from benchmarks.report import Figure, at_most, print_figures
 from benchmarks.served_fleet import PACKAGES as REPOSITORIES
 
 _PUSHED = ("starlette", "rich", "jedi")
 _FOLLOWED = "fleet"
-_LIMIT_S = 300.0
-"""Seconds after which a generation that is not served ends the benchmark."""
-_GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.invalid")
 _SIZES = {"fleet": 1, "one bundle": 10_000_000}
 """Chunks that a bundle is filled to: each repository alone, or all together."""
 
@@ -38,14 +34,10 @@ def run() -> None:
 def _figures() -> Iterable[Figure]:
     home = HOME / "fleet_push"
     shutil.rmtree(home, ignore_errors=True)
-    for name in REPOSITORIES:
-        ignored = shutil.ignore_patterns("__pycache__", "*.so")
-        shutil.copytree(package_folder(name), home / "repositories" / name, ignore=ignored)
-        subprocess.run([*_GIT, "init", "--quiet"], cwd=home / "repositories" / name, check=True)
-        _commit(home / "repositories" / name)
+    make_repositories(home, REPOSITORIES)
     for kind, size in _SIZES.items():
-        _write_settings(home, kind, size)
-        cpu, seconds, sent, said = _build(home, kind, "--full")
+        write_settings(home, kind, REPOSITORIES, size)
+        cpu, seconds, sent, said = build_fleet(home, kind, "--full")
         yield Figure(f"{kind}: what", said)
         yield Figure(f"{kind}: first build", f"{cpu:.1f} CPU-s, {seconds:.1f} s, {sent:.1f} MB travel")
     costs: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
@@ -57,9 +49,9 @@ def _figures() -> Iterable[Figure]:
             for mode in ("--delta", "--full"):
                 added = f"\n\ndef added_{number}{mode.count('d')}(value):\n    return value\n"
                 file.write_text(file.read_text() + added)
-                _commit(home / "repositories" / name)
+                commit_all(home / "repositories" / name)
                 for kind in _SIZES:
-                    costs.setdefault((kind, mode), []).append(_build(home, kind, mode)[:3])
+                    costs.setdefault((kind, mode), []).append(build_fleet(home, kind, mode)[:3])
                     if kind == _FOLLOWED:
                         delays.append(_delays(home, health))
     for what, column in zip(("held by a following replica", "answered from"), zip(*delays, strict=True), strict=True):
@@ -72,7 +64,7 @@ def _figures() -> Iterable[Figure]:
         yield Figure(f"{kind}, {mode}: a push, median", f"{cpu:.2f} CPU-s, {seconds:.2f} s")
         name = f"{kind}, {mode}: bytes that travel, median"
         yield at_most(name, sent, 3, "MB", digits=2) if kind == "fleet" else Figure(name, f"{sent:.2f} MB")
-    cpu, seconds, _, _ = _build(home, "fleet", "--delta")
+    cpu, seconds, _, _ = build_fleet(home, "fleet", "--delta")
     yield Figure("fleet: a build without a push", f"{cpu:.2f} CPU-s, {seconds:.2f} s, nothing travels")
 
 
@@ -84,13 +76,13 @@ def _replica(home: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     health = f"http://127.0.0.1:{port}/healthz"
-    with _started(follow, home) as follower:
+    with start(follow, home) as follower:
         try:
-            _wait_for((replica / "fleet.json").is_file)
+            wait_for((replica / "fleet.json").is_file)
             serve = [*CODEQUARRY, "serve", "--fleet", str(replica), "--port", str(port)]
-            with _started(serve, replica) as server:
+            with start(serve, replica) as server:
                 try:
-                    _wait_for(lambda: _served_version(health) != "")
+                    wait_for(lambda: _served_version(health) != "")
                     yield health
                 finally:
                     server.terminate()
@@ -98,15 +90,11 @@ def _replica(home: Path) -> Iterator[str]:
             follower.terminate()
 
 
-def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def _delays(home: Path, health: str) -> tuple[float, float]:
     """Return the seconds from the PUT of the current generation until it is held by the replica, and is served."""
     current = home / _FOLLOWED / "shared" / "fleet" / "CURRENT"
     generation = int(current.read_text().split()[0])
-    _wait_for(lambda: _served_version(health) == f"fleet-{generation}", every_s=0.01)
+    wait_for(lambda: _served_version(health) == f"fleet-{generation}", every_s=0.01)
     served, put = time.time(), current.stat().st_mtime
     return (home / "replica" / "fleet.json").stat().st_mtime - put, served - put
 
@@ -117,39 +105,3 @@ def _served_version(health: str) -> str:
             return str(json.load(answer)["bundle"]["version"])
     except OSError:
         return ""
-
-
-def _wait_for(condition: Callable[[], bool], every_s: float = 0.1) -> None:
-    ends = time.monotonic() + _LIMIT_S
-    while not condition():
-        if time.monotonic() > ends:
-            raise SystemExit(f"the replica did not follow within {_LIMIT_S:.0f} s")
-        time.sleep(every_s)
-
-
-def _write_settings(home: Path, kind: str, size: int) -> None:
-    listed = ", ".join(f'{{ path = "repositories/{name}", ref = "HEAD" }}' for name in REPOSITORIES)
-    (home / f"{kind}.toml").write_text(
-        f"[sources]\nrepositories = [{listed}]\n[scip]\nenabled = false\n[retrieval]\nenabled = false\n"
-        f'[paths]\nstore = "{kind}/store"\n[fleet]\nurl = "file://{home}/{kind}/shared"\nfolder = "{kind}/here"\n'
-        f"bundle_chunks = {size}\nbundle_chunks_max = {size}\n"
-    )
-
-
-def _build(home: Path, kind: str, mode: str) -> tuple[float, float, float, str]:
-    """Return CPU seconds, seconds, megabytes that travelled and the closing line of a build."""
-    before, started = children_cpu(), time.perf_counter()
-    done = subprocess.run(
-        [*CODEQUARRY, "fleet", "build", mode, "--settings", f"{kind}.toml"],
-        cwd=home, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    last = done.stderr.strip().splitlines()[-1]
-    sent = re.search(r"([\d.]+) MB travelled", last)
-    assert sent is not None, last
-    cost = (children_cpu() - before, time.perf_counter() - started, float(sent[1]))
-    return *cost, last.partition(": ")[2].partition(";")[0]
-
-
-def _commit(repository: Path) -> None:
-    subprocess.run([*_GIT, "add", "--all", "--force"], cwd=repository, check=True)
-    subprocess.run([*_GIT, "commit", "--quiet", "-m", "change"], cwd=repository, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from codequarry.pipelines.run import index_repositories
@@ -269,14 +270,19 @@ def test_comments_and_strings_are_no_code(before: str, lang: str, expected: bool
 def test_definitions_are_looked_for_in_some_files(engine: Engine) -> None:
     """A name that other repositories define a hundred times is found in the one that is asked about."""
     symbols, directory = engine.bundle.symbols, engine.bundle.directory
-    every = symbols.with_names(["total", "Store"], 10)
-    assert [len(every[name]) for name in ("total", "Store")] == [3, 1]
+    anywhere = np.ones(len(directory.paths), np.bool_)
+    every = {name: symbols.with_name(name, 10, anywhere) for name in ("total", "Store")}
+    assert [len(found) for found in every.values()] == [3, 1]
+    assert symbols.with_name("store", 10, anywhere) == [], "as it is written"
     typescript = directory.files_of(["typescript"])
     till = directory.files_matching("**/shop.ts")
-    assert symbols.with_names(["total", "Store"], 10, typescript) == {"total": every["total"], "Store": []}
-    (only,) = symbols.with_names(["total"], 1, till)["total"]
+    assert [symbols.with_name(name, 10, typescript) for name in every] == [every["total"], []]
+    (only,) = symbols.with_name("total", 1, till)
     assert only.file == int(till.nonzero()[0][0])
-    names = [only.name_id, every["Store"][0].name_id]
-    assert symbols.few_of_names(names, 1, till) == [only]
+    row, store = (symbols.numbered([one.number])[0] for one in (only, every["Store"][0]))
+    assert (row.file, row.name, row.qualified_name, row.kind) == only[1:]
+    assert symbols.signatures([only.number]) == {only.number: row.signature}
+    names = [row.name_id, store.name_id]
+    assert symbols.few_of_names(names, 1, till) == [row]
     assert {row.name for row in symbols.few_of_names(names, 10)} == {"total", "Store"}
     assert symbols.few_of_names(names, 10, ~directory.indexed) == []

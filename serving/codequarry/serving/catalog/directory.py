@@ -112,21 +112,20 @@ class ChunkDirectory:
         rows = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
         return np.concatenate(rows or [np.empty(0, np.int64)])
 
-    def lie_in(self, rows: np.ndarray, files: np.ndarray) -> np.ndarray:
-        """Tell which chunks lie in some files.
+    def files_of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return the files that chunks lie in.
 
         Args:
             rows: (m,) rows of ``chunks_mat``.
-            files: (files,) bool.
 
         Returns:
-            (m,) bool; False for a chunk that the caller may not see.
+            (m,) int64; -1 for a chunk that the caller may not see.
         """
         if not len(self.chunk_ids):
-            return np.zeros(len(rows), np.bool_)
+            return np.full(len(rows), -1, np.int64)
         wanted = self.by_row[rows]
         at = np.minimum(np.searchsorted(self.chunk_ids, wanted), len(self.chunk_ids) - 1)
-        return (self.chunk_ids[at] == wanted) & files[self.file_of[at]]
+        return np.where(self.chunk_ids[at] == wanted, self.file_of[at], -1)
 
     def rows_in(self, file: int) -> range:
         """Return the rows of a file's chunks."""

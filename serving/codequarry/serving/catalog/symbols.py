@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
-from codequarry.schemas.catalog.symbol_views import DEFINITION
 from codequarry.serving.catalog.catalog import Catalog, marks
+from codequarry.serving.catalog.definition_rows import (
+    MAX_FOUND,
+    DefinitionMatches,
+    Named,
+    NamedDefinition,
+    Places,
+    SymbolRow,
+)
 from codequarry.serving.catalog.directory import ChunkDirectory
 
 MAX_RELATED = 500
 """Symbols that one question may spread to over relationships."""
-
-MAX_FOUND = 100
-"""Definitions of one question that are read; further ones are counted."""
 
 _FULL_NAME = "concat('.', module, '.', qualified_name)"
 # The rows of a name are stored together, best first, so that the order of their numbers is the one wanted.
@@ -58,99 +62,11 @@ FROM places_mat WHERE file = ? AND start_line BETWEEN ? AND ?
 """
 
 
-class SymbolRow(NamedTuple):
-    """One row of ``symbols_mat``."""
-
-    symbol_id: int
-    target_id: int
-    name_id: int
-    file: int
-    name: str
-    qualified_name: str
-    module: str
-    kind: str
-    precise: bool
-    start_line: int
-    start_column: int
-    end_line: int
-    end_column: int
-    body_start_line: int
-    body_end_line: int
-    signature: str
-    documentation: str
-    chunk_id: int
-
-    @property
-    def span(self) -> tuple[int, int, int, int]:
-        """Place of the name: start line and column, end line and column."""
-        return self.start_line, self.start_column, self.end_line, self.end_column
-
-    @property
-    def full_name(self) -> str:
-        """Qualified name behind the dotted path of the file."""
-        return f"{self.module}.{self.qualified_name}" if self.module else self.qualified_name
-
-
 IN_ARRAYS = ("name", "qualified_name", "module", "kind")
 """Strings of a definition that are read from ``rows/``, where they cost less than from DuckDB."""
 _STORED_FIELDS = tuple(name for name in SymbolRow._fields if name not in (*IN_ARRAYS, "chunk_id"))
 _STORED = ", ".join(_STORED_FIELDS)
 _NUMBER = _STORED_FIELDS.index("symbol_id")
-
-
-class DefinitionMatches(NamedTuple):
-    """Definitions, best first."""
-
-    rows: list[SymbolRow]
-    """At most `MAX_FOUND`."""
-    total: int
-
-
-class Places(NamedTuple):
-    """Rows of ``occurrences_mat``, (m,) each, with the ids of their chunks."""
-
-    target_id: np.ndarray
-    file: np.ndarray
-    precise: np.ndarray
-    roles: np.ndarray
-    start_line: np.ndarray
-    start_column: np.ndarray
-    end_line: np.ndarray
-    end_column: np.ndarray
-    enclosing: np.ndarray
-    """See `SymbolTables.enclosing_name`."""
-    chunk_id: np.ndarray
-
-    @property
-    def defining(self) -> np.ndarray:
-        """Mask of the places that are definitions: (m,) bool."""
-        return self.roles & DEFINITION != 0
-
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Return the rows as plain Python values."""
-        return zip(*(column.tolist() for column in self), strict=True)
-
-    def where(self, rows: np.ndarray) -> Places:
-        """Select rows.
-
-        Args:
-            rows: (m,) bool, or positions.
-
-        Returns:
-            The selected rows.
-        """
-        return Places(*(column[rows] for column in self))
-
-
-class Named(NamedTuple):
-    """One row of ``places_mat``."""
-
-    start_column: int
-    end_line: int
-    end_column: int
-    precise: bool
-    roles: int
-    target_id: int
 
 
 class SymbolTables:
@@ -166,6 +82,7 @@ class SymbolTables:
         """
         self._catalog = catalog
         self._directory, self._chunk_ids = directory, directory.by_row
+        self._kind = cache(catalog.index.texts.__getitem__)
         self._visible: np.ndarray | None = None
         self._live, self._hidden = "true", dict[str, Any]()
         if len(hidden) > _FEW_HIDDEN:
@@ -266,30 +183,32 @@ class SymbolTables:
         rows = self._fetch(sql, {"names": list(names), "most": most, **bounds, **self._hidden})
         return [found for found in self._rows(rows) if files is None or files[found.file]]
 
-    def with_names(
-        self, names: Iterable[str], most: int, files: np.ndarray | None = None
-    ) -> dict[str, list[SymbolRow]]:
-        """Find definitions by their own names, all in one query.
+    def with_name(self, name: str, most: int, files: np.ndarray) -> list[NamedDefinition]:
+        """Find definitions by their own name, without a query.
 
         Args:
-            names: Names as they are written.
-            most: Most definitions of a name; of one with more the first are taken.
-            files: (files,) bool, files to look in; None for all.
+            name: Name as it is written.
+            most: Most definitions with this name, in whatever case; the first are taken.
+            files: (files,) bool, files to look in.
 
         Returns:
-            Definitions by name, in no order; every name is there.
+            Definitions.
         """
-        index, found = self._catalog.index, {name: list[SymbolRow]() for name in names}
-        numbers: list[int] = []
-        for name in found:
-            same = index.definitions_named([name.lower()], members=True)
-            if files is not None:
-                same = same[self._directory.lie_in(index.column("chunk", same), files)]
-            numbers += same[:most].tolist()
-        for row in self.numbered(numbers) if numbers else []:
-            if row.name in found:
-                found[row.name].append(row)
-        return found
+        index, text = self._catalog.index, self._catalog.index.texts
+        numbers = index.definitions_named([name.lower()], members=True)
+        lying = self._directory.files_of_rows(index.column("chunk", numbers))
+        kept = np.flatnonzero((lying >= 0) & files[lying])[:most]
+        kept = kept[index.column("name", numbers[kept]) == text.find(name)]
+        numbers = numbers[kept]
+        kinds = (self._kind(number) for number in index.column("kind", numbers).tolist())
+        qualified = (text[number] for number in index.column("qualified_name", numbers).tolist())
+        every = zip(numbers.tolist(), lying[kept].tolist(), qualified, kinds, strict=True)
+        return [NamedDefinition(number, file, name, owned, kind) for number, file, owned, kind in every]
+
+    def signatures(self, numbers: Collection[int]) -> dict[int, str]:
+        """Return signatures of definitions by number, in one query."""
+        sql = "SELECT symbol_id, signature FROM symbols_mat WHERE symbol_id IN (SELECT unnest($numbers))"
+        return dict(self._fetch(sql, {"numbers": list(numbers)}))
 
     def implementing(self, targets: Sequence[int]) -> list[tuple[int, int]]:
         """Return what an indexer says to implement, override or extend one of these targets.

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from codequarry.schemas.languages import DATA_LANGUAGES
+from codequarry.serving.catalog.definition_rows import MAX_FOUND, DefinitionMatches, Named, Places, SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.symbols import (
-    IN_ARRAYS,
-    MAX_FOUND,
-    DefinitionMatches,
-    Named,
-    Places,
-    SymbolRow,
-    SymbolTables,
-)
+from codequarry.serving.catalog.symbols import IN_ARRAYS, SymbolTables
 from codequarry.serving.stack.stacked_catalog import StackedCatalog
 
 
@@ -99,6 +92,13 @@ class StackedSymbols(SymbolTables):
     def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
         return [*(super().numbered(held) if held else []), *self._own_rows(set(numbers) - set(held))]
+
+    def signatures(self, numbers: Collection[int]) -> dict[int, str]:
+        held = [number for number in numbers if number < self._first]
+        own = {
+            number: str(self._own.definitions["signature"][number - self._first]) for number in set(numbers) - set(held)
+        }
+        return (super().signatures(held) if held else {}) | own
 
     def _find_named(
         self, name: str, last: str, kinds: Sequence[str], files: np.ndarray | None, *, any_case: bool

@@ -15,8 +15,8 @@ from codequarry.schemas.wire.symbols import (
     DefinitionResult,
 )
 from codequarry.serving.catalog import present
+from codequarry.serving.catalog.definition_rows import Places
 from codequarry.serving.catalog.filters import allowed_files
-from codequarry.serving.catalog.symbols import Places
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped

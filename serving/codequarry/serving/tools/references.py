@@ -18,8 +18,8 @@ from codequarry.schemas.wire.symbols import (
     ReferenceTotals,
 )
 from codequarry.serving.catalog import present
+from codequarry.serving.catalog.definition_rows import Places
 from codequarry.serving.catalog.filters import allowed_files, members
-from codequarry.serving.catalog.symbols import Places
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import MAX_NAME_CHARS, described, outside, own_places, place_of, unlisted

@@ -12,7 +12,7 @@ from codequarry.schemas.catalog.symbol_views import DEFINITION
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.wire.symbols import MAX_SYMBOL_CHARS, MAX_URI_CHARS, SymbolTarget
 from codequarry.serving.catalog import present
-from codequarry.serving.catalog.symbols import DefinitionMatches, Named, SymbolRow
+from codequarry.serving.catalog.definition_rows import DefinitionMatches, Named, SymbolRow
 from codequarry.serving.tools.browse.file_references import FilePlace, find_place, named_place, readings
 from codequarry.serving.tools.browse.file_text import around, definitions_in
 from codequarry.serving.version.open import Bundle

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codequarry.schemas.errors import NotFoundError
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.version.open import Bundle
 
 

@@ -13,7 +13,7 @@ from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT, PA
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.explore import PlaceRole
 from codequarry.serving.catalog import present
-from codequarry.serving.catalog.symbols import DefinitionMatches, Named, SymbolRow
+from codequarry.serving.catalog.definition_rows import DefinitionMatches, Named, SymbolRow
 from codequarry.serving.tools.browse.excerpts import Excerpt
 from codequarry.serving.tools.references import named_places, order_places
 from codequarry.serving.tools.symbol_target import ResolvedTarget

@@ -17,8 +17,8 @@ import numpy as np
 
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.tools.browse.file_text import all_lines
 from codequarry.serving.tools.naming.bindings import last_primary, trailing_expression
 from codequarry.serving.tools.naming.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of

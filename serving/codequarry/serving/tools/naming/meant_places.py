@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import IMPORT
-from codequarry.serving.catalog.symbols import Places, SymbolRow
+from codequarry.serving.catalog.definition_rows import Places, SymbolRow
 from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.version.open import Bundle
 

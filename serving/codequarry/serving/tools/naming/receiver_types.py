@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from codequarry.schemas.kinds import stored_kinds
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import NamedDefinition, SymbolRow
 from codequarry.serving.tools.naming.bindings import (
     Binding,
     Primary,
@@ -40,7 +40,7 @@ _HEADS = frozenset(("def", "func", "fn", "fun", "function", "async", "static", "
                     "const", "var", "val", "readonly", "final", "export", "pub", "mut", "abstract", "override", "type",
                     "class", "get", "set", "internal", "virtual", "inline", "open", "self", "this"))  # fmt: skip
 SELF = frozenset(("self", "cls", "this", "Self", "super"))
-_MOST_NAMES = 1_000
+_MOST_SIGNATURES = 20_000
 _MOST_OF_NAME = 100
 _DEEPEST = 3
 _MOST_BINDINGS = 8
@@ -75,12 +75,13 @@ class ReceiverTypes:
         self._files = files
         self._lines_of = lines_of
         self._nested = 0
-        self._rows: dict[str, list[SymbolRow]] = {}
-        self._wanted: set[str] = set()
+        self._named: dict[str, list[NamedDefinition]] = {}
+        self._signatures: dict[int, str] = {}
+        self._wanted: dict[int, NamedDefinition] = {}
         self._known: dict[tuple[Any, ...], Any] = {}
         self._doubtful: dict[tuple[Any, ...], Any] = {}
         self.misses = 0
-        """Times that a definition was asked for that has not been read."""
+        """Times that a signature was asked for that has not been read."""
         self._binding = cache(self._find_binding)
         self.imports_whole = cache(self._find_whole_import)
 
@@ -141,8 +142,8 @@ class ReceiverTypes:
         return found
 
     def _find_bases(self, name: str) -> frozenset[str]:
-        rows = [row for row in self._definitions(name) if row.kind in TYPE_LIKE]
-        return frozenset().union(*map(_extended, rows)) - {name}
+        types = [one for one in self._definitions(name) if one.kind in TYPE_LIKE]
+        return frozenset().union(*(_extended(name, self._signature(one)) for one in types)) - {name}
 
     def _of_binding(self, file: int, binding: Binding, depth: int) -> Types:
         if binding.type_text:
@@ -190,36 +191,37 @@ class ReceiverTypes:
         Returns:
             Types; None where there is no such definition.
         """
-        rows = [row for row in self._definitions(word) if row.kind in _TYPED]
+        found = [one for one in self._definitions(word) if one.kind in _TYPED]
         if owners is not None:
-            rows = [row for row in rows if owner_of(row).rpartition(".")[2] in owners]
-        if not rows:
+            found = [one for one in found if owner_of(one).rpartition(".")[2] in owners]
+        if not found:
             return None
-        return _together([self._of_row(row) for row in rows])
+        return _together([self._of_definition(one) for one in found])
 
-    def _of_row(self, row: SymbolRow) -> Types:
+    def _of_definition(self, one: NamedDefinition) -> Types:
         """Return the types that one definition declares, or, of an attribute, that its file sets it to."""
-        declared = _of_type(_beside(row))
-        if declared.names or row.kind not in _SET:
+        declared = _of_type(_beside(one.name, self._signature(one)))
+        if declared.names or one.kind not in _SET:
             return declared
-        return self._set_in(row.file, row.name)
+        return self._set_in(one.file, one.name)
 
     @property
     def is_settled(self) -> bool:
-        """True where all definitions that were asked for have been read."""
+        """True where all signatures that were asked for have been read."""
         return not self._wanted
 
     def read_wanted(self) -> bool:
-        """Read the definitions of all names that were asked for; False where there is nothing more to read."""
-        if self.is_settled or len(self._rows) > _MOST_NAMES:
+        """Read all signatures that were asked for; False where there is nothing more to read."""
+        if self.is_settled or len(self._signatures) > _MOST_SIGNATURES:
             return False
         for _ in range(_HIGHEST):  # types with those that they extend
             if not self._wanted:
                 break
-            read = self._bundle.symbols.with_names(sorted(self._wanted), _MOST_OF_NAME, self._files)
-            self._rows |= read
-            types = (row for rows in read.values() for row in rows if row.kind in TYPE_LIKE)
-            self._wanted = {base for row in types for base in _extended(row)} - self._rows.keys()
+            self._signatures |= dict.fromkeys(self._wanted, "") | self._bundle.symbols.signatures(self._wanted)
+            types = [one for one in self._wanted.values() if one.kind in TYPE_LIKE]
+            bases = frozenset().union(*(_extended(one.name, self._signatures[one.number]) for one in types))
+            above = [one for base in bases for one in self._definitions(base) if one.kind in TYPE_LIKE]
+            self._wanted = {one.number: one for one in above if one.number not in self._signatures}
         self._wanted.clear()
         self._doubtful.clear()
         return True
@@ -251,24 +253,29 @@ class ReceiverTypes:
     def _set_in(self, file: int, word: str) -> Types:
         return self._once(self._find_set, file, word)
 
-    def _definitions(self, name: str) -> list[SymbolRow]:
-        if (found := self._rows.get(name)) is None:
-            self._wanted.add(name)
+    def _definitions(self, name: str) -> list[NamedDefinition]:
+        if (found := self._named.get(name)) is None:
+            found = self._named[name] = self._bundle.symbols.with_name(name, _MOST_OF_NAME, self._files)
+        return found
+
+    def _signature(self, one: NamedDefinition) -> str:
+        if (found := self._signatures.get(one.number)) is None:
+            self._wanted[one.number] = one
             self.misses += 1
-        return found or []
+        return found or ""
 
     def _find_binding(self, file: int, line: int, word: str) -> Binding | None:
         return bindings_above(self._lines_of(file), line, word, self._bundle.directory.langs[file])
 
 
-def owner_of(row: SymbolRow) -> str:
+def owner_of(row: SymbolRow | NamedDefinition) -> str:
     """Return the qualified name of what a definition is a member of; "" for one of a file."""
     return row.qualified_name.rpartition(".")[0]
 
 
-def _extended(row: SymbolRow) -> frozenset[str]:
+def _extended(name: str, signature: str) -> frozenset[str]:
     """Return the names of types in the head of a type."""
-    return frozenset(_WORD.findall(row.signature.partition(row.name)[2])) - _HEADS
+    return frozenset(_WORD.findall(signature.partition(name)[2])) - _HEADS
 
 
 def _together(several: Iterable[Types]) -> Types:
@@ -283,12 +290,12 @@ def _of_type(text: str) -> Types:
     return Types(known, bool(known))
 
 
-def _beside(row: SymbolRow) -> str:
+def _beside(name: str, signature: str) -> str:
     """Return what a signature says beside the name and the parameters: the type.
 
     It stands behind the name, or before it in languages such as Java.
     """
-    before, _, after = row.signature.partition(row.name)
+    before, _, after = signature.partition(name)
     if "->" in after:
         behind = after[after.rfind("->") + 2 :]
     elif after.startswith("("):

@@ -13,7 +13,7 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
 from codequarry.schemas.wire.symbols import Evidence
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze

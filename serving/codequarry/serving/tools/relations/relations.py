@@ -18,8 +18,8 @@ from codequarry.schemas.wire.relations import (
     RelationsRequest,
 )
 from codequarry.serving.catalog import present
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.catalog.filters import allowed_files
-from codequarry.serving.catalog.symbols import SymbolRow
 from codequarry.serving.text.arguments import clamp_argument
 from codequarry.serving.tools.budgets import fit_budget
 from codequarry.serving.tools.context import ToolContext

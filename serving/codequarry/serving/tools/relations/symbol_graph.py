@@ -16,7 +16,7 @@ import numpy as np
 from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE, owner_of
 from codequarry.serving.version.open import Bundle
@@ -194,8 +194,9 @@ class SymbolGraph:
         beside = np.zeros(len(self._kindred), np.bool_)
         beside[row.file] = True
         name = owner.rpartition(".")[2]
-        owners = self._bundle.symbols.with_names([name], _MOST_OWNERS, beside)[name]
-        queue = [each for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
+        owners = self._bundle.symbols.with_name(name, _MOST_OWNERS, beside)
+        numbers = [each.number for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
+        queue = self._bundle.symbols.numbered(numbers) if numbers else []
         types: dict[int, tuple[SymbolRow, Evidence]] = {}
         while queue:
             for each, evidence in self.extending(queue.pop()):

@@ -10,7 +10,7 @@ from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.schemas.wire.relations import MAX_TARGET_CHARS, RelationsRequest
 from codequarry.schemas.wire.symbols import MAX_SYMBOL_CHARS, SymbolTarget
 from codequarry.serving.catalog import present
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.tools.browse.file_references import FilePlace, files_below, find_place, looks_like_path
 from codequarry.serving.tools.browse.file_text import around, definitions_in
 from codequarry.serving.tools.symbol_target import resolve

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from codequarry.schemas.wire.symbols import Evidence
-from codequarry.serving.catalog.symbols import SymbolRow
+from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.naming.meanings import CERTAINTY
 
