@@ -16,7 +16,7 @@ import socket
 import statistics
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -62,8 +62,7 @@ def run() -> None:
         router = stack.enter_context(_router(home, halves))
         single, served, routed = (_Asked(port, questions) for port in (one_bundle, whole, router))
         owner = {name: port for port in halves for name in _repositories(port)}
-        direct = statistics.median(_filtered({name: owner[name] for name in owner}, questions))
-        through = statistics.median(_filtered(dict.fromkeys(owner, router), questions))
+        direct, through = map(statistics.median, zip(*_filtered(owner, router, questions), strict=True))
     print_figures(
         f"a router over two replicas of {len(PACKAGES)} bundles, {len(questions)} questions over HTTP",
         [
@@ -119,16 +118,22 @@ class _Client:
         return taken, answer
 
 
-def _filtered(ports: dict[str, int], questions: Sequence[tuple[str, str]]) -> Iterator[float]:
-    """Yield the milliseconds of searches in one repository each, asked of the port of that repository."""
-    clients = {port: _Client(port) for port in set(ports.values())}
-    for round_ in range(_ROUNDS):
-        for query, uri in questions:
+def _filtered(
+    owner: Mapping[str, int], router: int, questions: Sequence[tuple[str, str]]
+) -> Iterator[tuple[float, float]]:
+    """Yield the milliseconds of searches in one repository: asked of its replica, and through the router.
+
+    Each is asked first as often as the other, since the second of two equal searches finds warm pages.
+    """
+    clients = {port: _Client(port) for port in {*owner.values(), router}}
+    for round_ in range(2 * _ROUNDS):
+        for number, (query, uri) in enumerate(questions):
             repository = uri.partition("/")[0]
             given = {"query": query, "top_k": 10, "filters": {"repos": [repository]}}
-            taken, _ = clients[ports[repository]].call("search", given)
-            if round_:
-                yield taken
+            ports = [owner[repository], router]
+            taken = {port: clients[port].call("search", given)[0] for port in ports[:: 1 - 2 * ((number + round_) % 2)]}
+            if round_ >= _ROUNDS:
+                yield taken[ports[0]], taken[ports[1]]
 
 
 def _repositories(port: int) -> Iterator[str]:

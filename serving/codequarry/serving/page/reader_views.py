@@ -119,7 +119,8 @@ async def show_file(asker: PageCaller, given: QueryParams) -> str:
 async def show_folder(asker: PageCaller, given: QueryParams) -> str:
     path = given.get("path", "").strip("/")
     found = await asker.ask(ListFilesAnswer, "list_files", pattern=path, depth=1, limit=1000)
-    return await render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), found=found)
+    above = len(path) + 1 if path else 0
+    return await render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), above=above, found=found)
 
 
 async def show_symbol(asker: PageCaller, given: QueryParams) -> str:
