@@ -214,7 +214,7 @@ def test_tools_prints_the_listing(run) -> None:
         (("serve", "--stdio"), 2, "no bundle is published", "codequarry index"),
         (("serve", "--stdio", "--port", "1"), 2, "--stdio and --host or --port", "--stdio alone"),
         (("serve", "--port", "99999"), 2, "--port 99999", "0"),
-        (("search", "x", "--channel", "best"), 2, "channel: must be one of", "arguments are"),
+        (("search", "x", "--channel", "best"), 2, "--channel: must be one of", "add -h"),
         (("search", "x", "--settings", "nowhere.toml"), 2, "settings file not found", "existing file"),
     ],
 )

@@ -67,4 +67,4 @@ def test_leaving_the_pager_early_ends_the_command_without_an_error(folder: Path,
 
 def test_an_error_is_shown_and_keeps_its_code(folder: Path, tmp_path: Path) -> None:
     screen = run_in_terminal(["search", "tea", "--channel", "smell"], folder, 80, pager=str(tmp_path / "pager"))
-    assert screen.code == 2 and screen.lines[0].startswith("error: channel")
+    assert screen.code == 2 and screen.lines[0].startswith("error: --channel")

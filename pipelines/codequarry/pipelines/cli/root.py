@@ -30,6 +30,7 @@ from codequarry.schemas.errors import (
 )
 from codequarry.schemas.resources import collect_seldom, raise_if_exhausted
 from codequarry.serving.cli import clients, route, serve, settings, sql, usage, versions
+from codequarry.serving.cli.command_words import for_command_line
 from codequarry.serving.cli.finding import browse, grep, relations, search, symbols
 from codequarry.serving.cli.install import command as install
 from codequarry.serving.cli.options import Lent
@@ -218,6 +219,6 @@ def _explain(error: CodequarryError) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, soft_wrap=not sys.stderr.isatty(), highlight=False)
-    console.print(Text.assemble(("error: ", "bold red"), for_terminal(error.message)))
+    console.print(Text.assemble(("error: ", "bold red"), for_terminal(for_command_line(error.message))))
     if error.suggestion:
-        console.print(Text.assemble(("try: ", "bold"), for_terminal(error.suggestion)))
+        console.print(Text.assemble(("try: ", "bold"), for_terminal(for_command_line(error.suggestion))))

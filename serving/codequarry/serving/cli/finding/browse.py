@@ -64,7 +64,8 @@ def outline(
     meant = ShellPaths.of(settings.bundle.root).resolve(path)
     request = parse(OutlineRequest, {"path": meant, "depth": depth, "limit": limit, "filters": filters})
     with open_engine(settings, channels=()) as engine:
-        _print(engine.answer("outline", tool, request), outline_text, as_json)
+        answer = engine.answer("outline", tool, request)
+    _print(answer, outline_text, as_json, found=bool(answer.files))
 
 
 def files(
@@ -77,7 +78,7 @@ def files(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """List indexed files: a tree of folders, or the files that a glob matches.
+    """List indexed files: a tree of folders, or the files that a glob matches; the exit code is 1 when there are none.
 
     Example: codequarry files src --depth 3 --class source
     """
@@ -89,7 +90,8 @@ def files(
     arguments = {"pattern": meant, "depth": depth, "class": path_class, "lang": lang or [], "limit": limit}
     request = parse(ListFilesRequest, arguments)
     with open_engine(settings, channels=()) as engine:
-        _print(engine.answer("list_files", list_files, request), files_text, as_json)
+        answer = engine.answer("list_files", list_files, request)
+    _print(answer, files_text, as_json, found=bool(answer.files or answer.folders))
 
 
 def overview(
@@ -134,20 +136,27 @@ def explore(
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref)
     request = parse(ExploreRequest, {"query": query, "max_tokens": max_tokens, "filters": filters})
     with open_engine(load_settings(settings_file, bundle_root=root, look="up")) as engine:
-        _print(engine.answer("explore", tool, request), explore_text, as_json)
+        answer = engine.answer("explore", tool, request)
+    _print(answer, explore_text, as_json, found=bool(answer.places))
 
 
-def _print(answer: Any, text: Callable[[Any], str], as_json: bool) -> None:
+def _print(answer: Any, text: Callable[[Any], str], as_json: bool, *, found: bool = True) -> None:
     """Print an answer: its text, and its limits on stderr.
 
     Args:
         answer: Answer of a tool.
         text: Makes its text.
         as_json: Print JSON instead.
+        found: The answer has something.
+
+    Raises:
+        typer.Exit: Nothing was found.
     """
     if as_json:
         echo_json(to_wire(answer))
-        return
-    bare: BaseModel = answer.model_copy(update={"limits": []})
-    typer.echo(for_terminal(text(bare)))
-    print_notes(answer.limits)
+    else:
+        bare: BaseModel = answer.model_copy(update={"limits": []})
+        typer.echo(for_terminal(text(bare)))
+        print_notes(answer.limits)
+    if not found:
+        raise typer.Exit(1)

@@ -28,6 +28,7 @@ from codequarry.schemas.wire.search import (
     to_wire,
 )
 from codequarry.schemas.wording import counted
+from codequarry.serving.cli.command_words import for_command_line
 from codequarry.serving.cli.finding.output import Output, words_of
 from codequarry.serving.cli.finding.shell_paths import ShellPaths
 from codequarry.serving.cli.options import (
@@ -360,7 +361,7 @@ def _explain_terms(result: SearchResult) -> None:
 def print_notes(notes: list[str]) -> None:
     """Print the limits of an answer on stderr."""
     for note in notes:
-        say(f"note: {note}", err=True)
+        say(f"note: {for_command_line(note)}", err=True)
 
 
 _REBUILD = "then run: codequarry index"
