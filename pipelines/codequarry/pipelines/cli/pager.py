@@ -29,7 +29,8 @@ def paged_output() -> Iterator[None]:
     standard output is no terminal, or ``PAGER`` is empty or ``cat``.
     """
     pager = shlex.split(os.environ.get("PAGER", _USUAL))
-    if not sys.stdout.isatty() or pager in ([], ["cat"]) or shutil.which(pager[0]) is None:
+    can_page = sys.stdout.isatty() and hasattr(sys.stdout, "buffer")  # what replaces it in a process may have no bytes
+    if not can_page or pager in ([], ["cat"]) or shutil.which(pager[0]) is None:
         yield
         return
     out, err = sys.stdout, sys.stderr
