@@ -33,7 +33,7 @@ def test_explore(run, symbol_root) -> None:
     assert code == 0
     assert out.startswith("quarry/io/")
     assert len(out) <= 1_024 + 1  # and the line break at the end
-    assert "max_tokens clamped to 256" in err
+    assert "--max-tokens clamped to 256" in err
     _, out, _ = run("explore", "open", "--lang", "go", "--json", "--root", symbol_root)
     assert {one["uri"] for one in json.loads(out)["places"]} == {"gateway/main.go"}
     code, out, _ = run("explore", " ", "--root", symbol_root)

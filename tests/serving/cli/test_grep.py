@@ -58,7 +58,7 @@ def test_modes(run, lexical_root) -> None:
     assert run("grep", "-F", "pen(path", "--root", lexical_root)[0] == 0
     assert run("grep", "--mode", "phrase", "REMOVE expired", "--root", lexical_root)[0] == 0
     code, _, err = run("grep", "-F", "-E", "x", "--root", lexical_root)
-    assert (code, err) == (2, "error: mode: more than one is given\ntry: use one of -F, -w, -E and --mode\n")
+    assert (code, err) == (2, "error: --mode: more than one is given\ntry: use one of -F, -w, -E and --mode\n")
     code, _, err = run("grep", "-E", "x(", "--root", lexical_root)
     assert (code, err.splitlines()[0]) == (2, "error: pattern: a group is not closed")
 
