@@ -37,7 +37,7 @@ def test_explore(run, symbol_root) -> None:
     _, out, _ = run("explore", "open", "--lang", "go", "--json", "--root", symbol_root)
     assert {one["uri"] for one in json.loads(out)["places"]} == {"gateway/main.go"}
     code, out, _ = run("explore", " ", "--root", symbol_root)
-    assert (code, out.startswith("nothing found")) == (0, True)
+    assert (code, out.startswith("nothing found")) == (1, True)
 
 
 def test_what_is_not_there(run, symbol_root) -> None:
