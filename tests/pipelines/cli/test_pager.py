@@ -41,7 +41,7 @@ def test_a_short_answer_is_printed_in_order(folder: Path, tmp_path: Path) -> Non
     assert [line for line in screen.lines if line] == ["tea.py:8:9: cup_7 = brew(7)", "note: 1 match in 1 file"]
 
 
-@pytest.mark.parametrize("pager", ["cat", "", "/no/such/pager"])
+@pytest.mark.parametrize("pager", ["cat", "", "/no/such/pager", "less 'unbalanced"])
 def test_without_a_pager_everything_is_printed(folder: Path, pager: str) -> None:
     screen = run_in_terminal(["fetch", "tea.py"], folder, 80, pager=pager)
     assert sum("brew" in line for line in screen.lines) == 200

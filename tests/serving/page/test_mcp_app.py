@@ -17,7 +17,7 @@ from codequarry.serving.server.app_resource import APP_MIME_TYPE, APP_URI
 from codequarry.serving.server.mcp import build_server
 
 NASTY = ("/", "/file", "/file?path=../../etc/passwd", "/file?path=a&line=<script>", "/symbol?at=x:1:1",
-         "/folder?path=%00", "/versions", "//other.example/", "?q=x", "/nothing")  # fmt: skip
+         "/folder?path=%00", "/versions", "//other.example/", "//[x", "?q=x", "/nothing")  # fmt: skip
 
 
 def read(engine: Engine, uri: str) -> tuple[str, str]:

@@ -6,11 +6,12 @@ import io
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from codequarry.pipelines.cli.command_groups import GROUPS
 
@@ -28,7 +29,7 @@ def paged_output() -> Iterator[None]:
     Notes on standard error keep their place among the lines, as long as it is the terminal, too. Nothing changes where
     standard output is no terminal, or ``PAGER`` is empty or ``cat``.
     """
-    pager = shlex.split(os.environ.get("PAGER", _USUAL))
+    pager = _pager_command(os.environ.get("PAGER", _USUAL))
     can_page = sys.stdout.isatty() and hasattr(sys.stdout, "buffer")  # what replaces it in a process may have no bytes
     if not can_page or pager in ([], ["cat"]) or shutil.which(pager[0]) is None:
         yield
@@ -44,6 +45,15 @@ def paged_output() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = out, err
         pages.finish()
+
+
+def _pager_command(text: str) -> list[str]:
+    """Return the words of a pager's command, which the shell reads where it has more than words; none if malformed."""
+    if set(text) & set("|&;<>()$`"):
+        return ["sh", "-c", text]
+    with suppress(ValueError):
+        return shlex.split(text)
+    return []
 
 
 class _Pages(io.BufferedIOBase):
@@ -62,6 +72,7 @@ class _Pages(io.BufferedIOBase):
         self._rows = rows
         self._held = bytearray()
         self._running: subprocess.Popen[bytes] | None = None
+        self._on_interrupt: Any = None
 
     def writable(self) -> bool:
         """Tell that the stream can be written to."""
@@ -81,6 +92,8 @@ class _Pages(io.BufferedIOBase):
         if self._running is None and self._held.count(b"\n") > self._rows:
             environment = {"LESS": _LESS_OPTIONS, **os.environ}
             self._running = subprocess.Popen(self._pager, stdin=subprocess.PIPE, env=environment)
+            # Ctrl-C is the pager's from here on: it must not cut the answer short.
+            self._on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._running is not None:
             self._pass_on(self._running)
         return len(data)
@@ -94,11 +107,8 @@ class _Pages(io.BufferedIOBase):
         assert self._running.stdin is not None  # a pipe was asked for
         with suppress(BrokenPipeError):  # the user has left the pager
             self._running.stdin.close()
-        while self._running.poll() is None:
-            try:
-                self._running.wait()
-            except KeyboardInterrupt:  # the pager got it as well, and decides what it means
-                continue
+        self._running.wait()
+        signal.signal(signal.SIGINT, self._on_interrupt)
 
     def _pass_on(self, pager: subprocess.Popen[bytes]) -> None:
         assert pager.stdin is not None  # a pipe was asked for

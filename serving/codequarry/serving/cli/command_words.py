@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import re
 
-_ARGUMENTS = {
-    "filters.lang": "--lang", "filters.include": "--include", "filters.exclude": "--exclude", "filters.repos": "--repo",
-    "filters.ref": "--ref", "filters.symbols": "--symbol", "filters.kinds": "--kind", "top_k": "--limit",
-    "context_lines": "-C", "max_tokens": "--max-tokens", "describe_index": "`codequarry overview`",
-    "search_code": "`codequarry grep`",
-    "list_files": "`codequarry files`", "go_to_definition": "`codequarry definition`",
-    "find_references": "`codequarry references`",
+_FILTERS = {
+    "lang": "--lang", "include": "--include", "exclude": "--exclude", "repos": "--repo", "ref": "--ref",
+    "symbols": "--symbol", "kinds": "--kind",
 }  # fmt: skip
-_KNOWN = re.compile(rf"(?<![\w./])({'|'.join(map(re.escape, _ARGUMENTS))})\b(\[\d+\])?(?![\w./]\w)")
+_FILTER = re.compile(rf"\bfilters\.({'|'.join(_FILTERS)})\b(\[\d+\])?")
+_PHRASES = {
+    "top_k clamped": "--limit clamped",
+    "context_lines clamped": "-C clamped",
+    "max_tokens clamped": "--max-tokens clamped",
+    "raise max_tokens": "raise --max-tokens",
+    "fewer context_lines": "a smaller -C",
+    "describe_index tells": "`codequarry overview` tells",
+    "describe_index counts": "`codequarry overview` counts",
+    "see describe_index": "see `codequarry overview`",
+    "list_files tells": "`codequarry files` tells",
+    "use list_files": "use `codequarry files`",
+    "text with search_code": "text with `codequarry grep`",
+}
+"""What tools say, with words that alone may be names in the user's code."""
+_PHRASE = re.compile("|".join(map(re.escape, _PHRASES)))
 _FIRST = re.compile(r"^(channel|mode|limit|depth|class): ")
 """The argument that a message is about."""
 _ALL_ARGUMENTS = re.compile(r"the arguments are [\w, ]+; see the tool's input schema")
@@ -25,7 +36,10 @@ def for_command_line(text: str) -> str:
     "--kind: must be one of 'function' or 'class'"
     >>> for_command_line("top_k clamped to 50, the range is 1 to 50")
     '--limit clamped to 50, the range is 1 to 50'
+    >>> for_command_line("near names: max_tokens")
+    'near names: max_tokens'
     """
     text = _ALL_ARGUMENTS.sub("add -h to the command, which lists its options", text)
     text = _FIRST.sub(lambda found: f"--{found[1]}: ", text)
-    return _KNOWN.sub(lambda found: _ARGUMENTS[found[1]], text)
+    text = _FILTER.sub(lambda found: _FILTERS[found[1]], text)
+    return _PHRASE.sub(lambda found: _PHRASES[found[0]], text)

@@ -7,7 +7,6 @@ the same views that browsers get, so that its answers are those of the tools, wi
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from fastmcp.resources.base import ResourceContent, ResourceResult
 from markupsafe import Markup
@@ -51,11 +50,11 @@ async def read_app_resource(server: ToolServer, uri: str) -> ResourceResult:
 
 
 async def _read_view(server: ToolServer, address: str) -> str:
-    parts = urlsplit(address)
-    view = VIEWS.get(parts.path)
+    path, _, query = address.partition("?")
+    view = VIEWS.get(path)
     if view is None or len(address) > MAX_URI_CHARS:
         raise NotFoundError("there is no such page", suggestion=f"use one of {', '.join(VIEWS)}")
-    return await view(PageCaller(server), QueryParams(parts.query))
+    return await view(PageCaller(server), QueryParams(query))
 
 
 def _html(text: str, kind: str, meta: dict[str, Any] | None) -> ResourceResult:

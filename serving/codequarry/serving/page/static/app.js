@@ -9,6 +9,7 @@ const visited = [];
 let canRead = false;
 let opened = false;
 let requests = 0;
+let asked = 0; // pages that were asked for: an answer that comes after the next question is not shown
 
 function tell(method, params) {
   parent.postMessage({ jsonrpc: "2.0", method, params }, "*");
@@ -29,12 +30,15 @@ async function read(address) {
 }
 
 async function show(address) {
-  const [asked, anchor] = address.split("#");
+  const [uri, anchor] = address.split("#");
   const main = document.querySelector("main");
+  const number = ++asked;
   try {
-    const page = new DOMParser().parseFromString(await read(asked), "text/html");
+    const page = new DOMParser().parseFromString(await read(uri), "text/html");
+    if (number !== asked) return;
     main.replaceChildren(...page.querySelector("main").childNodes);
   } catch (error) {
+    if (number !== asked) return;
     const message = Object.assign(document.createElement("p"), { className: "error", textContent: error.message });
     main.replaceChildren(message);
   }
@@ -45,9 +49,15 @@ globalThis.clientPages = {
   read,
   go(address) {
     opened = true;
+    clearTimeout(waiting); // of a search that follows what is typed
+    if (asking) asking.abort();
     visited.push(address);
     document.querySelector("#back").disabled = visited.length < 2;
     return show(address);
+  },
+  fail(error) {
+    const results = document.querySelector("#results");
+    if (results) results.textContent = error.message;
   },
   keep(address) {
     visited[visited.length - 1] = address;

@@ -4,6 +4,7 @@
 // Where pages come from: the server here; app.js, which is read before this, asks the client of MCP.
 const pages = globalThis.clientPages ?? {
   go: (address) => { location.href = address; },
+  fail: (error, address) => { location.href = address; },
   keep: (address) => history.replaceState(null, "", address),
   read: async (address, signal) => {
     const answer = await fetch(address, { signal });
@@ -22,11 +23,12 @@ async function searchAgain(form) {
   const address = "/?" + new URLSearchParams(new FormData(form));
   try {
     const found = await pages.read(address + "&part=results", signal);
-    if (found === null || signal.aborted) return;
-    document.querySelector("#results").innerHTML = found;
+    const results = document.querySelector("#results");
+    if (found === null || signal.aborted || !results) return;
+    results.innerHTML = found;
     pages.keep(address);
   } catch (error) {
-    if (error.name !== "AbortError") pages.go(address);
+    if (!signal.aborted) pages.fail(error, address);
   }
 }
 
