@@ -22,7 +22,7 @@ _LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )((?!https?://|#|mailto:)[^)#\s]+)", re.
 _LONGEST_FENCE = re.compile(r"`{3,}")
 _NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 """Front matter of a page that the site's own search leaves out: code is searched by better means."""
-_LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".md": "markdown"}
+_LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", ".json": "json"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

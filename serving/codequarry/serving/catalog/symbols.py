@@ -195,6 +195,7 @@ class SymbolTables:
             Definitions.
         """
         index, text = self._catalog.index, self._catalog.index.texts
+        files = files if self._visible is None else files & self._visible
         numbers = index.definitions_named([name.lower()], members=True)
         lying = self._directory.files_of_rows(index.column("chunk", numbers))
         kept = np.flatnonzero((lying >= 0) & files[lying])[:most]
