@@ -78,22 +78,33 @@ def commands() -> dict[str, list[Command]]:
     }
 
 
+def program_options() -> list[tuple[str, str]]:
+    """Read the options that stand before a command."""
+    root = typer.main.get_command(build_app())
+    return _entries(root, root.context_class(root, info_name="codequarry"))["option"]
+
+
 def _read(command: Any, name: str, parent: Any) -> Iterator[Command]:
     context = command.context_class(command, info_name=name.rpartition(" ")[2], parent=parent)
-    entries = {"argument": [], "option": []}
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        if record and record[0] not in OWN_ENTRY:
-            entries[parameter.param_type_name].append(record)
+    entries = _entries(command, context)
     usage = f"codequarry {name} " + " ".join(command.collect_usage_pieces(context))
     yield Command(name, command.help or "", usage.strip(), entries["argument"], entries["option"])
     for below, child in getattr(command, "commands", {}).items():
         yield from _read(child, f"{name} {below}", context)
 
 
+def _entries(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
+    entries = {"argument": [], "option": []}
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record and record[0] not in OWN_ENTRY:
+            entries[parameter.param_type_name].append(record)
+    return entries
+
+
 def markdown() -> str:
     """The whole page docs/COMMANDS.md."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, "\n".join(_table("option before the command", program_options()))]
     for title, group in commands().items():
         parts.append(f"## {title}\n")
         parts += ["\n".join(_markdown_of(command)) for command in group]
@@ -109,9 +120,13 @@ def _markdown_of(command: Command) -> Iterator[str]:
         yield f"Example:\n\n```bash\n{_one_line(example)}\n```\n"
     for title, entries in (("argument", command.arguments), ("option", command.options)):
         if entries:
-            yield f"| {title} | meaning |\n|---|---|"
-            yield from (f"| `{_cell(name)}` | {_cell(meaning).replace('<', '&lt;')} |" for name, meaning in entries)
-            yield ""
+            yield from _table(title, entries)
+
+
+def _table(title: str, entries: list[tuple[str, str]]) -> Iterator[str]:
+    yield f"| {title} | meaning |\n|---|---|"
+    yield from (f"| `{_cell(name)}` | {_cell(meaning).replace('<', '&lt;')} |" for name, meaning in entries)
+    yield ""
 
 
 def _in_paragraphs(text: str) -> str:
@@ -137,6 +152,8 @@ def manual() -> str:
             "codequarry turns git repositories into checked, versioned search bundles, and answers from them on the "
             "command line and over MCP. In a git repository that has no index yet, the first question makes it."
         ),
+        ".SH OPTIONS",
+        *_roff_entries(program_options()),
     ]  # fmt: skip
     for title, group in commands().items():
         parts.append(f".SH {title.upper()}")
@@ -155,7 +172,11 @@ def _roff_of(command: Command) -> Iterator[str]:
     yield f".PP\n.nf\n{_roff(command.usage)}\n.fi"
     if example:
         yield f".PP\nExample:\n{_roff(_one_line(example))}"
-    for name, meaning in (*command.arguments, *command.options):
+    yield from _roff_entries([*command.arguments, *command.options])
+
+
+def _roff_entries(entries: list[tuple[str, str]]) -> Iterator[str]:
+    for name, meaning in entries:
         yield f".TP\n.B {_roff(name)}\n{_roff(_one_line(meaning)) or 'See above.'}"
 
 

@@ -121,6 +121,16 @@ def test_the_app_shows_the_models_search_and_is_searched_and_read_within_the_cli
     page.until(f"!!{APP}.querySelector('pre[data-uri]')")
 
 
+def test_the_form_is_kept_while_a_filter_is_half_typed(client_address: str, page: Page) -> None:
+    page.open(f"{client_address}/?query=open+the+index")
+    page.until("!!document.querySelector('iframe')")
+    page.until(f"{APP} && {APP}.querySelectorAll('#results li').length > 1")
+    page.run(f"{APP}.querySelector('input[name=lang]').value = 'pyt'")
+    page.run(f"{APP}.querySelector('form').dispatchEvent(new Event('input', {{bubbles: true}}))")
+    page.until(f"{APP}.querySelector('#results').textContent.includes('pyt')")
+    assert page.run(f"{APP}.querySelector('input[name=q]').value") == "open the index"
+
+
 def test_without_a_search_the_app_opens_empty_and_says_what_goes_wrong(client_address: str, page: Page) -> None:
     page.open(client_address)
     page.until("!!document.querySelector('iframe')")

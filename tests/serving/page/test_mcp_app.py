@@ -14,7 +14,7 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.server.app_resource import APP_MIME_TYPE, APP_URI
-from codequarry.serving.server.mcp import build_server
+from codequarry.serving.server.mcp import build_server, listed_tools
 
 NASTY = ("/", "/file", "/file?path=../../etc/passwd", "/file?path=a&line=<script>", "/symbol?at=x:1:1",
          "/folder?path=%00", "/versions", "//other.example/", "//[x", "?q=x", "/nothing")  # fmt: skip
@@ -58,6 +58,26 @@ def test_views_are_those_of_browsers(symbol_engine: Engine) -> None:
     assert 'pre tabindex="0" data-uri=' in shown
 
 
+def test_a_search_keeps_all_its_filters(symbol_engine: Engine) -> None:
+    given = "lang=python&lang=typescript&exclude=**/app.ts&kind=function&limit=2"
+    _, found = read(symbol_engine, f"{APP_URI}/?q={quote('open the index')}&{given}")
+    assert found.count('<div class="place">') <= 2
+    assert "app.ts" not in found.partition('id="results"')[2]
+    for name, value in (("lang", "typescript"), ("exclude", "**/app.ts"), ("kind", "function"), ("limit", "2")):
+        assert f'name="{name}" value="{value}" checked' in found, "those without a field can be taken away"
+
+
+def test_a_long_search_is_shown(symbol_engine: Engine) -> None:
+    assert "what speaks for it" in read(symbol_engine, f"{APP_URI}/?q={quote('open the index → ' * 200)}")[1]
+
+
+def test_a_glob_shows_whole_paths(symbol_engine: Engine) -> None:
+    _, found = read(symbol_engine, f"{APP_URI}/folder?path={quote('**/*.ts')}")
+    (shown,) = re.findall(r'<a class="to" [^>]*>([^<]*app\.ts)</a>', found)
+    _, whole = read(symbol_engine, f"{APP_URI}/file?path={shown}")
+    assert "data-uri=" in whole
+
+
 @pytest.mark.parametrize("address", NASTY)
 def test_row_37_any_address_gets_a_page_or_a_typed_error(symbol_engine: Engine, address: str) -> None:
     try:
@@ -74,7 +94,11 @@ def test_without_the_page_there_is_no_app(symbol_engine: Engine) -> None:
     async def ask() -> None:
         async with Client(build_server(engine, version="0", app=read_app_resource)) as client:
             assert await client.list_resources() == []
-            assert not any((tool.meta or {}).get("ui") for tool in await client.list_tools())
+            tools = await client.list_tools()
+            assert not any((tool.meta or {}).get("ui") for tool in tools)
+            assert [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools] == listed_tools(
+                page=False
+            )
             with pytest.raises(MCPError):
                 await client.read_resource(APP_URI)
 

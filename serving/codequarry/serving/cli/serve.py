@@ -307,4 +307,5 @@ def tools(profile: ProfileOption = "default") -> None:
 
     if profile not in PROFILE_NAMES:
         raise InvalidArgumentError(f"--profile {profile}", suggestion="give default, full or chatgpt")
-    typer.echo(json.dumps({"tools": listed_tools(profile)}, ensure_ascii=False, indent=2))
+    listed = listed_tools(profile, page=load_settings(look="up").serving.page)
+    typer.echo(json.dumps({"tools": listed}, ensure_ascii=False, indent=2))

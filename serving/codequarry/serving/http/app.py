@@ -37,7 +37,7 @@ from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.page.password import PasswordAsToken
 from codequarry.serving.page.routes import add_page
 from codequarry.serving.request.admission import begin_call, current_call, token_client
-from codequarry.serving.server.mcp import EngineTool, build_server, failure, listed_tools
+from codequarry.serving.server.mcp import ToolServer, build_server, failure, listed_tools
 from codequarry.serving.server.profiles import DEFAULT_PROFILE, PROFILES
 from codequarry.serving.server.scoped_token import ScopedToken, scope_of_request
 
@@ -188,7 +188,7 @@ def _profile_app(service: Service, profile: str, crowd: Crowd) -> Starlette:
         _add_routes(server, service)
         if service.replica is not None and service.routers and service.auth is not None:
             _add_router_door(server, service.replica, service.routers)
-        _add_plain_tools(server, PATHS[profile], server.own, authenticated=service.auth is not None)
+        _add_plain_tools(server, PATHS[profile], page=settings.page, authenticated=service.auth is not None)
         if settings.page:
             pools = engine.telemetry.pool_folder if engine.telemetry else None
             kept = KeptRecords(service.root, pools) if service.root else None
@@ -291,16 +291,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _add_plain_tools(server: FastMCP, path: str, tools: dict[str, EngineTool], *, authenticated: bool) -> None:
+def _add_plain_tools(server: ToolServer, path: str, *, page: bool, authenticated: bool) -> None:
     """Add the routes.
 
     Args:
-        server: Server whose application gets them.
+        server: Server whose tools they call, and whose application gets them.
         path: Path of the protocol.
-        tools: Tools by name.
+        page: The page is served, and named in the list of tools.
         authenticated: Callers need a token.
     """
-    listed = listed_tools()
+    listed, tools = listed_tools(page=page), server.own
 
     @server.custom_route(f"{path}/tools/{{name}}", methods=["POST"], include_in_schema=False)
     async def call(request: Request) -> Response:

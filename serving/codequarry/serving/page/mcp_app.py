@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.datastructures import QueryParams
 
 from codequarry.schemas.errors import CodequarryError, NotFoundError
-from codequarry.schemas.wire.symbols import MAX_URI_CHARS
+from codequarry.schemas.wire.search import MAX_QUERY_CHARS
 from codequarry.serving.page.reader_views import VIEWS, PageCaller, PageRefusal
 from codequarry.serving.page.rendering import render, static_file
 from codequarry.serving.server.app_resource import APP_META, APP_MIME_TYPE, APP_URI
@@ -22,6 +22,10 @@ from codequarry.serving.tools.fetch import error_body
 
 if TYPE_CHECKING:
     from codequarry.serving.server.mcp import ToolServer
+
+
+_MAX_ADDRESS_CHARS = 16 * MAX_QUERY_CHARS
+"""Longest address of a view: a query whose every character takes up to twelve once it is escaped, and filters."""
 
 
 async def read_app_resource(server: ToolServer, uri: str) -> ResourceResult:
@@ -52,7 +56,7 @@ async def read_app_resource(server: ToolServer, uri: str) -> ResourceResult:
 async def _read_view(server: ToolServer, address: str) -> str:
     path, _, query = address.partition("?")
     view = VIEWS.get(path)
-    if view is None or len(address) > MAX_URI_CHARS:
+    if view is None or len(address) > _MAX_ADDRESS_CHARS:
         raise NotFoundError("there is no such page", suggestion=f"use one of {', '.join(VIEWS)}")
     return await view(PageCaller(server), QueryParams(query))
 

@@ -30,6 +30,12 @@ View = Callable[["PageCaller", QueryParams], Awaitable[str]]
 
 _LINES = 400
 """Lines of a file on one page."""
+_FIELDS = {"repo": "repos", "lang": "lang", "path": "include"}
+"""Filters of a search that have a field each, by the name in the address."""
+_LISTS = _FIELDS | {"exclude": "exclude", "symbol": "symbols", "kind": "kinds"}
+"""Filters that take several values."""
+_OPTIONS = {"limit": "top_k", "channel": "channel", "scope": "scope_id"}
+"""Other arguments of a search."""
 
 
 class PageRefusal(Exception):
@@ -83,19 +89,26 @@ class PageCaller:
 
 
 async def show_search(asker: PageCaller, given: QueryParams) -> str:
-    fields = {name: given.get(name, "").strip() for name in ("q", "repo", "lang", "path")}
+    query = given.get("q", "").strip()
+    lists = {name: [value.strip() for value in given.getlist(name) if value.strip()] for name in _LISTS}
+    options = {name: given[name] for name in _OPTIONS if given.get(name)}
     found: SearchAnswer | None = None
-    if fields["q"]:
-        filters = {
-            key: [fields[name]]
-            for key, name in (("repos", "repo"), ("lang", "lang"), ("include", "path"))
-            if fields[name]
-        }
-        found = await asker.ask(SearchAnswer, "search", query=fields["q"], filters=filters, explain=True)
+    if query:
+        filters: dict[str, Any] = {_LISTS[name]: values for name, values in lists.items() if values}
+        if given.get("ref"):
+            filters["ref"] = options["ref"] = given["ref"]
+        others: dict[str, Any] = {_OPTIONS[name]: value for name, value in options.items() if name in _OPTIONS}
+        if "top_k" in others:
+            others["top_k"] = _number(others["top_k"])
+        found = await asker.ask(SearchAnswer, "search", query=query, filters=filters, explain=True, **others)
     if given.get("part") == "results":
         return await render("results.html", found=found)
+    fields = {"q": query} | {name: lists[name].pop(0) if lists[name] else "" for name in _FIELDS}
+    kept = [(name, value) for name, values in lists.items() for value in values] + list(options.items())
     described = await asker.ask(DescribeAnswer, "describe_index")
-    return await render("search.html", title=fields["q"] or "Search", fields=fields, found=found, described=described)
+    return await render(
+        "search.html", title=query or "Search", fields=fields, kept=kept, found=found, described=described
+    )
 
 
 async def show_file(asker: PageCaller, given: QueryParams) -> str:
@@ -119,8 +132,7 @@ async def show_file(asker: PageCaller, given: QueryParams) -> str:
 async def show_folder(asker: PageCaller, given: QueryParams) -> str:
     path = given.get("path", "").strip("/")
     found = await asker.ask(ListFilesAnswer, "list_files", pattern=path, depth=1, limit=1000)
-    above = len(path) + 1 if path else 0
-    return await render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), above=above, found=found)
+    return await render("folder.html", title=path or "All repositories", crumbs=_crumbs(path), path=path, found=found)
 
 
 async def show_symbol(asker: PageCaller, given: QueryParams) -> str:

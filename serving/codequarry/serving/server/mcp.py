@@ -104,10 +104,18 @@ def build_server(
     return server
 
 
-def listed_tools(profile: str = DEFAULT_PROFILE) -> list[dict[str, Any]]:
-    """Return the tools as ``tools/list`` gives them; needs no bundle, since the list does not depend on one."""
+def listed_tools(profile: str = DEFAULT_PROFILE, *, page: bool = True) -> list[dict[str, Any]]:
+    """Return the tools as ``tools/list`` gives them; needs no bundle, since the list does not depend on one.
+
+    Args:
+        profile: Name of the set of tools.
+        page: The page is served, and named as the app of a tool.
+
+    Returns:
+        One object a tool, in the order of the list.
+    """
     chosen = PROFILES[profile]
-    tools = [_described(tool, brief=chosen.brief, app=profile != "chatgpt") for tool in chosen.listed]
+    tools = [_described(tool, brief=chosen.brief, app=page and profile != "chatgpt") for tool in chosen.listed]
     return [tool.to_mcp_tool().model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
 
 

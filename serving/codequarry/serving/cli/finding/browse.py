@@ -52,7 +52,7 @@ def outline(
     root: RootOption = None,
     settings_file: SettingsOption = None,
 ) -> None:
-    """List the definitions of a file, or of the files of a folder.
+    """List the definitions of a file, or of the files of a folder; the exit code is 1 when there are none.
 
     Example: codequarry outline src/store.py
     """
@@ -65,7 +65,7 @@ def outline(
     request = parse(OutlineRequest, {"path": meant, "depth": depth, "limit": limit, "filters": filters})
     with open_engine(settings, channels=()) as engine:
         answer = engine.answer("outline", tool, request)
-    _print(answer, outline_text, as_json, found=bool(answer.files))
+    _print(answer, outline_text, as_json, found=answer.total > 0)
 
 
 def files(
@@ -127,6 +127,8 @@ def explore(
     settings_file: SettingsOption = None,
 ) -> None:
     """Gather the code for a task: matches, then callers, callees, types and tests as one line each.
+
+    The exit code is 1 when nothing matches.
 
     Example: codequarry explore "remove expired sessions when the store is opened"
     """

@@ -64,11 +64,18 @@ globalThis.clientPages = {
   },
 };
 
+const FILTERS = { repos: "repo", include: "path", symbols: "symbol", kinds: "kind" }; // else the same in an address
+const OPTIONS = { query: "q", top_k: "limit", limit: "limit", channel: "channel", scope_id: "scope" };
+
 function searchOf(given) {
-  const { query = "", filters = {} } = given ?? {};
-  const first = (value) => [value].flat()[0] ?? "";
-  const fields = { q: query, repo: first(filters.repos), lang: first(filters.lang), path: first(filters.include) };
-  return "/?" + new URLSearchParams(fields);
+  const address = new URLSearchParams();
+  for (const [name, value] of Object.entries(given ?? {})) {
+    if (OPTIONS[name]) address.append(OPTIONS[name], value);
+  }
+  for (const [name, values] of Object.entries(given?.filters ?? {})) {
+    for (const value of [values].flat()) address.append(FILTERS[name] ?? name, value);
+  }
+  return "/?" + address;
 }
 
 function adapt({ theme }) {
