@@ -112,7 +112,7 @@ def open_warp(folder: Path, opening: Callable[[object], Future] = done) -> Chann
         return SimpleNamespace(cut=False, texts=("a",)), vectors
 
     ids = np.array([one for one, _ in [*documents, *twins]], np.int64)
-    return WarpChannel(opening(OpenedWarp(SimpleNamespace(), searcher, read, "")), ids, source="x")  # pyright: ignore
+    return WarpChannel(opening(OpenedWarp(SimpleNamespace(), read, searcher, read, "")), ids, source="x")  # pyright: ignore
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ def is_current(current: Manifest, snapshots: tuple[Snapshot, ...], settings: Set
 
 def holds_sources(current: Manifest, snapshots: Sequence[Snapshot], settings: Settings) -> bool:
     """Return whether a version was made of these sources."""
-    held = {source.name: (_identity(source), _list_given_indexes(source)) for source in current.sources}
+    held = {source.name: (_identity(source), list_given_indexes(source)) for source in current.sources}
     read = {
         snapshot.name: (_identity(snapshot), given_identity(given_files(snapshot.name, settings)))
         for snapshot in snapshots
@@ -283,5 +283,6 @@ def _identity(source: SourceEntry | Snapshot) -> tuple[object, ...]:
     )
 
 
-def _list_given_indexes(source: SourceEntry) -> list[tuple[str, str]]:
+def list_given_indexes(source: SourceEntry) -> list[tuple[str, str]]:
+    """Return (name, sha256) of each SCIP index made elsewhere that a version's repository was indexed with."""
     return [(entry.given, entry.sha256) for entry in source.scip if entry.given]

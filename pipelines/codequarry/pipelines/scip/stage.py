@@ -7,7 +7,7 @@ reason, and syntax answers instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -232,25 +232,40 @@ def _index(
     return _LanguageResult(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
 
 
-def entries_without_indexers(languages: Mapping[str, str], settings: Settings) -> tuple[ScipEntry, ...] | None:
-    """Return the entries of a repository for which no indexer is run.
+def entries_over(
+    base: Sequence[ScipEntry],
+    described: frozenset[str],
+    languages: Mapping[str, str],
+    changed: Collection[str],
+    settings: Settings,
+) -> tuple[ScipEntry, ...]:
+    """Return the entries of a delta version, for which no indexer is run.
 
     Args:
-        languages: Language by path of its indexed files.
+        base: Entries of its base.
+        described: Languages of the files that these describe.
+        languages: Language by path of the files that are indexed now.
+        changed: Paths that differ from the base's.
         settings: Settings of the run.
 
     Returns:
-        One entry per missing indexer that is named; None when one is installed.
+        The base's entries, which say how many files are known by syntax since; an indexer that is missing is
+        described by the files that there are now.
     """
-    entries: list[ScipEntry] = []
+    since = sum(path in languages and languages[path] in MODULE_LANGUAGES for path in changed)
+    later = f"of the last complete version: {since} files that changed since are known by syntax" if since else ""
+    entries = [
+        entry.model_copy(update={"status": "partial", "reason": "; ".join(filter(None, (entry.reason, later)))})
+        if later and entry.status in ("ok", "partial")
+        else entry
+        for entry in base
+        if entry.given or entry.status != "missing"
+    ]
     for indexer in INDEXERS if settings.scip.enabled else ():
-        own = {path: lang for path, lang in languages.items() if lang in indexer.languages}
-        if not own:
-            continue
-        installed = find_indexer(indexer, settings)
-        if not isinstance(installed, str):
-            return None
-        entries += _missing(indexer, installed, own, languages)
+        own = {path: lang for path, lang in languages.items() if lang in indexer.languages - described}
+        installed = find_indexer(indexer, settings) if own else None
+        if isinstance(installed, str):
+            entries += _missing(indexer, installed, own, languages)
     return tuple(entries)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from codequarry.pipelines.bundle.manifest import is_made_alike
+from codequarry.pipelines.bundle.manifest import is_made_alike, list_given_indexes
 from codequarry.pipelines.publish.retention import created
-from codequarry.pipelines.scip.given import given_files
+from codequarry.pipelines.scip.given import given_files, given_identity
 from codequarry.pipelines.sources.base_work import find_base_work
 from codequarry.pipelines.sources.snapshot import FileIdentity, Snapshot
 from codequarry.pipelines.store.workspace import RepositoryWork
@@ -18,8 +18,6 @@ from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import complete_manifest, current_manifest, file_sha256
-
-OF_SCIP = "SCIP indexes are read for complete versions only"
 
 
 class FullBuildNeededError(Exception):
@@ -52,11 +50,22 @@ class BaseSource:
     work: RepositoryWork
     """Its work folder, as the base's stages left it."""
     snapshot: Snapshot
+    version: BundlePaths
+    """Paths of the base."""
 
     @cached_property
     def census(self) -> dict[str, CensusRow]:
         """Files by path."""
         return read_census(self.work)
+
+    @property
+    def described(self) -> frozenset[str]:
+        """Languages of the files that SCIP indexes describe."""
+        if all(entry.status == "missing" for entry in self.entry.scip):
+            return frozenset()
+        documents = read_table(self.version.table("scip_documents"), ["repo", "path"])
+        rows = zip(*(column.to_pylist() for column in documents.columns), strict=True)
+        return frozenset(self.census[path].lang for repo, path in rows if repo == self.entry.name)
 
 
 @dataclass(frozen=True)
@@ -93,24 +102,22 @@ def find_base(names: Sequence[str], settings: Settings) -> Base:
         raise FullBuildNeededError("settings, tools or encoders are not those of the published version")
     if settings.embedding.adapt or manifest.encoder.adaptation:
         raise FullBuildNeededError("the encoder is fitted to the repositories")
-    if manifest.warp is not None or manifest.splade is not None:
-        raise FullBuildNeededError("late interaction and learned sparse terms are built for complete versions only")
     if {source.name for source in manifest.sources} != set(names):
         raise FullBuildNeededError("the repositories are not those of the published version")
-    entries = [entry for source in manifest.sources for entry in source.scip]
-    if any(given_files(name, settings) for name in names) or any(entry.status != "missing" for entry in entries):
-        raise FullBuildNeededError(OF_SCIP)
+    for source in manifest.sources:
+        if given_identity(given_files(source.name, settings)) != list_given_indexes(source):
+            raise FullBuildNeededError(f"other SCIP indexes of {source.name} are given than the published version has")
     age = timedelta(hours=settings.bundle.delta_hours)
     if age and datetime.now(UTC) - created(manifest.version) > age:
         raise FullBuildNeededError(f"the last complete version is older than {settings.bundle.delta_hours:g} hours")
-    sources = {source.name: _source(source, settings) for source in manifest.sources}
     paths = root.version(manifest.version)
+    sources = {source.name: _source(source, paths, settings) for source in manifest.sources}
     return Base(manifest, file_sha256(paths.manifest), paths, current, sources)
 
 
-def _source(entry: SourceEntry, settings: Settings) -> BaseSource:
+def _source(entry: SourceEntry, version: BundlePaths, settings: Settings) -> BaseSource:
     """Return a repository of the base, whose stages' outputs must be there."""
     found = find_base_work(entry, settings)
     if found is None:
         raise FullBuildNeededError(f"the work folder of {entry.name} is not that of the last complete version")
-    return BaseSource(entry, *found)
+    return BaseSource(entry, *found, version)

@@ -162,6 +162,17 @@ def _delta_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"paths": paths})
 
 
+def _without_scip(settings: Settings) -> Settings:
+    """Return the settings without indexers, and without the indexes that are given."""
+    repositories = tuple(each.model_copy(update={"scip": ()}) for each in settings.sources.repositories)
+    return settings.model_copy(
+        update={
+            "scip": settings.scip.model_copy(update={"enabled": False}),
+            "sources": settings.sources.model_copy(update={"repositories": repositories}),
+        }
+    )
+
+
 def _all_changes(
     repositories: Mapping[str, RepositorySettings], base: Base, settings: Settings, progress: Progress
 ) -> list[Changes]:
@@ -210,9 +221,8 @@ def _run_stages(
             module_repository(each.work.path.name, settings, progress, surroundings(each, base, settings))
             for each in own
         )
-    without_scip = settings.model_copy(update={"scip": settings.scip.model_copy(update={"enabled": False})})
-    for name in names:  # empty tables: nothing lies over a version with SCIP
-        scip_repository(name, without_scip, progress)
+    for name in names:  # empty tables: an indexer reads a whole repository, and what changed is known by syntax
+        scip_repository(name, _without_scip(settings), progress)
     with clock.time("embed"):
         embeddings = tuple(embed_repository(name, settings, progress) for name in names)
     return _Stages(chunks, modules, embeddings)

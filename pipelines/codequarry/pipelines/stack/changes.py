@@ -9,10 +9,10 @@ from hashlib import sha256
 
 from codequarry.pipelines.git.trees import changed_paths
 from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
-from codequarry.pipelines.scip.stage import entries_without_indexers
+from codequarry.pipelines.scip.stage import entries_over
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
-from codequarry.pipelines.stack.base_version import OF_SCIP, BaseSource, CensusRow, FullBuildNeededError, read_census
+from codequarry.pipelines.stack.base_version import BaseSource, CensusRow, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
 from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.errors import SourceError
@@ -33,7 +33,7 @@ class Changes:
     snapshot: Snapshot
     """State of the whole repository."""
     scip: tuple[ScipEntry, ...]
-    """Its indexers that are not installed."""
+    """Its indexers: those that ran for the base, and those that are not installed."""
     base: BaseSource
 
     @property
@@ -84,9 +84,6 @@ def find_changes(
 
     Returns:
         The differences.
-
-    Raises:
-        FullBuildNeededError: An indexer is installed for a language of the repository.
     """
     listed = {path.decode("utf-8", "backslashreplace"): path for path in source.paths}
     known = {path: row.identity for path, row in base.census.items() if path not in again}
@@ -98,9 +95,7 @@ def find_changes(
     hidden = frozenset(path for path in base.census if path in own or path not in listed)
     whole = {path: row for path, row in base.census.items() if path not in hidden} | own
     languages = {path: row.lang for path, row in whole.items() if not row.identity.skip_reason}
-    scip = entries_without_indexers(languages, settings)
-    if scip is None:
-        raise FullBuildNeededError(OF_SCIP)
+    scip = entries_over(base.entry.scip, base.described, languages, own.keys(), settings)
     snapshot = _whole_snapshot(read, whole, base.snapshot, hidden)
     return Changes(source, work, hidden, own, snapshot, scip, base)
 

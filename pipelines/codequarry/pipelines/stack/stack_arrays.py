@@ -17,7 +17,7 @@ from codequarry.pipelines.stack.changes import Changes
 from codequarry.pipelines.store.parts import MENTIONS
 from codequarry.pipelines.store.workspace import RepositoryWork
 from codequarry.schemas.bundle.layout import BundlePaths
-from codequarry.schemas.bundle.stack import DEAD, HIDDEN, NAMES, PLACE, PLACES, STRINGS
+from codequarry.schemas.bundle.stack import DEAD, HIDDEN, LOST, NAMES, PLACE, PLACES, STRINGS, SUCCESSORS
 from codequarry.schemas.catalog.symbol_views import LINKED
 from codequarry.serving.catalog.chunk_arrays import RowIndex, Strings
 
@@ -42,6 +42,53 @@ SELECT repo, name, name_id FROM base_names WHERE live AND (repo, name) NOT IN (S
 """Names that live files of the base alone define."""
 _BY_OWN = "SELECT repo, name, name_id FROM own_names WHERE (repo, name) NOT IN (SELECT (repo, name) FROM base_names)"
 """Names that no file of the base defines."""
+# A symbol may be defined several times under one name, and several symbols of a file may have the same: overloads.
+_GONE = """
+CREATE TEMP TABLE gone AS
+SELECT target_id, repo, path, name, qualified_name, start_byte FROM base.symbols_mat
+WHERE precise AND file IN (SELECT file FROM hidden)
+AND target_id NOT IN (SELECT target_id FROM base.symbols_mat WHERE precise AND file NOT IN (SELECT file FROM hidden));
+CREATE TEMP TABLE successors AS
+WITH one AS (
+    SELECT repo, path, qualified_name, target_id,
+           row_number() OVER (PARTITION BY repo, path, qualified_name ORDER BY min(start_byte), target_id) AS position
+    FROM gone GROUP BY repo, path, qualified_name, target_id
+),
+each AS (SELECT repo, path, qualified_name, list(target_id ORDER BY position) AS targets FROM one GROUP BY ALL)
+SELECT symbol_id AS own_id, targets[least(len(targets), row_number() OVER (
+           PARTITION BY repo, path, qualified_name ORDER BY start_byte, symbol_id
+       ))] AS target_id
+FROM own.symbols_mat JOIN each USING (repo, path, qualified_name);
+CREATE TEMP TABLE lost AS
+SELECT DISTINCT target_id, name FROM gone WHERE target_id NOT IN (SELECT target_id FROM successors)
+"""
+"""What the hidden files alone defined precisely, what takes its place, and what nothing takes the place of."""
+_FREED = """
+CREATE TEMP TABLE freed AS
+SELECT DISTINCT file, start_line, start_column, name
+FROM base.occurrences_mat JOIN lost USING (target_id) WHERE precise AND file NOT IN (SELECT file FROM hidden)
+"""
+"""Places in files of the base whose symbol is lost, with its name."""
+_FREED_NAMES = """
+SELECT repo, name, coalesce(own.name_id + {definitions}, base.name_id) AS target_id, true AS freed
+FROM (SELECT DISTINCT repo, name FROM freed JOIN base.files_mat USING (file))
+LEFT JOIN (SELECT DISTINCT name, name_id FROM own_names) AS own USING (name)
+LEFT JOIN (SELECT name, any_value(name_id) AS name_id, bool_or(live) AS live FROM base_names GROUP BY name) AS base
+USING (name)
+WHERE live OR own.name_id IS NOT NULL
+"""
+"""Names of lost symbols that something still has, by the repositories that use them."""
+_UNKNOWN = """
+CREATE OR REPLACE TEMP TABLE ast_references AS
+SELECT * FROM ast_references ANTI JOIN (
+    SELECT file AS in_file, start_line, start_column FROM base.occurrences_mat
+    WHERE precise AND file IN (SELECT in_file FROM ast_references) AND target_id NOT IN (SELECT target_id FROM lost)
+) USING (in_file, start_line, start_column)
+WHERE NOT freed OR (in_file, start_line, start_column, name) IN (
+    SELECT (file, start_line, start_column, name) FROM freed
+)
+"""
+"""Takes the identifiers out of which SCIP knows what they are, and those of lost names where these are not meant."""
 
 
 def hidden_chunks(base: BundlePaths, hidden: Mapping[str, frozenset[str]]) -> dict[str, int]:
@@ -69,14 +116,22 @@ def write_stack(paths: BundlePaths, base: BundlePaths, changes: Sequence[Changes
     """
     paths.stack.mkdir()
     with _session(base, {each.work.path.name: each.hidden for each in changes}, own=paths) as connection:
+        base_rows = RowIndex.open(base.rows)
+        precise = bool(base_rows.chunks["scip"].any())
         connection.execute(_DEFINED)
+        if precise:
+            connection.execute(_GONE)
+            connection.execute(_FREED)
         arrays = {
             HIDDEN: _numbers(connection, "SELECT file FROM hidden ORDER BY file", 1)[:, 0],
-            STRINGS: _string_numbers(RowIndex.open(paths.rows), RowIndex.open(base.rows)),
+            STRINGS: _string_numbers(RowIndex.open(paths.rows), base_rows),
             NAMES: _numbers(connection, _NAMES, 2),
             DEAD: _numbers(connection, _DEAD, 3),
-            PLACES: _places(connection, changes),
+            PLACES: _places(connection, changes, precise=precise),
         }
+        if precise:
+            arrays[SUCCESSORS] = _numbers(connection, "SELECT own_id, target_id FROM successors ORDER BY ALL", 2)
+            arrays[LOST] = _numbers(connection, "SELECT DISTINCT target_id FROM lost ORDER BY ALL", 1)[:, 0]
     for name, array in arrays.items():
         np.save(paths.stack / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
 
@@ -99,12 +154,13 @@ def _session(
         yield connection
 
 
-def _places(connection: duckdb.DuckDBPyConnection, changes: Sequence[Changes]) -> np.ndarray:
+def _places(connection: duckdb.DuckDBPyConnection, changes: Sequence[Changes], *, precise: bool) -> np.ndarray:
     """Return the places that name what only the other side defines, (p,) of `PLACE`.
 
     Args:
         connection: A session with tables of names.
         changes: Differences of every repository.
+        precise: SCIP described files of the base.
 
     Returns:
         Places by target and place, in numbers of the stack.
@@ -113,25 +169,38 @@ def _places(connection: duckdb.DuckDBPyConnection, changes: Sequence[Changes]) -
         connection.execute(f"SELECT count(*) FROM base.{table}").fetchall()[0][0]
         for table in ("files_mat", "chunks_mat", "symbols_mat")
     )
-    own = _linked(connection, "own", _BY_BASE, [each.work for each in changes])
+    names = f"SELECT repo, name, name_id AS target_id, false AS freed FROM ({_BY_BASE})"
+    own = _linked(connection, "own", names, [each.work for each in changes])
     own["file"] += files
     own["chunk"] += chunks
     own["enclosing"][own["enclosing"] >= 0] += definitions
-    base = _linked(connection, "base", _BY_OWN, [each.base.work for each in changes])
-    base["target_id"] += definitions
+    names = f"SELECT repo, name, name_id + {definitions} AS target_id, false AS freed FROM ({_BY_OWN})"
+    if precise:
+        freed = _FREED_NAMES.format(definitions=definitions)
+        names = (
+            f"SELECT repo, name, target_id, bool_and(freed) AS freed FROM ({names} UNION ALL {freed}) "
+            "GROUP BY repo, name, target_id"
+        )
+    base = _linked(connection, "base", names, [each.base.work for each in changes], precise=precise)
     return np.sort(np.concatenate([own, base]), order=["target_id", "file", "start_line", "start_column", "roles"])
 
 
 def _linked(
-    connection: duckdb.DuckDBPyConnection, side: str, names: str, works: Sequence[RepositoryWork]
+    connection: duckdb.DuckDBPyConnection,
+    side: str,
+    names: str,
+    works: Sequence[RepositoryWork],
+    *,
+    precise: bool = False,
 ) -> np.ndarray:
     """Return the places in live files of one side that name what the other one defines.
 
     Args:
         connection: A session with tables of names.
         side: The side with the places, base or own.
-        names: SELECT of the repositories, names and numbers of what they may name.
+        names: SELECT of the repositories, names and targets of what they may name.
         works: Work folders with the identifiers of its files.
+        precise: SCIP described files of that side; `names` says which of them are names of lost symbols.
 
     Returns:
         (p,) of `PLACE`, in numbers of that side, but for the targets.
@@ -150,15 +219,17 @@ def _linked(
         f"SELECT * FROM read_parquet([{listed}]) WHERE name IN (SELECT name FROM wanted)"
     )
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.* FROM mention "
+        "CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.*, file AS in_file, freed FROM mention "
         f"JOIN wanted USING (repo, name) JOIN {side}.files_mat USING (repo, path) WHERE {live}"
     )
+    if precise:
+        connection.execute(_UNKNOWN)
     concerned = f"(SELECT file FROM {side}.files_mat JOIN ast_references USING (repo, path))"
     for table, columns in {"files_mat": "*", "symbols_mat": "*", "chunks_mat": "rowid AS rowid, *"}.items():
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW {table} AS SELECT {columns} FROM {side}.{table} WHERE file IN {concerned}"
         )
-    connection.execute("CREATE OR REPLACE TEMP TABLE linked AS SELECT DISTINCT name, name_id AS target_id FROM wanted")
+    connection.execute("CREATE OR REPLACE TEMP TABLE linked AS SELECT DISTINCT name, target_id FROM wanted")
     found = connection.execute(LINKED).fetchnumpy()
     places = np.empty(len(found["file"]), PLACE)
     for name in PLACE.names or ():

@@ -17,7 +17,20 @@ places.npy   (p,) of `PLACE`, by target and place, in numbers of the stack: plac
              base and name what only the delta defines
 ============ ==========================================================================================================
 
-All that reads SCIP's tables is left out: a bundle with SCIP has no delta versions.
+No indexer runs for a delta: its files are known by syntax. Where SCIP described some of the base's files, there are two
+more arrays:
+
+============ ==========================================================================================================
+successors   (m, 2) int32, by the first: definition of the delta, and the ``target_id`` in the base of what it takes the
+.npy         place of: a symbol all of whose definitions are hidden, one of them with the same qualified name in the
+             same file. Places that name the symbol name this definition
+lost.npy     (l,) int32, ascending: ``target_id`` in the base of each symbol all of whose definitions are hidden, and
+             which has no successor. What the base knows precisely of it counts no longer; ``places.npy`` has the
+             identifiers that are its name, as long as something has that name
+============ ==========================================================================================================
+
+What the base names without defining it, such as symbols of a standard library, has numbers past the definitions of the
+base, where those of the delta are in the stack. They are moved up there, by `OUTSIDE`.
 """
 
 from __future__ import annotations
@@ -25,8 +38,14 @@ from __future__ import annotations
 import numpy as np
 
 HIDDEN, STRINGS, NAMES, DEAD, PLACES = "hidden", "strings", "names", "dead", "places"
+SUCCESSORS, LOST = "successors", "lost"
 """Stems of the files."""
 STACK_ARRAYS = (HIDDEN, STRINGS, NAMES, DEAD, PLACES)
+"""Arrays of every delta version."""
+SCIP_ARRAYS = (SUCCESSORS, LOST)
+"""Arrays of those whose base SCIP described."""
+OUTSIDE = 1 << 30
+"""Added to the number of what the base does not define; no base has so many definitions."""
 PLACE = np.dtype(
     [
         ("target_id", np.int32),

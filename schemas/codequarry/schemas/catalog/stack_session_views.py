@@ -29,8 +29,8 @@ def stacked_tables(names: StackNames, folder: str, *dims: int) -> dict[str, str]
         elif name == "faiss_idmap":
             found[name] = f"SELECT * FROM {name}_mat"
             continue
-        elif name.startswith("scip_"):
-            found[name] = below
+        elif name.startswith("scip_"):  # no indexer runs for a delta
+            found[name] = f"SELECT * FROM ({below}) ANTI JOIN ({_hidden_files(names)}) USING (repo, path)"
             continue
         elif name in SHARDED_TABLES or name in ("files", "modules"):
             live = f"SELECT * FROM ({below}) ANTI JOIN ({_hidden_files(names)}) USING (repo, path)"

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codequarry.schemas.bundle.stack import OUTSIDE
+
 STACK_TABLES = {
     "hidden_files": "file INTEGER",
     "shared_names": "own_id INTEGER, base_id INTEGER",
     "dead_names": "dead_id INTEGER, first_file INTEGER, last_file INTEGER",
+    "successors": "own_id INTEGER, base_target INTEGER",
+    "lost_targets": "target_id INTEGER",
     "linked_places": "target_id INTEGER, file INTEGER, roles SMALLINT, start_line INTEGER, start_column INTEGER, "
     "lines INTEGER, width INTEGER, enclosing INTEGER, chunk INTEGER",
 }
-"""Columns of the tables that hold the arrays ``hidden``, ``names``, ``dead`` and ``places``."""
+"""Columns of the tables that hold the arrays of ``stack/``, by name of the table."""
 
 _PLACE = "target_id, file, precise, roles, start_line, start_column, lines, width"
 _ENDS = "start_line + lines AS end_line, start_column + width AS end_column"
@@ -41,6 +45,8 @@ class StackNames:
     """Definitions of the base."""
     first_shard: int
     """Number of the delta's first shard among those of both."""
+    precise: bool = False
+    """SCIP described files of the base."""
 
 
 def own_tables(names: StackNames) -> dict[str, str]:
@@ -56,9 +62,12 @@ def own_tables(names: StackNames) -> dict[str, str]:
     """
     own, schema, files, chunks, definitions = names.own, names.schema, names.files, names.chunks, names.definitions
     shared = f"LEFT JOIN {schema}.shared_names ON"
-    # Definitions name themselves by their own number, everything else by that of the first definition of the name.
+    succeeding = f"LEFT JOIN {schema}.successors ON successors.own_id ="
+    # Definitions name themselves by their own number or what they take the place of, everything else by that of the
+    # first definition of the name.
     target = (
-        f"CASE WHEN roles & 1 = 1 THEN target_id + {definitions} ELSE coalesce(base_id, target_id + {definitions}) END"
+        f"CASE WHEN roles & 1 = 1 THEN coalesce(base_target, target_id + {definitions}) "
+        f"ELSE coalesce(base_id, target_id + {definitions}) END"
     )
     enclosing = f"CASE WHEN enclosing < 0 THEN enclosing ELSE enclosing + {definitions} END"
 
@@ -66,9 +75,11 @@ def own_tables(names: StackNames) -> dict[str, str]:
         """Return the rows of a table of places."""
         return (
             f"SELECT ({target})::INTEGER AS target_id, file + {files} AS file, precise, roles, start_line, "
-            f"start_column, lines, width, {_ENDS}{own_more} FROM {own}.{table} {shared} target_id = own_id UNION ALL "
+            f"start_column, lines, width, {_ENDS}{own_more} FROM {own}.{table} "
+            f"{shared} target_id = shared_names.own_id {succeeding} target_id UNION ALL "
             f"SELECT coalesce(base_id, target_id), file, false, roles, start_line, start_column, lines, width, "
-            f"{_ENDS}{more} FROM {schema}.linked_places {shared} target_id - {definitions} = own_id ORDER BY {order}"
+            f"{_ENDS}{more} FROM {schema}.linked_places {shared} target_id - {definitions} = shared_names.own_id "
+            f"ORDER BY {order}"
         )
 
     return {
@@ -76,9 +87,10 @@ def own_tables(names: StackNames) -> dict[str, str]:
         "chunks_mat": f"SELECT * REPLACE (file + {files} AS file, shard + {names.first_shard} AS shard) "
         f"FROM {own}.chunks_mat",
         "symbols_mat": f"SELECT symbols.* EXCLUDE (symbol_id, target_id, name_id, file), "
-        f"symbol_id + {definitions} AS symbol_id, target_id + {definitions} AS target_id, "
+        f"symbol_id + {definitions} AS symbol_id, coalesce(base_target, target_id + {definitions}) AS target_id, "
         f"coalesce(base_id, name_id + {definitions}) AS name_id, file + {files} AS file "
-        f"FROM {own}.symbols_mat AS symbols {shared} name_id = own_id ORDER BY symbol_id",
+        f"FROM {own}.symbols_mat AS symbols {shared} name_id = shared_names.own_id "
+        f"{succeeding} symbols.symbol_id ORDER BY symbol_id",
         "occurrences_mat": places(
             "occurrences_mat", "target_id, file, start_line, start_column", ", enclosing, chunk",
             f", {enclosing} AS enclosing, chunk + {chunks} AS chunk",
@@ -103,14 +115,18 @@ def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict
     gone = ", ".join(map(str, hidden)) if len(hidden) <= _FEW else f"SELECT file FROM {schema}.hidden_files"
     live = f"file NOT IN ({gone})" if len(hidden) else "true"
     named = (
-        f"NOT EXISTS (SELECT 1 FROM {schema}.dead_names "
-        "WHERE dead_id = target_id AND file BETWEEN first_file AND last_file)"
+        f"(precise OR NOT EXISTS (SELECT 1 FROM {schema}.dead_names "
+        "WHERE dead_id = target_id AND file BETWEEN first_file AND last_file))"
         if dead
         else "true"
     )
+    place = _PLACE
+    if names.precise:
+        named += f" AND NOT (precise AND target_id IN (SELECT target_id FROM {schema}.lost_targets))"
+        place = f"{_renumber_targets('target_id', names)}{_PLACE.removeprefix('target_id')}"
     columns = {
-        "occurrences_mat": f"{_PLACE}, {_ENDS}, enclosing, chunk",
-        "places_mat": f"{_PLACE}, {_ENDS}",
+        "occurrences_mat": f"{place}, {_ENDS}, enclosing, chunk",
+        "places_mat": f"{place}, {_ENDS}",
     }
     found = {
         name: f"SELECT {columns.get(name, '*')} FROM {base}.{name} WHERE {live}"
@@ -121,7 +137,19 @@ def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict
         f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({hidden_chunks(names)}) USING (chunk_id)"
     )
     found = {name: f"{sql} UNION ALL BY NAME SELECT * FROM {schema}.own_{name}" for name, sql in found.items()}
-    return found | {name: f"SELECT * FROM {base}.{name}" for name in ("outside_mat", "relations_mat")}
+    return found | {
+        "outside_mat": f"SELECT * REPLACE ({_renumber_targets('target_id', names)}) FROM {base}.outside_mat",
+        "relations_mat": f"SELECT * REPLACE ({_renumber_targets('target_id', names)}, {_renumber_targets('related_id', names)}) "
+        f"FROM {base}.relations_mat WHERE NOT EXISTS (SELECT 1 FROM {schema}.lost_targets AS lost "
+        "WHERE lost.target_id IN (relations_mat.target_id, related_id))",
+    }
+
+
+def _renumber_targets(column: str, names: StackNames) -> str:
+    """Return SQL for targets of the base as the stack numbers them."""
+    return (
+        f"(CASE WHEN {column} < {names.definitions} THEN {column} ELSE {column} + {OUTSIDE} END)::INTEGER AS {column}"
+    )
 
 
 def hidden_chunks(names: StackNames) -> str:

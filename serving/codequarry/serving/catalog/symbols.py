@@ -373,10 +373,13 @@ class SymbolTables:
 
     def outside_target(self, symbol: str) -> int | None:
         """Return the ``target_id`` of a SCIP symbol that the bundle names without defining it."""
-        found = self._fetch("SELECT target_id FROM outside_mat WHERE symbol = ?", [symbol])
-        target = found[0][0] if found else None
+        target = self._outside_target(symbol)
         # Where only hidden files name it, it is as if nothing did.
         return target if self._visible is None or target is None or len(self.places([target]).file) else None
+
+    def _outside_target(self, symbol: str) -> int | None:
+        found = self._fetch("SELECT target_id FROM outside_mat WHERE symbol = ?", [symbol])
+        return found[0][0] if found else None
 
     def related(self, targets: Sequence[int]) -> list[int]:
         """Return the targets, what they override, and what overrides them, at any distance; at most `MAX_RELATED`.

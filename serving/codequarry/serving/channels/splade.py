@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,7 +39,15 @@ class _OpenTerms:
     asked: Callable[[str], SparseQuery]
 
 
-class SpladeChannel(Channel):
+class SparseChannel(Channel):
+    """Channel of weighted terms."""
+
+    @abstractmethod
+    def explain(self, query: Query, row: ChunkRow) -> list[ImpactTerm]:
+        """Return the few terms that add most to a chunk's score; empty for a chunk that is not in the index."""
+
+
+class SpladeChannel(SparseChannel):
     """Channel that ranks chunks by weighted terms, given by a model to chunks and to the query or its words.
 
     Its scores are exact. The deadline is checked before each term.
@@ -52,13 +61,16 @@ class SpladeChannel(Channel):
         self._index = index
 
     @classmethod
-    def open(cls, folder: Path, entry: SpladeEntry, chunks: int) -> SpladeChannel:
+    def open(
+        cls, folder: Path, entry: SpladeEntry, chunks: int, *, beside: SpladeChannel | None = None
+    ) -> SpladeChannel:
         """Map a version's index, and begin to open its query encoder on a thread of its own.
 
         Args:
             folder: Folder of the index.
             entry: Manifest entry of the index.
             chunks: Number of the version's chunks.
+            beside: Channel whose open query encoder is used.
 
         Returns:
             The open channel.
@@ -74,6 +86,9 @@ class SpladeChannel(Channel):
                 f"the index holds {spec.documents} chunks by encoder {spec.encoder[:12]}…, "
                 f"expected {chunks} by {entry.encoder.fingerprint[:12]}…"
             )
+        source = f"splade_{entry.queries}"
+        if beside is not None:
+            return cls(beside._opening, index, source=source)
         pool = ThreadPoolExecutor(1, thread_name_prefix="open-splade")
         try:
             opening = pool.submit(_open, folder / ENCODER_FOLDER, spec)
@@ -81,7 +96,7 @@ class SpladeChannel(Channel):
             raise UnavailableError("there is no thread left to open the sparse encoder on") from error
         finally:
             pool.shutdown(wait=False)
-        return cls(opening, index, source=f"splade_{entry.queries}")
+        return cls(opening, index, source=source)
 
     def _rank(self, asked: ChannelQuery) -> Candidates:
         with stage("splade_encode"):
@@ -92,7 +107,7 @@ class SpladeChannel(Channel):
         return Candidates(np.asarray(self._index.chunk_ids[rows]), scores, notes)
 
     def explain(self, query: Query, row: ChunkRow) -> list[ImpactTerm]:
-        """Return the few terms that add most to a chunk's score; empty for a chunk that is not in the index."""
+        """Return terms, see `SparseChannel`."""
         opened = self._ready()
         asked, encoder = opened.asked(query.text), opened.encoder
         rows = self._index.rows_of(np.array([row.chunk_id], np.int64))

@@ -13,7 +13,18 @@ import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.manifest import Manifest
-from codequarry.schemas.bundle.stack import DEAD, HIDDEN, NAMES, PLACE, PLACES, STACK_ARRAYS, STRINGS
+from codequarry.schemas.bundle.stack import (
+    DEAD,
+    HIDDEN,
+    LOST,
+    NAMES,
+    PLACE,
+    PLACES,
+    SCIP_ARRAYS,
+    STACK_ARRAYS,
+    STRINGS,
+    SUCCESSORS,
+)
 from codequarry.schemas.catalog.stack_views import StackNames
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
@@ -66,6 +77,11 @@ class VersionArrays:
         """Number of definitions."""
         return self.rows.definitions.shape[1]
 
+    @cached_property
+    def precise(self) -> bool:
+        """SCIP described some of the files."""
+        return bool(self.rows.chunks["scip"].any())
+
 
 @dataclass(frozen=True)
 class StackArrays:
@@ -79,6 +95,8 @@ class StackArrays:
     names: np.ndarray
     dead: np.ndarray
     places: np.ndarray
+    successors: np.ndarray
+    lost: np.ndarray
     own_ids: np.ndarray
     """(n,) int64: chunk of each vector of the delta."""
 
@@ -98,7 +116,7 @@ class StackArrays:
             IntegrityError: An array is missing or damaged, or belongs to other versions.
         """
         try:
-            arrays = {name: map_array(folder / f"{name}.npy") for name in STACK_ARRAYS}
+            arrays = read_stack_arrays(folder, precise=base.precise)
         except (OSError, IntegrityError) as error:
             raise _damaged(folder, "an array cannot be read") from error
         found = cls(base, VersionArrays.of(own.index, own.directory()), **arrays, own_ids=own.id_map())
@@ -124,7 +142,7 @@ class StackArrays:
     def numbers(self, base: str, own: str, schema: str, first_shard: int) -> StackNames:
         """Return what SQL has to know; see `StackNames`."""
         below = self.base
-        return StackNames(base, own, schema, below.files, below.chunks, below.definitions, first_shard)
+        return StackNames(base, own, schema, below.files, below.chunks, below.definitions, first_shard, below.precise)
 
     @cached_property
     def hidden_files(self) -> np.ndarray:
@@ -150,6 +168,21 @@ class StackArrays:
         return Hidden(len(gone), gone[~again], gone[again])
 
 
+def read_stack_arrays(folder: Path, *, precise: bool) -> dict[str, np.ndarray]:
+    """Map the arrays of ``stack/``; raises OSError and IntegrityError as `map_array`.
+
+    Args:
+        folder: The folder.
+        precise: SCIP described files of the base; there are arrays for that, which are empty otherwise.
+
+    Returns:
+        Arrays by name.
+    """
+    stored = (*STACK_ARRAYS, *SCIP_ARRAYS) if precise else STACK_ARRAYS
+    empty = {SUCCESSORS: np.empty((0, 2), np.int32), LOST: np.empty(0, np.int32)}
+    return empty | {name: map_array(folder / f"{name}.npy") for name in stored}
+
+
 def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) -> list[str]:
     """Return what is wrong with the arrays of ``stack/``, empty when they fit both versions.
 
@@ -162,12 +195,15 @@ def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) 
         Sentences.
     """
     hidden, strings, names, dead, places = (arrays[name] for name in STACK_ARRAYS)
+    successors, lost = (arrays[name] for name in SCIP_ARRAYS)
     wanted = {
         HIDDEN: (np.int32, hidden.shape[:1]),
         STRINGS: (np.int32, (own.strings,)),
         NAMES: (np.int32, (*names.shape[:1], 2)),
         DEAD: (np.int32, (*dead.shape[:1], 3)),
         PLACES: (PLACE, places.shape[:1]),
+        SUCCESSORS: (np.int32, (*successors.shape[:1], 2)),
+        LOST: (np.int32, lost.shape[:1]),
     }
     forms = [name for name, form in wanted.items() if (arrays[name].dtype, arrays[name].shape) != form]
     if forms:
@@ -180,6 +216,9 @@ def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) 
         (NAMES, names[:, 1], 0, base.definitions),
         (DEAD, dead[:, 0], 0, base.definitions),
         (DEAD, dead[:, 1:], 0, base.files),
+        (SUCCESSORS, successors[:, 0], 0, own.definitions),
+        (SUCCESSORS, successors[:, 1], 0, base.definitions),
+        (LOST, lost, 0, base.definitions),
         (PLACES, places["target_id"], 0, definitions),
         (PLACES, places["file"], 0, base.files + own.files),
         (PLACES, places["chunk"], 0, base.chunks + own.chunks),
@@ -189,7 +228,8 @@ def stack_problems(arrays: Mapping[str, np.ndarray], base: Extent, own: Extent) 
         name for name, values, least, end in bounds if values.size and not least <= values.min() <= values.max() < end
     )
     found = [f"{name}.npy names something that is neither in the base nor in the delta" for name in far]
-    return found + ([f"{HIDDEN}.npy is not in order"] if (np.diff(hidden) <= 0).any() else [])
+    ordered = {HIDDEN: hidden, SUCCESSORS: successors[:, 0], LOST: lost}
+    return found + [f"{name}.npy is not in order" for name, values in ordered.items() if (np.diff(values) <= 0).any()]
 
 
 def base_paths(paths: BundlePaths, manifest: Manifest) -> BundlePaths | None:

@@ -29,6 +29,8 @@ def put_stack_arrays(connection: duckdb.DuckDBPyConnection, stack: StackArrays, 
         [stack.hidden],
         list(stack.names.T),
         list(stack.dead.T),
+        list(stack.successors.T),
+        [stack.lost],
         [stack.places[name] for name in stack.places.dtype.names or ()],
     )
     for (table, definition), values in zip(STACK_TABLES.items(), columns, strict=True):

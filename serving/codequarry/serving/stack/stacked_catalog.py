@@ -66,9 +66,10 @@ class StackedCatalog(Catalog):
         stack, index, columns = self.stack, self.index, self.own.definitions
         rows = dict(zip(chunk_ids, index.rows_of(chunk_ids).tolist(), strict=True))
         spans = super().definitions_in([one for one, row in rows.items() if 0 <= row < stack.base.chunks])
+        lying = stack.own.rows.column("chunk", np.arange(stack.own.definitions))
         for chunk_id, row in rows.items():
             if row >= stack.base.chunks:
-                numbers = sorted(index.definitions_of_row(row).tolist())
+                numbers = (stack.base.definitions + np.flatnonzero(lying == row - stack.base.chunks)).tolist()
                 found = [
                     DefinitionSpan(index.texts[index.column("qualified_name", number)], *lines)
                     for number in numbers

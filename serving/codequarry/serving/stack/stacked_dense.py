@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from codequarry.serving.catalog.filters import members
-from codequarry.serving.channels.base import Candidates, ChannelQuery, ranked
+from codequarry.serving.channels.base import Candidates, ChannelQuery
 from codequarry.serving.channels.dense import DenseChannel, FaissChannel
 from codequarry.serving.channels.vector_table import VectorTable, exact_indexes
 from codequarry.serving.stack.overlay import StackArrays
+from codequarry.serving.stack.stacked_channels import merge, search_base
 
 if TYPE_CHECKING:
     import faiss
-
-_SPARE = 64
-"""Neighbours that the base is asked for beyond the limit at first, where it has so many hidden chunks."""
-_MORE = 4
-"""Factor by which it is asked for more, when too many of its neighbours are hidden."""
 
 
 class StackedDense(DenseChannel):
@@ -47,21 +42,10 @@ class StackedDense(DenseChannel):
         return {name: count + more for name, count in self._base.counts().items()}
 
     def _rank(self, asked: ChannelQuery) -> Candidates:
-        gone = len(self._hidden.ids)
-        wanted = asked.limit + min(gone, _SPARE)
-        while True:
-            found = self._base.search(replace(asked, limit=wanted))
-            kept = ~members(found.chunk_ids, self._hidden.ids)
-            if len(found.chunk_ids) < wanted or kept.sum() >= asked.limit or wanted >= asked.limit + gone:
-                break
-            wanted = min(_MORE * wanted, asked.limit + gone)
-        ids, scores = found.chunk_ids[kept], found.scores[kept]
+        found = search_base(self._base, asked, self._hidden)
         if found.vector is None:
             return found
-        own, own_scores = self._nearest(found.vector, asked)
-        again = np.isin(ids, own, assume_unique=True)
-        best = ranked(np.concatenate([ids[~again], own]), np.concatenate([scores[~again], own_scores]), asked.limit)
-        return replace(found, chunk_ids=best.chunk_ids, scores=best.scores)
+        return merge(found, *self._nearest(found.vector, asked), asked.limit)
 
     def _nearest(self, vector: np.ndarray, asked: ChannelQuery) -> tuple[np.ndarray, np.ndarray]:
         """Return the delta's chunks that may be returned, and their scores: (m,) int64 and (m,) float32."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from codequarry.schemas.bundle.stack import OUTSIDE
 from codequarry.schemas.languages import DATA_LANGUAGES
 from codequarry.serving.catalog.definition_rows import MAX_FOUND, DefinitionMatches, Named, Places, SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
@@ -34,11 +35,18 @@ class StackedSymbols(SymbolTables):
         self._dead: dict[int, list[tuple[int, int]]] = {}
         for target, first, last in catalog.stack.dead.tolist():
             self._dead.setdefault(target, []).append((first, last))
+        self._lost = frozenset(catalog.stack.lost.tolist())
+        self._successors = {target: self._first + own for own, target in reversed(catalog.stack.successors.tolist())}
+        """First definition that takes the place of each target."""
 
     def of_symbol(self, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
-        """Find definitions of a SCIP symbol: none, as a stack has no tables of SCIP."""
-        del symbol, kinds, files
-        return DefinitionMatches([], 0)
+        """Find definitions of a SCIP symbol, see `SymbolTables`."""
+        held = super().of_symbol(symbol, kinds, files)
+        if held.rows or not self._successors:
+            return held
+        numbers = self._fetch("SELECT target_id FROM symbols_mat WHERE symbol = $symbol LIMIT 1", {"symbol": symbol})
+        own = self._own.definitions_with("target_id", [target for (target,) in numbers])
+        return self._merge(held, (self._first + own).tolist(), kinds, files)
 
     def few_of_names(self, names: Sequence[int], most: int, files: np.ndarray | None = None) -> list[SymbolRow]:
         """Find definitions with these ``name_id``, see `SymbolTables`."""
@@ -53,13 +61,17 @@ class StackedSymbols(SymbolTables):
         return found
 
     def qualified_names(self, targets: Iterable[int]) -> dict[int, str]:
-        """Return qualified names of definitions by ``target_id``; other targets are left out."""
-        index, hidden, count = self._catalog.index, self._stack.hidden_rows, self._first + self._stack.own.definitions
-        return {
-            target: index.texts[index.column("qualified_name", target)]
-            for target in targets
-            if 0 <= target < count and (target >= self._first or not hidden[index.column("chunk", target)])
-            if self._visible is None or self._sees_chunk(index.column("chunk", target))
+        """Return qualified names by ``target_id``, see `SymbolTables`."""
+        index, hidden = self._catalog.index, self._stack.hidden_rows
+        wanted = list(targets)
+        outside = [target - OUTSIDE for target in wanted if target >= OUTSIDE]
+        found = {target + OUTSIDE: name for target, name in super().qualified_names(outside).items()} if outside else {}
+        numbers = {target: self._successors.get(target, target) for target in wanted if 0 <= target < OUTSIDE}
+        return found | {
+            target: index.texts[index.column("qualified_name", number)]
+            for target, number in numbers.items()
+            if number >= self._first or not hidden[index.column("chunk", number)]
+            if self._visible is None or self._sees_chunk(index.column("chunk", number))
         }
 
     def _sees_chunk(self, row: int) -> bool:
@@ -75,11 +87,14 @@ class StackedSymbols(SymbolTables):
 
     def places(self, targets: Sequence[int]) -> Places:
         """Return the places that name or define one of these targets."""
-        held = super().places([target for target in targets if target < self._first])
+        held = super().places(self._of_base(targets))
+        held = held._replace(target_id=self._of_stack(held.target_id))
         live = ~self._stack.hidden_files[held.file]
         for target in targets:
+            if target in self._lost:
+                live &= (held.target_id != target) | ~held.precise
             for first, last in self._dead.get(target, ()):
-                live &= (held.target_id != target) | (held.file < first) | (held.file > last)
+                live &= (held.target_id != target) | held.precise | (held.file < first) | (held.file > last)
         named, files, precise, roles, lines, columns, more_lines, widths, enclosing, chunks = self._own.places_naming(
             targets
         )
@@ -88,6 +103,39 @@ class StackedSymbols(SymbolTables):
             self._chunk_ids[chunks],
         )  # fmt: skip
         return self._only_visible(Places(*map(np.concatenate, zip(held.where(live), own, strict=True))))
+
+    def implementing(self, targets: Sequence[int]) -> list[tuple[int, int]]:
+        """Return what an indexer says of these targets, see `SymbolTables`."""
+        found = np.array(super().implementing(self._of_base(targets)), np.int64).reshape(-1, 2)
+        return [(one, other) for one, other in self._of_stack(found).tolist() if not self._lost & {one, other}]
+
+    def outside(self, targets: Sequence[int]) -> list[str]:
+        return super().outside([target - OUTSIDE for target in targets if target >= OUTSIDE])
+
+    def _outside_target(self, symbol: str) -> int | None:
+        found = super()._outside_target(symbol)
+        return None if found is None else found + OUTSIDE
+
+    def _of_base(self, targets: Iterable[int]) -> list[int]:
+        """Return the targets that the base has, in its own numbers."""
+        moved = (target - OUTSIDE if target >= OUTSIDE else target for target in targets)
+        return [own for own, target in zip(moved, targets, strict=True) if target < self._first or target >= OUTSIDE]
+
+    def _of_stack(self, targets: np.ndarray) -> np.ndarray:
+        """Return targets of the base as the stack numbers them."""
+        return np.where(targets < self._first, targets, targets + OUTSIDE)
+
+    @cached_property
+    def _relations(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        lost = self._stack.lost
+
+        def live(pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            own, other = map(self._of_stack, pairs)
+            kept = ~(np.isin(own, lost) | np.isin(other, lost))
+            return own[kept], other[kept]
+
+        up, down = super()._relations
+        return live(up), live(down)
 
     def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
@@ -189,7 +237,12 @@ class StackedSymbols(SymbolTables):
         if file >= self._stack.base.files or self._stack.hidden_files[file]:
             return own
         held = super()._names_where(file, first, last, on_one_line=on_one_line)
-        return own + [one for one in held if not self._is_dead(one.target_id, file)]
+        named = zip(held, self._of_stack(np.array([one.target_id for one in held], np.int64)).tolist(), strict=True)
+        return own + [
+            one._replace(target_id=target)
+            for one, target in named
+            if not (target in self._lost if one.precise else self._is_dead(target, file))
+        ]
 
     def _own_names(self, first: str, beyond: str) -> list[str]:
         index = self._stack.own.rows

@@ -30,8 +30,8 @@ from codequarry.serving.catalog.explanation_facts import MAX_SAID
 from codequarry.serving.catalog.handles import handle_of
 from codequarry.serving.catalog.headings import depends_on_lines, enclosing_heading
 from codequarry.serving.channels.bm25 import matched_terms
-from codequarry.serving.channels.splade import SpladeChannel
-from codequarry.serving.channels.warp.channel import WarpChannel
+from codequarry.serving.channels.splade import SparseChannel
+from codequarry.serving.channels.warp.channel import LateChannel
 from codequarry.serving.ranking import ranking
 from codequarry.serving.ranking.late import LATE
 from codequarry.serving.ranking.ranking import Scored
@@ -179,7 +179,7 @@ def _tokens(plan: SearchPlan, scored: Scored, row: ChunkRow) -> list[TokenPair]:
     """Return the token pairs of a chunk that late interaction found."""
     bundle = plan.bundle
     channel = bundle.channels.get(LATE)
-    if LATE not in scored.channels or not isinstance(channel, WarpChannel):
+    if LATE not in scored.channels or not isinstance(channel, LateChannel):
         return []
     definitions = bundle.catalog.definitions_in([row.chunk_id]).get(row.chunk_id, [])
     return channel.explain(plan.query, row, definitions, before=bundle.bytes_before(row))
@@ -188,7 +188,7 @@ def _tokens(plan: SearchPlan, scored: Scored, row: ChunkRow) -> list[TokenPair]:
 def _terms(plan: SearchPlan, scored: Scored, row: ChunkRow) -> list[ImpactTerm]:
     """Return the terms of a chunk that learned sparse search found."""
     channel = plan.bundle.channels.get(SPARSE)
-    if SPARSE not in scored.channels or not isinstance(channel, SpladeChannel):
+    if SPARSE not in scored.channels or not isinstance(channel, SparseChannel):
         return []
     return channel.explain(plan.query, row)
 

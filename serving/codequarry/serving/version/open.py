@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -40,11 +40,14 @@ from codequarry.serving.ranking.chunk_evidence import RankedChunks
 from codequarry.serving.ranking.file_evidence import RankedFiles
 from codequarry.serving.stack.overlay import StackArrays, VersionArrays
 from codequarry.serving.stack.stacked_catalog import StackedCatalog
+from codequarry.serving.stack.stacked_channels import StackedSplade, StackedWarp
 from codequarry.serving.stack.stacked_dense import StackedDense
 from codequarry.serving.stack.stacked_files import StackedFacts, StackedFileIndex
 from codequarry.serving.stack.stacked_symbols import StackedSymbols
 from codequarry.serving.text.lexical import lexical_fingerprint
 from codequarry.serving.version.shared_bases import Place, SharedBases
+
+ChannelT = TypeVar("ChannelT", bound=Channel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,16 @@ def _open_dense(name: str, opening: _Opening) -> Channel | None:
 
 
 def _open_dense_stack(name: str, leg: LegEntry, opening: _Opening, base: Bundle) -> Channel:
-    below = base.channels.get(name)
-    if not isinstance(below, FaissChannel):
-        raise UnavailableError(base.closed.get(name) or f"the base has no channel {name}")
+    below = _channel_below(name, FaissChannel, base)
     vectors = VectorTable.open(opening.paths.leg(name), opening.manifest, leg.encoder.dim)
     return StackedDense(below, vectors, _stack_of(opening.catalog))
+
+
+def _channel_below(name: str, kind: type[ChannelT], base: Bundle) -> ChannelT:
+    below = base.channels.get(name)
+    if not isinstance(below, kind):
+        raise UnavailableError(base.closed.get(name) or f"the base has no channel {name}")
+    return below
 
 
 def _open_bm25(opening: _Opening) -> Channel:
@@ -119,15 +127,24 @@ def _open_symbol(opening: _Opening) -> Channel:
 
 
 def _open_warp(opening: _Opening) -> Channel | None:
-    entry, chunks = opening.manifest.warp, opening.manifest.counts.chunks
+    entry, folder, threads = opening.manifest.warp, opening.paths.warp, opening.settings.warp_threads
     if entry is None:
         return None
-    return WarpChannel.open(opening.paths.warp, entry, chunks, threads=opening.settings.warp_threads)
+    if opening.base is None:
+        return WarpChannel.open(folder, entry, opening.manifest.counts.chunks, threads=threads)
+    below, stack = _channel_below("warp", WarpChannel, opening.base), _stack_of(opening.catalog)
+    own = WarpChannel.open(folder, entry, stack.own.chunks, threads=threads, beside=below)
+    return StackedWarp(below, own, stack)
 
 
 def _open_splade(opening: _Opening) -> Channel | None:
-    entry, chunks = opening.manifest.splade, opening.manifest.counts.chunks
-    return None if entry is None else SpladeChannel.open(opening.paths.splade, entry, chunks)
+    entry, folder = opening.manifest.splade, opening.paths.splade
+    if entry is None:
+        return None
+    if opening.base is None:
+        return SpladeChannel.open(folder, entry, opening.manifest.counts.chunks)
+    below, stack = _channel_below("splade", SpladeChannel, opening.base), _stack_of(opening.catalog)
+    return StackedSplade(below, SpladeChannel.open(folder, entry, stack.own.chunks, beside=below), stack)
 
 
 CHANNELS: Mapping[str, Callable[[_Opening], Channel | None]] = {

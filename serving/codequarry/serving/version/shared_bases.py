@@ -39,6 +39,10 @@ class _OpenBase:
     """Open versions over it."""
 
 
+_STACKED = frozenset((*DENSE_LEGS, "warp", "splade"))
+"""Channels of a delta version that ask those of its base."""
+
+
 class SharedBases:
     """Open complete versions, so that all delta versions over one read the same, and the one that is served itself."""
 
@@ -92,7 +96,7 @@ class SharedBases:
         Raises:
             IntegrityError: The base is missing, damaged, or not the one that the delta was made for.
         """
-        wanted = frozenset(name for name in channels if name in DENSE_LEGS)
+        wanted = frozenset(name for name in channels if name in _STACKED)
         below = BundlePaths(paths.path.parent / stack.base)
         place = below.path, stack.base_sha256
         key = _key(paths, stack.base_sha256, settings)

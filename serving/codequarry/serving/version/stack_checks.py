@@ -11,14 +11,13 @@ import numpy as np
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Counts, Manifest, StackEntry
-from codequarry.schemas.bundle.stack import HIDDEN, PLACES, STACK_ARRAYS
+from codequarry.schemas.bundle.stack import HIDDEN, PLACES
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.serving.catalog.chunk_arrays import RowIndex
-from codequarry.serving.files.arrays import map_array
 from codequarry.serving.files.integrity import base_of
-from codequarry.serving.stack.overlay import Extent, stack_problems
+from codequarry.serving.stack.overlay import Extent, read_stack_arrays, stack_problems
 from codequarry.serving.version.check import Check
 
 
@@ -60,7 +59,7 @@ def check_stack(paths: BundlePaths, manifest: Manifest, stack: StackEntry) -> li
     try:
         base = base_of(root, manifest)
         below, own = _version_of(root.version(stack.base)), _version_of(paths)
-        arrays = {name: map_array(paths.stack / f"{name}.npy") for name in STACK_ARRAYS}
+        arrays = read_stack_arrays(paths.stack, precise=bool(below.rows.chunks["scip"].any()))
     except (CodequarryError, OSError) as error:
         raise_if_exhausted(error, "a part of the version cannot be read now")
         message = error.message if isinstance(error, CodequarryError) else str(error)

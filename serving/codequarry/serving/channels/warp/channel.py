@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -39,14 +40,49 @@ class _OpenTokens:
     """Parts that take long to open."""
 
     encoder: TokenEncoder
+    encode: Callable[[str], QueryTokens]
+    """Encodes a query, and remembers the last ones."""
     searcher: Searcher
     asked: Callable[[str], tuple[QueryTokens, QueryVectors]]
     no_kernels: str
     """Reason why kernels are missing; empty when they are there."""
 
 
-class WarpChannel(Channel):
-    """Channel that ranks chunks by late interaction: `search` is ``wide``, `rescore` scores given chunks.
+class LateChannel(Channel):
+    """Channel of token vectors: `search` is ``wide``, `rescore` scores given chunks."""
+
+    @abstractmethod
+    def rescore(self, asked: ChannelQuery, chunk_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Compute exact MaxSim of given chunks.
+
+        A score is the sum over the query's tokens of the best similarity in the chunk; `query_tokens` bounds it. Works
+        without numba as well, but more slowly.
+
+        Args:
+            asked: Query and deadline.
+            chunk_ids: (m,) int64.
+
+        Returns:
+            (m,) float32 in the requested order, NaN for a chunk that is not in the index.
+
+        Raises:
+            UnavailableError: The encoder cannot be opened.
+            DeadlineError: The deadline has passed.
+        """
+
+    @abstractmethod
+    def query_tokens(self, query: Query) -> int:
+        """Return the number of query tokens that are read, which is also the largest possible score."""
+
+    @abstractmethod
+    def explain(
+        self, query: Query, row: ChunkRow, definitions: Sequence[DefinitionSpan], *, before: int = 0
+    ) -> list[TokenPair]:
+        """Explain a chunk, see `explain.token_pairs`; empty for a chunk that is not in the index."""
+
+
+class WarpChannel(LateChannel):
+    """Channel that ranks chunks by late interaction.
 
     Scores are exact MaxSim, or WARP's own without ``rerank``. The deadline is checked between query tokens and between
     blocks of chunks.
@@ -67,7 +103,9 @@ class WarpChannel(Channel):
         self._chunk_ids = chunk_ids
 
     @classmethod
-    def open(cls, folder: Path, entry: WarpEntry, chunks: int, *, threads: int = 1) -> WarpChannel:
+    def open(
+        cls, folder: Path, entry: WarpEntry, chunks: int, *, threads: int = 1, beside: WarpChannel | None = None
+    ) -> WarpChannel:
         """Open a version's index, and begin to open its encoder and the kernels on a thread of their own.
 
         Args:
@@ -75,6 +113,7 @@ class WarpChannel(Channel):
             entry: Manifest entry of the index.
             chunks: Number of the version's chunks.
             threads: Threads of one request.
+            beside: Channel whose open token encoder is used.
 
         Returns:
             The open channel.
@@ -92,7 +131,7 @@ class WarpChannel(Channel):
         ids = map_arrays(folder, spec)["chunk_ids"]
         pool = ThreadPoolExecutor(1, thread_name_prefix="open-warp")
         try:
-            opened = pool.submit(_open, folder, spec, threads)
+            opened = pool.submit(_open, folder, spec, threads, beside)
         except RuntimeError as error:
             raise UnavailableError("there is no thread left to open the token encoder on") from error
         finally:
@@ -115,22 +154,7 @@ class WarpChannel(Channel):
         return Candidates(np.asarray(self._chunk_ids[hits.documents]), hits.scores, notes)
 
     def rescore(self, asked: ChannelQuery, chunk_ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Compute exact MaxSim of given chunks.
-
-        A score is the sum over the query's tokens of the best similarity in the chunk; `query_tokens` bounds it. Works
-        without numba as well, but more slowly.
-
-        Args:
-            asked: Query and deadline.
-            chunk_ids: (m,) int64.
-
-        Returns:
-            (m,) float32 in the requested order, NaN for a chunk that is not in the index.
-
-        Raises:
-            UnavailableError: The encoder cannot be opened.
-            DeadlineError: The deadline has passed.
-        """
+        """Compute exact MaxSim, see `LateChannel`."""
         opened = self._ready()
         _, vectors = opened.asked(asked.query.text)
         rows = opened.searcher.index.rows_of(np.asarray(chunk_ids, np.int64))
@@ -140,13 +164,13 @@ class WarpChannel(Channel):
         return scores
 
     def query_tokens(self, query: Query) -> int:
-        """Return the number of query tokens that are read, which is also the largest possible score."""
+        """Return the number of query tokens, see `LateChannel`."""
         return self._ready().asked(query.text)[1].tokens
 
     def explain(
         self, query: Query, row: ChunkRow, definitions: Sequence[DefinitionSpan], *, before: int = 0
     ) -> list[TokenPair]:
-        """Explain a chunk, see `explain.token_pairs`; empty for a chunk that is not in the index."""
+        """Explain a chunk, see `LateChannel`."""
         opened = self._ready()
         tokens, asked = opened.asked(query.text)
         document = int(opened.searcher.index.rows_of(np.array([row.chunk_id]))[0])
@@ -181,8 +205,13 @@ class WarpChannel(Channel):
         return self._opening.result()
 
 
-def _open(folder: Path, spec: WarpSpec, threads: int) -> _OpenTokens:
-    encoder = TokenEncoder.open(folder / ENCODER_FOLDER, punctuation=spec.punctuation)
+def _open(folder: Path, spec: WarpSpec, threads: int, beside: WarpChannel | None) -> _OpenTokens:
+    if beside is not None:
+        held = beside._ready()
+        encoder, encode = held.encoder, held.encode
+    else:
+        encoder = TokenEncoder.open(folder / ENCODER_FOLDER, punctuation=spec.punctuation)
+        encode = lru_cache(maxsize=_REMEMBERED)(encoder.encode_query)
     if encoder.spec.fingerprint != spec.encoder:
         raise IntegrityError(
             f"the token encoder is {encoder.spec.fingerprint[:12]}…, the index was made by {spec.encoder[:12]}…",
@@ -193,12 +222,12 @@ def _open(folder: Path, spec: WarpSpec, threads: int) -> _OpenTokens:
 
     @lru_cache(maxsize=_REMEMBERED)
     def prepare_query(query: str) -> tuple[QueryTokens, QueryVectors]:
-        tokens = encoder.encode_query(query)
+        tokens = encode(query)
         return tokens, searcher.prepare(tokens.vectors)
 
     # The first run allocates and picks kernels; do that here, not in the first request.
     prepare_query("warm up")
-    return _OpenTokens(encoder, searcher, prepare_query, no_kernels)
+    return _OpenTokens(encoder, encode, searcher, prepare_query, no_kernels)
 
 
 def _kernels() -> tuple[ModuleType | None, str]:
