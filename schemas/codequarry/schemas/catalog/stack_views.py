@@ -137,10 +137,11 @@ def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict
         f"SELECT * FROM {base}.faiss_idmap_mat ANTI JOIN ({hidden_chunks(names)}) USING (chunk_id)"
     )
     found = {name: f"{sql} UNION ALL BY NAME SELECT * FROM {schema}.own_{name}" for name, sql in found.items()}
+    target, related = (_renumber_targets(column, names) for column in ("target_id", "related_id"))
     return found | {
-        "outside_mat": f"SELECT * REPLACE ({_renumber_targets('target_id', names)}) FROM {base}.outside_mat",
-        "relations_mat": f"SELECT * REPLACE ({_renumber_targets('target_id', names)}, {_renumber_targets('related_id', names)}) "
-        f"FROM {base}.relations_mat WHERE NOT EXISTS (SELECT 1 FROM {schema}.lost_targets AS lost "
+        "outside_mat": f"SELECT * REPLACE ({target}) FROM {base}.outside_mat",
+        "relations_mat": f"SELECT * REPLACE ({target}, {related}) FROM {base}.relations_mat "
+        f"WHERE NOT EXISTS (SELECT 1 FROM {schema}.lost_targets AS lost "
         "WHERE lost.target_id IN (relations_mat.target_id, related_id))",
     }
 
