@@ -16,6 +16,8 @@ from codequarry.assets.automation import (
 from codequarry.assets.bundle import index_version
 from codequarry.assets.checks import current_is_fresh, freshness, statistics_checks, suite_checks
 from codequarry.assets.delta_bundle import complete_version_wanted, delta, delta_bundle
+from codequarry.assets.fleet.bundles import bundle_job, fleet_bundle, fleet_generation, generation_job
+from codequarry.assets.fleet.sensor import fleet_sensor
 from codequarry.assets.mcp_service import mcp_service, served_is_published, served_version
 from codequarry.assets.project import Project
 from codequarry.assets.repositories import (
@@ -59,9 +61,9 @@ def build_definitions(project: Project) -> dg.Definitions:
     """
     settings = project.settings()
     assets = project_assets(settings)
-    zone, when = settings.schedule.timezone, settings.automation
+    zone, when, has_fleet = settings.schedule.timezone, settings.automation, bool(settings.fleet.url)
     return dg.Definitions(
-        assets=[*assets, mcp_service],
+        assets=[*assets, mcp_service, *([fleet_bundle, fleet_generation] if has_fleet else [])],
         asset_checks=[*suite_checks, *statistics_checks, current_is_fresh, served_is_published],
         jobs=[
             reindex,
@@ -69,6 +71,7 @@ def build_definitions(project: Project) -> dg.Definitions:
             freshness,
             *([reindex_and_measure] if settings.late_interaction else []),
             *([delta] if when.deltas else []),
+            *([bundle_job, generation_job] if has_fleet else []),
         ],
         schedules=[
             reindex_schedule(settings.schedule),
@@ -81,6 +84,7 @@ def build_definitions(project: Project) -> dg.Definitions:
             failed_runs,
             served_version,
             *([complete_version_wanted(reindex)] if when.deltas else []),
+            *([fleet_sensor(when)] if has_fleet else []),
             dead_run_sensor({key for asset in assets for key in asset.keys}),
         ],
         resources={"project": project},

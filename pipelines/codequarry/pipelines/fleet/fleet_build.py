@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from codequarry.pipelines.fleet.bundle_builds import BuildMode, BuiltBundle, BundleTask, carry_bundle
 from codequarry.pipelines.fleet.bundle_units import build_bundles
@@ -178,12 +179,8 @@ def build_fleet(
         UnavailableError: The store or the disk refuses.
     """
     fleet = FleetStore.open(settings, create=True)
-    folder = settings.fleet.folder
-    require_own_links([folder])
-    make_folder_for(folder, settings.bundle.readable_by)
+    folder = make_fleet_folder(settings)
     with exclusive(folder / ".lock", "building the fleet"):
-        with replacing(folder / ".gitignore") as temporary:
-            temporary.write_text("*\n", encoding="ascii")
         for _ in range(_ROUNDS):
             known = fleet.read_current()
             parent = known.manifest if known is not None else None
@@ -196,6 +193,26 @@ def build_fleet(
         f"the generation could not be made current at {fleet.store.url}: others replace it all the time",
         suggestion="build again; the bundles are there",
     )
+
+
+def make_fleet_folder(settings: Settings) -> Path:
+    """Make the folder of the bundles that are built here, and return it.
+
+    Args:
+        settings: Settings of the fleet.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UnavailableError: It cannot be made, or a link leads to it that is not of this user.
+    """
+    folder = settings.fleet.folder
+    require_own_links([folder])
+    make_folder_for(folder, settings.bundle.readable_by)
+    with replacing(folder / ".gitignore") as temporary:
+        temporary.write_text("*\n", encoding="ascii")
+    return folder
 
 
 def _build_over(
