@@ -214,8 +214,17 @@ def _served(settings: Settings) -> dict[str, str]:
     return {source.name: source.commit for source in manifest.sources} if manifest is not None else {}
 
 
-def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
-    """Return the sensor; the settings give its interval and whether it starts by itself."""
+def head_sensor(automation: AutomationSettings, *, has_fleet: bool) -> dg.SensorDefinition:
+    """Return the sensor; the settings give its interval and whether it starts by itself.
+
+    Args:
+        automation: The settings.
+        has_fleet: The repositories are those of a fleet, which has a sensor of its own.
+
+    Returns:
+        The sensor.
+    """
+    starts = automation.watch_heads and not has_fleet
 
     @dg.sensor(
         name="git_heads",
@@ -224,7 +233,7 @@ def head_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
         "not hold. A repository that does not answer is named, and asked again after 1, 2, 4, … 60 minutes. Folders "
         "without git have no head: the schedule reads them.",
         minimum_interval_seconds=automation.watch_interval_s,
-        default_status=dg.DefaultSensorStatus.RUNNING if automation.watch_heads else dg.DefaultSensorStatus.STOPPED,
+        default_status=dg.DefaultSensorStatus.RUNNING if starts else dg.DefaultSensorStatus.STOPPED,
     )
     def watch_heads(context: dg.SensorEvaluationContext, project: dg.ResourceParam[Project]) -> dg.SensorResult:
         settings, now = project.settings(), time.time()

@@ -80,7 +80,7 @@ def build_definitions(project: Project) -> dg.Definitions:
         ],
         sensors=[
             repository_partitions,
-            head_sensor(when),
+            head_sensor(when, has_fleet=has_fleet),
             failed_runs,
             served_version,
             *([complete_version_wanted(reindex)] if when.deltas else []),
