@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -55,7 +55,7 @@ with warnings.catch_warnings():
         )
 
 
-def _bundle_metadata(built: "BuiltBundle") -> dict[str, object]:
+def _bundle_metadata(built: "BuiltBundle") -> dict[str, Any]:
     entry = built.entry
     assert entry is not None
     rows = [
@@ -109,7 +109,7 @@ def fleet_generation(
     yield _result(failures)
 
 
-def _generation_metadata(done: "FleetBuild") -> dict[str, object]:
+def _generation_metadata(done: "FleetBuild") -> dict[str, Any]:
     rows = [
         {"bundle": name, "version": entry.version, "chunks": entry.chunks, "repositories": len(entry.repositories)}
         for name, entry in done.manifest.bundles.items()

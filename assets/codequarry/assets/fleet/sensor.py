@@ -80,7 +80,7 @@ def bundles_due(reasons: Mapping[str, str], waits: Mapping[str, Any], now: float
         before, count, until = after.get(name, ("", 0, 0.0))
         if not why or (why == before and now < until):
             continue
-        count = count + 1 if why == before else 1
+        count = count + 1 if why == before and now < until + _LONGEST_WAIT_S else 1
         due[name] = why
         after[name] = (why, count, now + min(_FIRST_WAIT_S * 2 ** (count - 1), _LONGEST_WAIT_S))
     return due, after
