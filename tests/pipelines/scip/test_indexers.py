@@ -9,7 +9,7 @@ import pytest
 
 from codequarry.pipelines.scip import runner
 from codequarry.pipelines.scip.indexers import CLANG, GO, INDEXERS, Installed, find_indexer, indexer_versions
-from codequarry.pipelines.scip.stage import entries_without_indexers, scip_repository
+from codequarry.pipelines.scip.stage import entries_over, scip_repository
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.workspace import repository_work
@@ -180,10 +180,16 @@ def test_a_missing_indexer_is_named_where_a_repository_has_enough_of_its_languag
     assert all(indexer.install in found[indexer.name].reason for indexer in INDEXERS if indexer.name in found)
     few = {f"a{number}.go": "go" for number in range(495)} | {f"b{number}.ts": "typescript" for number in range(5)}
     few |= {f"c{number}.md": "markdown" for number in range(900)}
-    assert [each.indexer for each in entries_without_indexers(few, project) or ()] == ["scip-go"]
+    assert [each.indexer for each in entries_over((), frozenset(), few, (), project)] == ["scip-go"]
     few |= {f"d{number}.ts": "typescript" for number in range(22)}
-    named = entries_without_indexers(few, project) or ()
+    named = entries_over((), frozenset(), few, (), project)
     assert [(each.indexer, each.files) for each in named] == [("scip-typescript", 27), ("scip-go", 495)]
+    assert entries_over((), frozenset({"go", "typescript"}), few, (), project) == ()
+    ran = ScipEntry(indexer="scip-go 1", status="ok", reason="", files=495, documents=495)
+    over = entries_over((ran,), frozenset({"go"}), few, ("a1.go", "c1.md", "gone.go"), project)
+    assert (over[0].status, over[0].documents) == ("partial", 495)
+    assert over[0].reason == "of the last complete version: 1 files that changed since are known by syntax"
+    assert [each.indexer for each in over[1:]] == ["scip-typescript"]
 
 
 def test_the_command_line_says_what_is_missing_and_where_it_comes_from(
