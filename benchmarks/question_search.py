@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for entry in read_questions():
         if part_of(entry["name"]) not in options.part or (options.only and entry["name"] not in options.only):
             continue
-        clone = _clone(options.repositories, options.home, entry)
+        clone = fetched_clone(options.repositories, options.home, entry)
         if clone is None:
             missing.append(entry["name"])
             continue
@@ -143,7 +143,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _clone(folder: Path | None, home: Path, entry: dict[str, Any]) -> Path | None:
+def fetched_clone(folder: Path | None, home: Path, entry: dict[str, Any]) -> Path | None:
     """Return a git folder that has the commit; None where it cannot be fetched."""
     place = {"name": entry["name"], "url": entry["url"], "revision": entry["commit"]}
     for parent in filter(None, (folder, home / "clones")):
