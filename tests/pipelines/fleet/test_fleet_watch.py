@@ -101,7 +101,8 @@ def test_a_signed_push_is_built_and_nothing_else_is_looked_at(local: Fleet) -> N
         said = expect("current is generation 2")
         assert said.count("b0002 is built anew because cat is at") == 1 and "b0003" not in said
         assert local.current.bundles["b0002"].repositories["cat"].commit == head
-        assert health_of(address) == {"status": "ok", "generation": 2, "waiting": 0, "failures": 0}
+        well = {"status": "ok", "generation": 2, "waiting": 0, "failures": 0}
+        wait_until(lambda: health_of(address) == well, "the watch is not well after the build that it told of")
 
 
 def test_polls_find_what_no_webhook_tells_and_settings_are_read_again(local: Fleet) -> None:
