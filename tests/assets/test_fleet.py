@@ -12,10 +12,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from codequarry.assets.automation import dead_runs
 from codequarry.assets.definitions import build_definitions
 from codequarry.assets.fleet.bundles import BUNDLES, FLEET_BUNDLE, FLEET_GENERATION
-from codequarry.assets.fleet.sensor import WHY_TAG, bundles_due
+from codequarry.assets.fleet.sensor import WHY_TAG, bundles_due, is_of_fleet, is_worked_on
 from codequarry.pipelines.fleet.fleet_store import FleetStore
+from codequarry.pipelines.store.workspace import exclusive
 from codequarry.schemas.fleet.generation import FleetManifest
 from tests.assets.conftest import PYTHON, Workbench
 from tests.pipelines.repositories import commit
@@ -50,7 +52,7 @@ class Fleet:
         return result
 
     def run(self, result: dg.SensorResult) -> list[dg.ExecuteInProcessResult]:
-        """What the daemon starts."""
+        """Run what the daemon starts."""
         definitions = build_definitions(self.bench.project)
         return [
             definitions.resolve_job_def(request.job_name or "").execute_in_process(
@@ -85,14 +87,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             fleet.save(name, PYTHON.format(name=name))
         fleet.configure(*NAMES)
         first = fleet.tick()
-        assert [each[0] for each in asked(first)] == ["FLEET_BUNDLE"] * len(instance.get_dynamic_partitions(BUNDLES))
-        assert len(asked(first)) > 1 and {each[2] for each in asked(first)} == {"it is new"}
-        assert all(run.success for run in fleet.run(first))
-        assert FleetStore.open(fleet.bench.project.settings()).read_current() is None, "no generation names them yet"
-        second = fleet.tick()
-        assert asked(second) == [("FLEET", None, "bundles were built")]
-        (run,) = fleet.run(second)
+        assert asked(first) == [("FLEET", None, "there is no generation")]
+        (run,) = fleet.run(first)
         assert run.success
+        assert asked(fleet.tick()) == []
+        assert len(instance.get_dynamic_partitions(BUNDLES)) > 1
         yield fleet
 
 
@@ -108,14 +107,12 @@ def fleet(served: Fleet, tmp_path: Path, workbench: Workbench) -> Fleet:
     return fleet
 
 
-def test_the_first_runs_make_a_generation_of_all_bundles(served: Fleet) -> None:
+def test_the_first_run_makes_a_generation_of_all_bundles(served: Fleet) -> None:
     manifest = served.current
     assert manifest.generation == 1
     assert {name for entry in manifest.bundles.values() for name in entry.repositories} == {*NAMES}
     said = served.metadata(FLEET_GENERATION)
     assert (said["generation"], said["unchanged"], said["repositories"]) == (1, False, 3)
-    assert said["sent_bytes"] < 20_000, "versions were put by the runs of the bundles; the generation alone travels"
-    assert served.metadata(FLEET_BUNDLE)["sent_bytes"] > 20_000
 
 
 def test_without_a_change_nothing_is_asked_for(served: Fleet) -> None:
@@ -133,11 +130,13 @@ def test_a_push_is_a_run_of_its_bundle_and_of_the_generation(fleet: Fleet) -> No
     assert (job, bundle) == ("FLEET_BUNDLE", before.bundle_of["bee"]) and why.startswith("bee is at ")
     (built,) = fleet.run(tick)
     assert built.success and fleet.metadata(FLEET_BUNDLE)["outcome"] == "built"
+    assert fleet.metadata(FLEET_BUNDLE)["sent_bytes"] > 20_000
     assert fleet.current.generation == 1
     tick = fleet.tick()
     assert asked(tick) == [("FLEET", None, "bundles were built")]
     (made,) = fleet.run(tick)
     assert made.success
+    assert fleet.metadata(FLEET_GENERATION)["sent_bytes"] == 0, "the run of the bundle has put its version"
     after = fleet.current
     assert after.generation == 2
     changed = {name for name, entry in after.bundles.items() if entry != before.bundles.get(name)}
@@ -197,6 +196,24 @@ def test_a_reason_that_stays_counts_again_after_longer_and_longer_waits() -> Non
     assert times[:5] == [0, 60, 180, 420, 900]
     assert max(late - early for early, late in pairwise(times)) == 3600
     assert bundles_due({"b1": "x is at 1"}, waits, now)[0] == {"b1": "x is at 1"}
+
+
+def test_a_backfill_counts_as_running_and_a_dead_run_is_told_from_a_living_one(fleet: Fleet) -> None:
+    instance, settings = fleet.bench.instance, fleet.bench.project.settings()
+    bundle = fleet.current.bundle_of["ant"]
+    for job, selection, tags in (
+        ("__ASSET_JOB", {dg.AssetKey(FLEET_BUNDLE)}, {"dagster/partition": bundle}),
+        ("FLEET", None, {}),
+    ):
+        whole = build_definitions(fleet.bench.project).resolve_job_def("FLEET")
+        run = instance.create_run_for_job(whole, status=dg.DagsterRunStatus.STARTED, tags=tags)
+        run = run._replace(job_name=job, asset_selection=frozenset(selection) if selection else None)
+        assert is_of_fleet(run)
+        assert not is_worked_on(run, settings)
+    assert "2 runs of the fleet are not finished" in str(fleet.tick().skip_reason)
+    with exclusive(settings.fleet.folder / ".lock", "building the fleet"):
+        assert is_worked_on(run, settings)
+    assert len(dead_runs(instance, settings, set())) == 0, "they were quiet for less than five minutes"
 
 
 def test_without_a_fleet_there_is_none_in_dagster(workbench: Workbench) -> None:

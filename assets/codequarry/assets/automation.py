@@ -14,6 +14,7 @@ import dagster as dg
 
 from codequarry.assets.checks import current_is_fresh, freshness
 from codequarry.assets.delta_bundle import DELTA_BUNDLE, delta
+from codequarry.assets.fleet.sensor import is_of_fleet, is_worked_on
 from codequarry.assets.instance.notifications import Notice
 from codequarry.assets.mcp_service import served_is_published
 from codequarry.assets.project import PARTITIONS, RANGE_TAGS, Project, partition_change, repositories, sync_partitions
@@ -272,17 +273,24 @@ _JOBS = frozenset({reindex.name, reindex_and_measure.name, _FORMER_NAME, delta.n
 def dead_runs(instance: dg.DagsterInstance, settings: Settings, assets: Set[dg.AssetKey]) -> list[dg.DagsterRun]:
     """Return codequarry's runs that claim to be running, write no log and hold no work folder.
 
-    A living step of any length holds the work folder.
+    A living step of any length holds the work folder: of the project, of a bundle of a fleet, or of the fleet.
     """
     started = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))
-    quiet = [run for run in started if _is_ours(run, assets) and _silence_s(instance, run) > QUIET_S]
-    if not quiet:
-        return []
+    quiet = [run for run in started if _silence_s(instance, run) > QUIET_S]
+    of_fleet = [run for run in quiet if is_of_fleet(run)]
+    return [
+        *(run for run in quiet if run not in of_fleet and _is_ours(run, assets) and not _is_worked_on(settings)),
+        *(run for run in of_fleet if not is_worked_on(run, settings)),
+    ]
+
+
+def _is_worked_on(settings: Settings) -> bool:
+    """Return whether some process holds the work folder."""
     try:
         with working(settings):
-            return quiet
+            return False
     except BusyError:
-        return []
+        return True
 
 
 def _is_ours(run: dg.DagsterRun, assets: Set[dg.AssetKey]) -> bool:

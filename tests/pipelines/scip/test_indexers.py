@@ -186,7 +186,7 @@ def test_a_missing_indexer_is_named_where_a_repository_has_enough_of_its_languag
     assert [(each.indexer, each.files) for each in named] == [("scip-typescript", 27), ("scip-go", 495)]
     assert entries_over((), frozenset({"go", "typescript"}), few, (), project) == ()
     ran = ScipEntry(indexer="scip-go 1", status="ok", reason="", files=495, documents=495)
-    over = entries_over((ran,), frozenset({"go"}), few, ("a1.go", "c1.md", "gone.go"), project)
+    over = entries_over((ran,), frozenset({"go"}), few, ("a1.go", "c1.md", "b1.ts", "gone.go"), project)
     assert (over[0].status, over[0].documents) == ("partial", 495)
     assert over[0].reason == "of the last complete version: 1 files that changed since are known by syntax"
     assert [each.indexer for each in over[1:]] == ["scip-typescript"]

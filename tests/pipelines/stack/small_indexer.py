@@ -1,4 +1,4 @@
-"""A SCIP indexer of small Python packages: module-level names, methods, imports between files, and the library's os."""
+"""A SCIP indexer of small Python packages: module-level names, methods, bases, imports, and the library's os."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.pipelines.scip_writer import document, information, metadata, occurrence
 
 PACKAGE = "scip-test python app 1"
+IMPLEMENTS = 3
+"""Number of the field is_implementation of a relationship."""
 OS = "scip-test python python-stdlib 3 os/__init__:"
 Names = dict[str, str]
 """Symbols by name."""
@@ -24,7 +26,16 @@ def write_index(file: Path, folder: Path) -> None:
 
 
 def _document(path: str, tree: ast.Module, modules: Mapping[str, str], defined: Mapping[str, Names]) -> bytes:
-    symbols = [information(symbol) for symbol in defined[path].values()]
+    bases = {
+        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+    own = defined[path]
+    symbols = [
+        information(symbol, relationships=[(own[base], (IMPLEMENTS,)) for base in bases.get(name, ()) if base in own])
+        for name, symbol in own.items()
+    ]
     return document(path, *sorted(set(_occurrences(path, tree, modules, defined))), symbols=symbols)
 
 

@@ -17,12 +17,15 @@ from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.stack.build import NotStacked, index_changes
 from codequarry.schemas.bundle.stack import SCIP_ARRAYS
 from codequarry.schemas.settings.load import ServingSettings, Settings
+from codequarry.schemas.wire.relations import RelationsRequest
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.sql.session import open_catalog
+from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.version.file_checks import check_version
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit
+from tests.pipelines.scip_writer import document, information, metadata, occurrence
 from tests.pipelines.stack.small_indexer import OS, PACKAGE, write_index
 from tests.pipelines.stack.test_answers import Edit, apply, edits, tree, with_large_deltas
 
@@ -105,6 +108,44 @@ def test_uses_of_what_is_gone_are_known_by_name(app: Path, made: Settings) -> No
         found = {place for place in references(engine, symbol="fetch") if place[0] == "app/use.py"}
         assert {evidence for *_, evidence in found} <= {"by name", "resolved"}
         assert definitions(engine, uri="app/use.py", line=4, column=4) == [("app/lib.py", 8, "heuristic")]
+
+
+def implementations(engine: Engine, target: str) -> set[tuple[str, str]]:
+    """Name and evidence of what derives from a type."""
+    answer = engine.answer("relations", relations, RelationsRequest(kind="implementations", target=target))
+    return {(one.name, one.evidence) for one in answer.results}
+
+
+def test_relations_that_a_changed_file_states_are_those_of_its_text(
+    app: Path, tmp_path: Path, make_settings: MakeSettings
+) -> None:
+    shapes = "class Shape:\n    pass\n\n\nclass Other:\n    pass\n\n\nclass Round(Shape):\n    pass\n"
+    commit(app, {"shapes.py": shapes, "kept.py": shapes.replace("Shape", "Kept").replace("Round", "Stays")})
+    write_index(tmp_path / "app.scip", app)
+    made = with_index(make_settings(app), tmp_path / "app.scip")
+    with closing(open_changed(made, app, ("shapes.py", "Round(Shape)", "Round(Other)"))) as engine:
+        assert implementations(engine, "Shape") == set()
+        assert ("Round", "exact") not in implementations(engine, "shapes.Other")
+        assert "Round" in {name for name, _ in implementations(engine, "shapes.Other")}
+        assert implementations(engine, "Kept") == {("Stays", "exact")}
+
+
+def test_what_several_files_define_keeps_all_its_places(app: Path, tmp_path: Path, make_settings: MakeSettings) -> None:
+    part = "class Part:\n    pass\n"
+    commit(app, {"part1.py": part, "part2.py": part, "uses.py": "def go():\n    return Part()\n"})
+    symbol = f"{PACKAGE} `parts`/Part#"
+    defining = [
+        document(path, occurrence(symbol, [0, 6, 10], 1), symbols=[information(symbol)])
+        for path in ("part1.py", "part2.py")
+    ]
+    index = metadata() + b"".join(defining) + document("uses.py", occurrence(symbol, [1, 11, 15]))
+    (tmp_path / "app.scip").write_bytes(index)
+    made = with_index(make_settings(app), tmp_path / "app.scip")
+    with closing(open_changed(made, app, ("part1.py", "class Part", "\n\nclass Part"))) as engine:
+        both = {("app/part1.py", 3), ("app/part2.py", 1)}
+        assert {place[:2] for place in definitions(engine, uri="app/uses.py", line=1, column=12)} == both
+        assert {place[:2] for place in definitions(engine, symbol=symbol)} == both
+        assert references(engine, symbol="Part") == {("app/uses.py", 2, "exact")}
 
 
 def test_what_no_file_defines_keeps_its_name_and_places(app: Path, made: Settings) -> None:

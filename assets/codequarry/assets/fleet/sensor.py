@@ -9,6 +9,8 @@ import dagster as dg
 
 from codequarry.assets.fleet.bundles import BUNDLES, FLEET_BUNDLE, FLEET_GENERATION, bundle_job, generation_job
 from codequarry.assets.project import Project
+from codequarry.pipelines.store.workspace import exclusive, working
+from codequarry.schemas.errors import BusyError
 from codequarry.schemas.settings.automation import AutomationSettings
 from codequarry.schemas.settings.load import Settings
 
@@ -17,6 +19,8 @@ WHY_TAG = "codequarry/because"
 _TAG_CHARS = 200
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 60.0, 3600.0
 _POLLED = "dagster-polled.json"
+WHOLE = ""
+"""Stands among the names of bundles for the generation that names them."""
 _RUNNING = [
     dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING,
@@ -47,14 +51,15 @@ def fleet_sensor(automation: AutomationSettings) -> dg.SensorDefinition:
         ):
             request = dg.RunRequest(job_name=generation_job.name, tags={WHY_TAG: "bundles were built"})
             return dg.SensorResult([request], cursor=cursor)
-        reasons, is_smaller = _plan(context, project.settings())
+        reasons = _reasons(context, project.settings())
         due, waits = bundles_due(reasons, json.loads(cursor) if cursor else {}, time.time())
         requests = [
             dg.RunRequest(job_name=bundle_job.name, partition_key=name, tags={WHY_TAG: why[:_TAG_CHARS]})
             for name, why in due.items()
+            if name != WHOLE
         ]
-        if not requests and is_smaller:
-            requests = [dg.RunRequest(job_name=generation_job.name, tags={WHY_TAG: "bundles are gone"})]
+        if not requests and WHOLE in due:
+            requests = [dg.RunRequest(job_name=generation_job.name, tags={WHY_TAG: due[WHOLE]})]
         if not requests:
             said = f"{len(reasons)} bundles, {sum(map(bool, reasons.values()))} of them wait for another try"
             return dg.SensorResult(skip_reason=said, cursor=json.dumps(waits))
@@ -86,12 +91,19 @@ def bundles_due(reasons: Mapping[str, str], waits: Mapping[str, Any], now: float
     return due, after
 
 
-def _plan(context: dg.SensorEvaluationContext, settings: Settings) -> tuple[Mapping[str, str], bool]:
-    """Plan the fleet, and make the partitions its bundles; returns the reasons, and whether bundles are gone."""
+def _reasons(context: dg.SensorEvaluationContext, settings: Settings) -> Mapping[str, str]:
+    """Plan the fleet, make the partitions its bundles, and return the reason to build each, and the generation.
+
+    Without a generation nothing is planned here: every repository would be fetched and measured, for which the call
+    of a sensor has no time.
+    """
+    from codequarry.pipelines.fleet.fleet_store import FleetStore
     from codequarry.pipelines.fleet.planned_bundles import plan_bundles
     from codequarry.pipelines.fleet.pushes.polled_pages import PolledPages
     from codequarry.pipelines.sources.sources import repositories_to_index
 
+    if FleetStore.open(settings, create=True).read_current() is None:
+        return {WHOLE: "there is no generation"}
     pages = PolledPages(settings.fleet.folder / _POLLED)
     page = pages.next_page([*repositories_to_index(settings)])
     parent, planned = plan_bundles(settings, asked=page)
@@ -101,14 +113,36 @@ def _plan(context: dg.SensorEvaluationContext, settings: Settings) -> tuple[Mapp
     known, wanted = set(context.instance.get_dynamic_partitions(BUNDLES)), list(planned.reasons)
     if missing := [name for name in wanted if name not in known]:
         context.instance.add_dynamic_partitions(BUNDLES, missing)
-    for gone in known - {*wanted}:
-        context.instance.delete_dynamic_partition(BUNDLES, gone)
-    return planned.reasons, parent is not None and not parent.bundles.keys() <= {*wanted}
+    for name in known - {*wanted}:
+        context.instance.delete_dynamic_partition(BUNDLES, name)
+    gone = parent is not None and not parent.bundles.keys() <= {*wanted}
+    return {**planned.reasons, WHOLE: "bundles are gone" if gone else ""}
+
+
+def is_of_fleet(run: dg.DagsterRun) -> bool:
+    """Return whether a run makes assets of the fleet: of one of its jobs, or of a backfill."""
+    keys = {dg.AssetKey(FLEET_BUNDLE), dg.AssetKey(FLEET_GENERATION)}
+    return run.job_name in (bundle_job.name, generation_job.name) or bool(keys & (run.asset_selection or frozenset()))
+
+
+def is_worked_on(run: dg.DagsterRun, settings: Settings) -> bool:
+    """Return whether some process builds what a run of the fleet is to build."""
+    from codequarry.pipelines.fleet.bundle_builds import settings_of_bundle
+    from codequarry.pipelines.fleet.fleet_build import make_fleet_folder
+
+    bundle = run.tags.get("dagster/partition", "")
+    try:
+        if bundle:
+            with working(settings_of_bundle(settings, bundle, ())):
+                return False
+        with exclusive(make_fleet_folder(settings) / ".lock", "building the fleet"):
+            return False
+    except BusyError:
+        return True
 
 
 def _unfinished(instance: dg.DagsterInstance) -> int:
-    jobs = (bundle_job.name, generation_job.name)
-    return sum(instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=_RUNNING)) for job in jobs)
+    return sum(map(is_of_fleet, instance.get_runs(dg.RunsFilter(statuses=_RUNNING))))
 
 
 def _last_use(instance: dg.DagsterInstance, job: str, asset: str) -> float:

@@ -85,21 +85,21 @@ def build_planned_bundle(
         RemoteError: The store does not answer.
         UnavailableError: The store or the disk refuses.
     """
-    fleet = FleetStore.open(settings, create=True)
+    folder, fleet = make_fleet_folder(settings), FleetStore.open(settings, create=True)
+    repositories = repositories_to_index(settings)
     known = fleet.read_current()
     parent = known.manifest if known is not None else None
-    bundles = _kept_plan(settings.fleet.folder / _FILE, parent)
-    if bundle not in bundles:
+    bundles = _kept_plan(folder / _FILE, parent)
+    if not repositories.keys() >= {*bundles.get(bundle, ("",))}:
         parent, planned = plan_bundles(settings, progress, asked=())
         bundles = planned.plan.bundles
     if bundle not in bundles:
         raise NotFoundError(
             f"the fleet has no bundle {bundle}", suggestion=f"it has {', '.join(bundles) or 'no repository'}"
         )
-    repositories = repositories_to_index(settings)
     task = BundleTask(
         bundle,
-        {name: repositories[name] for name in bundles[bundle] if name in repositories},
+        {name: repositories[name] for name in bundles[bundle]},
         parent.bundles.get(bundle) if parent is not None else None,
         parent.left_out if parent is not None else {},
     )

@@ -252,15 +252,18 @@ def entries_over(
         The base's entries, which say how many files are known by syntax since; an indexer that is missing is
         described by the files that there are now.
     """
-    since = sum(path in languages and languages[path] in MODULE_LANGUAGES for path in changed)
-    later = f"of the last complete version: {since} files that changed since are known by syntax" if since else ""
-    entries = [
-        entry.model_copy(update={"status": "partial", "reason": "; ".join(filter(None, (entry.reason, later)))})
-        if later and entry.status in ("ok", "partial")
-        else entry
-        for entry in base
-        if entry.given or entry.status != "missing"
-    ]
+    read_by = {indexer.name: indexer.languages for indexer in INDEXERS}
+    since = [languages[path] for path in changed if languages.get(path) in described]
+    entries: list[ScipEntry] = []
+    for entry in base:
+        own = described if entry.given else read_by.get(entry.indexer.partition(" ")[0], described)
+        count = sum(lang in own for lang in since)
+        if count and entry.status in ("ok", "partial"):
+            later = f"of the last complete version: {count} files that changed since are known by syntax"
+            reason = "; ".join(filter(None, (entry.reason, later)))
+            entry = entry.model_copy(update={"status": "partial", "reason": reason})
+        if entry.given or entry.status != "missing":
+            entries.append(entry)
     for indexer in INDEXERS if settings.scip.enabled else ():
         own = {path: lang for path, lang in languages.items() if lang in indexer.languages - described}
         installed = find_indexer(indexer, settings) if own else None

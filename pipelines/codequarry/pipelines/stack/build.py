@@ -221,8 +221,9 @@ def _run_stages(
             module_repository(each.work.path.name, settings, progress, surroundings(each, base, settings))
             for each in own
         )
+    without_scip = _without_scip(settings)
     for name in names:  # empty tables: an indexer reads a whole repository, and what changed is known by syntax
-        scip_repository(name, _without_scip(settings), progress)
+        scip_repository(name, without_scip, progress)
     with clock.time("embed"):
         embeddings = tuple(embed_repository(name, settings, progress) for name in names)
     return _Stages(chunks, modules, embeddings)

@@ -46,8 +46,7 @@ _BY_OWN = "SELECT repo, name, name_id FROM own_names WHERE (repo, name) NOT IN (
 _GONE = """
 CREATE TEMP TABLE gone AS
 SELECT target_id, repo, path, name, qualified_name, start_byte FROM base.symbols_mat
-WHERE precise AND file IN (SELECT file FROM hidden)
-AND target_id NOT IN (SELECT target_id FROM base.symbols_mat WHERE precise AND file NOT IN (SELECT file FROM hidden));
+WHERE precise AND file IN (SELECT file FROM hidden);
 CREATE TEMP TABLE successors AS
 WITH one AS (
     SELECT repo, path, qualified_name, target_id,
@@ -61,8 +60,9 @@ SELECT symbol_id AS own_id, targets[least(len(targets), row_number() OVER (
 FROM own.symbols_mat JOIN each USING (repo, path, qualified_name);
 CREATE TEMP TABLE lost AS
 SELECT DISTINCT target_id, name FROM gone WHERE target_id NOT IN (SELECT target_id FROM successors)
+AND target_id NOT IN (SELECT target_id FROM base.symbols_mat WHERE precise AND file NOT IN (SELECT file FROM hidden))
 """
-"""What the hidden files alone defined precisely, what takes its place, and what nothing takes the place of."""
+"""What the hidden files defined precisely, what takes its place, and what nothing defines any more."""
 _FREED = """
 CREATE TEMP TABLE freed AS
 SELECT DISTINCT file, start_line, start_column, name

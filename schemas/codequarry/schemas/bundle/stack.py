@@ -22,8 +22,8 @@ more arrays:
 
 ============ ==========================================================================================================
 successors   (m, 2) int32, by the first: definition of the delta, and the ``target_id`` in the base of what it takes the
-.npy         place of: a symbol all of whose definitions are hidden, one of them with the same qualified name in the
-             same file. Places that name the symbol name this definition
+.npy         place of: a symbol with a hidden definition of the same qualified name in the same file. Places that name
+             the symbol name this definition; relations that its file states are left out
 lost.npy     (l,) int32, ascending: ``target_id`` in the base of each symbol all of whose definitions are hidden, and
              which has no successor. What the base knows precisely of it counts no longer; ``places.npy`` has the
              identifiers that are its name, as long as something has that name

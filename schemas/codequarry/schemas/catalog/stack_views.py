@@ -142,7 +142,8 @@ def stack_views(names: StackNames, hidden: Sequence[int], *, dead: bool) -> dict
         "outside_mat": f"SELECT * REPLACE ({target}) FROM {base}.outside_mat",
         "relations_mat": f"SELECT * REPLACE ({target}, {related}) FROM {base}.relations_mat "
         f"WHERE NOT EXISTS (SELECT 1 FROM {schema}.lost_targets AS lost "
-        "WHERE lost.target_id IN (relations_mat.target_id, related_id))",
+        "WHERE lost.target_id IN (relations_mat.target_id, related_id)) "
+        f"AND relations_mat.target_id NOT IN (SELECT base_target FROM {schema}.successors)",
     }
 
 

@@ -91,12 +91,11 @@ class PageCaller:
 async def show_search(asker: PageCaller, given: QueryParams) -> str:
     query = given.get("q", "").strip()
     lists = {name: [value.strip() for value in given.getlist(name) if value.strip()] for name in _LISTS}
-    options = {name: given[name] for name in _OPTIONS if given.get(name)}
+    options = {name: given[name] for name in ("ref", *_OPTIONS) if given.get(name)}
     found: SearchAnswer | None = None
     if query:
         filters: dict[str, Any] = {_LISTS[name]: values for name, values in lists.items() if values}
-        if given.get("ref"):
-            filters["ref"] = options["ref"] = given["ref"]
+        filters |= {name: value for name, value in options.items() if name == "ref"}
         others: dict[str, Any] = {_OPTIONS[name]: value for name, value in options.items() if name in _OPTIONS}
         if "top_k" in others:
             others["top_k"] = _number(others["top_k"])

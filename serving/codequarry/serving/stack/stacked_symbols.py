@@ -42,7 +42,7 @@ class StackedSymbols(SymbolTables):
     def of_symbol(self, symbol: str, kinds: Sequence[str], files: np.ndarray | None) -> DefinitionMatches:
         """Find definitions of a SCIP symbol, see `SymbolTables`."""
         held = super().of_symbol(symbol, kinds, files)
-        if held.rows or not self._successors:
+        if not self._successors:
             return held
         numbers = self._fetch("SELECT target_id FROM symbols_mat WHERE symbol = $symbol LIMIT 1", {"symbol": symbol})
         own = self._own.definitions_with("target_id", [target for (target,) in numbers])
@@ -107,7 +107,11 @@ class StackedSymbols(SymbolTables):
     def implementing(self, targets: Sequence[int]) -> list[tuple[int, int]]:
         """Return what an indexer says of these targets, see `SymbolTables`."""
         found = np.array(super().implementing(self._of_base(targets)), np.int64).reshape(-1, 2)
-        return [(one, other) for one, other in self._of_stack(found).tolist() if not self._lost & {one, other}]
+        return [
+            (one, other)
+            for one, other in self._of_stack(found).tolist()
+            if one not in self._successors and not self._lost & {one, other}
+        ]
 
     def outside(self, targets: Sequence[int]) -> list[str]:
         return super().outside([target - OUTSIDE for target in targets if target >= OUTSIDE])
@@ -127,15 +131,15 @@ class StackedSymbols(SymbolTables):
 
     @cached_property
     def _relations(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        lost = self._stack.lost
+        # What a changed file says of its own definitions counts no longer.
+        lost, changed = self._stack.lost, self._stack.successors[:, 1]
+        up, down = (tuple(map(self._of_stack, pairs)) for pairs in super()._relations)
 
-        def live(pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-            own, other = map(self._of_stack, pairs)
-            kept = ~(np.isin(own, lost) | np.isin(other, lost))
-            return own[kept], other[kept]
+        def live(own: np.ndarray, other: np.ndarray) -> np.ndarray:
+            return ~(np.isin(own, lost) | np.isin(own, changed) | np.isin(other, lost))
 
-        up, down = super()._relations
-        return live(up), live(down)
+        rising, falling = live(*up), live(*reversed(down))
+        return (up[0][rising], up[1][rising]), (down[0][falling], down[1][falling])
 
     def numbered(self, numbers: Sequence[int]) -> list[SymbolRow]:
         held = [number for number in numbers if number < self._first]
