@@ -55,6 +55,7 @@ class Piece:
     kind: str = "function"
     start_line: int = 0
     start_byte: int = 0
+    comment_percent: int = 0
     path_class: str = ""
     """By the path when empty: tests/ holds tests, the rest are sources."""
     id: int = field(init=False)
@@ -255,6 +256,7 @@ def _write_tables(
             "end_byte": piece.start_byte + len(piece.text.encode()),
             "start_line": piece.start_line,
             "end_line": piece.start_line + piece.text.count("\n") - piece.text.endswith("\n"),
+            "comment_percent": piece.comment_percent,
             "content_sha256": hashlib.sha256(piece.text.encode()).hexdigest(),
             "text": piece.text,
         }

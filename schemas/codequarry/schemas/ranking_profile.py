@@ -23,6 +23,8 @@ from codequarry.schemas.strict_model import StrictModel
 QueryClass = Literal["identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic"]
 """Class of a query by its form; see `serving.query.analyze_query`."""
 
+COMMENTS_FROM = 35
+"""Percent of a chunk up to which comments do not count against it."""
 _FEW_WORDS, _MANY_WORDS = 6, 9
 """Words of a query, stop words left out, up to which it is short, and from which on it is long."""
 
@@ -124,6 +126,10 @@ class ChunkProfile(StrictModel):
     """An interface, trait, struct or the like, which says what there is and not how it works."""
     length: float = Field(default=0.0, ge=0, le=1)
     """(1 + this * ln(1 + lines)) / (1 + this * ln(61)), with 60 lines at most: long chunks hold more of an answer."""
+    comments: float = Field(default=1.0, ge=0, le=1)
+    """A chunk that is all comments; the factor falls to it from 1, at a share of `COMMENTS_FROM`."""
+    head: float = Field(default=1.0, ge=0, le=1)
+    """The first chunk of a file: licence, imports, constants."""
 
 
 class RankingProfile(StrictModel):
@@ -170,7 +176,7 @@ BUILT_IN = RankingProfile(
     factors=FactorProfile(
         test=0.3, example=0.5, docs=0.4, generated=0.5, vendored=0.3, stub=0.7, header=0.5, size=0.042, no_test=0.4
     ),
-    chunk=ChunkProfile(declaration=0.85, length=0.12),
+    chunk=ChunkProfile(declaration=0.85, length=0.12, comments=0.45, head=0.9),
 )
 """Fitted on the development set and mined queries, cross-validated over repositories; the fallback of every version."""
 

@@ -143,6 +143,8 @@ class ChunkSpan(NamedTuple):
     """The single definition the span is or lies inside of; "" for top-level code or a merge of several definitions."""
     kind: str
     """Kind of that definition; "block" for a merge of several, "text" for the line-based fallback."""
+    comment_percent: int
+    """Share of comments and documentation in its non-whitespace bytes, 0 to 100."""
     symbols: tuple[str, ...]
     """Qualified names of the definitions that *start* in this span, in file order."""
     leaf_kinds: tuple[tuple[str, int], ...] = ()

@@ -96,7 +96,16 @@ def test_another_format_is_refused_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b"\xff\xfe", b'{"format_version": 3}', b'{"format_version": 3, "x"', b"[" * 10**5]
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b'{"format_version": %d}' % FORMAT_VERSION,
+        b'{"format_version": 4, "x"',
+        b"[" * 10**5,
+    ],
 )
 def test_anything_else_is_no_manifest(data: bytes) -> None:
     with pytest.raises(IntegrityError, match=r"manifest\.json"):
@@ -106,4 +115,4 @@ def test_anything_else_is_no_manifest(data: bytes) -> None:
 @pytest.mark.parametrize("checksum", [b"null", b"1", b"[" * 900 + b"]" * 900, b'{"a": "b"}', b'"\\ud800"'])
 def test_a_checksum_that_is_none_fits_nothing(checksum: bytes) -> None:
     with pytest.raises(IntegrityError, match="checksum does not fit"):
-        from_json(b'{\n "checksum": ' + checksum + b',\n "format_version": 3\n}\n')
+        from_json(b'{\n "checksum": ' + checksum + b',\n "format_version": %d\n}\n' % FORMAT_VERSION)

@@ -30,12 +30,12 @@ INSERT INTO files (repo, path, lang, path_class, size_bytes, lines, sha256, enco
  ('r', 'a.py', 'python', 'source', 30, 3, {_HASH}, 'utf-8', '', true),
  ('r', 'b.py', 'klingon', 'attic', 0, -1, '', 'utf-9', '', true),
  ('r', 'c.png', '', 'source', -3, 0, '', '', 'binary', false);
-INSERT INTO chunks (chunk_id, repo, path, lang, kind, start_byte, end_byte, start_line, end_line, content_sha256, text,
- symbols) VALUES
- (1, 'r', 'a.py', 'python', 'block', 0, 10, 0, 1, {_HASH}, 'x', []),
- (1, 'r', 'a.py', 'go', 'block', 12, 11, 2, 1, 'short', '', []),
- (-4, 'r', 'a.py', 'python', 'block', -2, 40, -1, 3, {_HASH}, 'y', []),
- (5, 'r', 'gone.py', 'python', 'block', 0, 4, 0, 0, {"'" + "b" * 64 + "'"}, 'z', []);
+INSERT INTO chunks (chunk_id, repo, path, lang, kind, start_byte, end_byte, start_line, end_line, comment_percent,
+ content_sha256, text, symbols) VALUES
+ (1, 'r', 'a.py', 'python', 'block', 0, 10, 0, 1, 40, {_HASH}, 'x', []),
+ (1, 'r', 'a.py', 'go', 'block', 12, 11, 2, 1, 101, 'short', '', []),
+ (-4, 'r', 'a.py', 'python', 'block', -2, 40, -1, 3, -1, {_HASH}, 'y', []),
+ (5, 'r', 'gone.py', 'python', 'block', 0, 4, 0, 0, 0, {"'" + "b" * 64 + "'"}, 'z', []);
 INSERT INTO ast_nodes (repo, path, qualified_name, name, kind, start_byte, end_byte, start_line, end_line,
  name_start_byte, name_start_column, chunk_id) VALUES
  ('r', 'a.py', 'f', 'f', 'function', 2, 8, 0, 1, 3, 1, 1), ('r', 'a.py', 'g', '', 'function', 20, 90, 5, 1, 3, 1, 1),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from codequarry.schemas.ranking_profile import BUILT_IN, ChunkProfile
-from codequarry.serving.ranking.chunk_evidence import kind_factor, length_factor
+from codequarry.serving.ranking.chunk_evidence import comment_factor, kind_factor, length_factor
 from tests.serving.ranking.test_ranking import FORMS, first_of
 
 
@@ -21,14 +21,23 @@ def test_the_factors_of_all_chunks_at_once_are_those_of_each() -> None:
 
 def test_what_declares_and_what_is_short_counts_less() -> None:
     assert FORMS.factors_of(4)["kind:interface"] == BUILT_IN.chunk.declaration
-    assert FORMS.factors_of(5).keys() == {"lines:10"}
+    assert FORMS.factors_of(5).keys() == {"lines:10", "first_of_file"}
+    assert FORMS.factors_of(6).keys() == {"lines:10"}
     assert FORMS.factors_of(8)["lines:1"] < FORMS.factors_of(4)["lines:10"] < 1
     assert length_factor(60, BUILT_IN.chunk) == {"lines:60": 1}
     assert kind_factor("function", BUILT_IN.chunk) == {}
+
+
+def test_comments_count_less_the_more_of_a_chunk_they_are() -> None:
+    assert comment_factor(35, BUILT_IN.chunk) == {"comments:35": 1}
+    assert comment_factor(100, BUILT_IN.chunk)["comments:100"] == pytest.approx(BUILT_IN.chunk.comments)
+    assert FORMS.factors_of(11)["comments:90"] == comment_factor(90, BUILT_IN.chunk)["comments:90"] < 1
+    assert first_of("Keeps sessions for a user.", {11: 8.1, 10: 8.0}).chunk_id == 10
 
 
 def test_the_form_decides_among_equals_unless_a_name_is_asked_for() -> None:
     equal = {12: 8.0, 9: 8.0}
     assert first_of("how are sessions kept for a user", equal).chunk_id == 9
     assert first_of("Sessions", {12: 8.1, 9: 8.0}).chunk_id == 12
-    assert not any(rule.startswith(("kind:", "lines:")) for rule in first_of("Sessions", equal).factors)
+    by_name = first_of("Sessions", equal).factors
+    assert not any(rule.startswith(("kind:", "lines:", "first_of_file")) for rule in by_name)

@@ -50,7 +50,10 @@ def ranked_files() -> RankedFiles:
 
 
 def ranked_chunks() -> RankedChunks:
-    """The chunks of these files: functions of 10 lines, each fourth is an interface, and the eighth has one line."""
+    """The chunks of these files: functions of 10 lines, each fourth is an interface.
+
+    The eighth has one line, and the eleventh is nine tenths comment.
+    """
     kinds = Strings.of(["function", "interface"])
     none = np.empty(0, np.int32)
     chunks = np.zeros(len(PATHS) * CHUNKS, [(name, np.int64) for name in CHUNK])
@@ -58,6 +61,8 @@ def ranked_chunks() -> RankedChunks:
     chunks["kind"][3::4] = 1
     chunks["end_line"] = 9
     chunks["end_line"][7] = 0
+    chunks["start_byte"] = np.arange(len(chunks)) % CHUNKS
+    chunks["comment_percent"][10] = 90
     rows = RowIndex(kinds.data, kinds.starts, np.arange(len(chunks)), chunks, none, none, none, none, none, none)
     return RankedChunks(rows, BUILT_IN.chunk)
 
@@ -139,7 +144,7 @@ def test_nothing_outside_of_a_filter_comes_back_by_its_name() -> None:
 
 
 def test_further_chunks_of_a_file_come_later_the_more_so_for_questions() -> None:
-    answers = {"bm25": candidates({9: 8.0, 10: 7.9, 13: 7.2})}
+    answers = {"bm25": candidates({14: 8.7, 15: 8.0, 10: 7.6})}
     orders = {
         text: [
             one.chunk_id
@@ -150,7 +155,7 @@ def test_further_chunks_of_a_file_come_later_the_more_so_for_questions() -> None
         ]
         for text in ("how is it done here", "Returns what is done here.")
     }  # fmt: skip
-    assert list(orders.values()) == [[9, 13, 10], [9, 10, 13]]
+    assert list(orders.values()) == [[14, 10, 15], [14, 15, 10]]
 
 
 def test_rules_are_factors_with_a_reason() -> None:

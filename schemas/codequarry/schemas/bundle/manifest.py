@@ -55,7 +55,7 @@ from codequarry.schemas.settings.indexes import Tier
 from codequarry.schemas.strict_model import StrictModel
 
 FILE_NAME = "manifest.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Increased when a reader of the previous format could not use a version; see ``docs/BUNDLE.md``."""
 
 

@@ -86,6 +86,11 @@ CHUNKS = pa.schema(
         _field("start_line", pa.int32(), "First line, 0-based."),
         _field("end_line", pa.int32(), "Last line, 0-based, inclusive."),
         _field(
+            "comment_percent",
+            pa.int32(),
+            "Share of comments and docstrings in the bytes that are no white space, 0 to 100.",
+        ),
+        _field(
             "content_sha256", pa.string(), "sha256 of the chunk's bytes; its Parquet file leaves out that of the text."
         ),
         _field("text", pa.string(), "The chunk's text; invalid UTF-8 replaced by U+FFFD."),

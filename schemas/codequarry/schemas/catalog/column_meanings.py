@@ -169,7 +169,7 @@ _WITHOUT: dict[str, frozenset[str]] = {
     "places_mat": frozenset({"enclosing", "chunk"}),
     "chunks_mat": frozenset({"signature", "doc", "content_sha256", "text"}),
     "v_documents": frozenset(
-        {"chunk_id", "repo", "path", "qualified_name", "signature", "doc", "content_sha256", "text"}
+        "chunk_id repo path qualified_name signature doc comment_percent content_sha256 text".split()
     ),
     "v_pool_rank_changes": frozenset(POOLS.names) - {"query", "channel", "chunk_id"},
 }

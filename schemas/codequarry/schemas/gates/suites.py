@@ -38,7 +38,7 @@ FILES = Suite(
 
 CHUNKS = Suite(
     "chunks",
-    "SELECT chunk_id, repo, path, chunks.lang, kind, start_byte, end_byte, start_line, end_line, "
+    "SELECT chunk_id, repo, path, chunks.lang, kind, start_byte, end_byte, start_line, end_line, comment_percent, "
     "len(symbols) AS symbols, strlen(text) AS text_bytes, hash(text) AS content, "
     f"content_sha256 = '' OR regexp_full_match(content_sha256, {_SHA256}) AS hashed, "
     "end_byte > start_byte AS bytes_ordered, "
@@ -58,6 +58,7 @@ CHUNKS = Suite(
         between("chunks on lines before the first", "start_line", 0),
         holds("chunks that reach outside of their file", "inside"),
         between("chunks without text", "text_bytes", 1),
+        between("chunks with an impossible share of comments", "comment_percent", 0, 100),
         holds("chunks with something else than a sha256", "hashed"),
         holds("chunks of another language than their file", "same_language"),
     ),

@@ -48,7 +48,7 @@ CHUNK: dict[str, tuple[np.dtype[Any], ...]] = {
     "chunk_id": (np.dtype(np.int64),),
     **dict.fromkeys(TEXTS, NUMBERS),
     **dict.fromkeys(("start_byte", "end_byte", "text_start"), PLACES),
-    **dict.fromkeys(("start_line", "end_line", "text_bytes", "shard"), NUMBERS),
+    **dict.fromkeys(("start_line", "end_line", "text_bytes", "shard", "comment_percent"), NUMBERS),
     **dict.fromkeys(("scip", "cst"), (np.dtype(np.bool_),)),
 }
 """Fields of a chunk and the types each may have."""

@@ -1,4 +1,7 @@
-"""Factors of chunks by their form: whether they only declare something, and how long they are.
+"""Factors of chunks by their form.
+
+They are whether a chunk only declares something, how long it is, how much of it is comment, and whether it is the first
+of its file.
 
 Computed once for a version, over all chunks at once.
 """
@@ -10,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from codequarry.schemas.ranking_profile import ChunkProfile
+from codequarry.schemas.ranking_profile import COMMENTS_FROM, ChunkProfile
 from codequarry.serving.catalog.chunk_arrays import ChunkRows
 
 DECLARATIONS = frozenset({"interface", "trait", "protocol", "struct", "enum", "type"})
@@ -34,7 +37,13 @@ class RankedChunks:
         declares = np.isin(rows.chunks["kind"], numbers)[rows.ids_rows]
         lines = (rows.chunks["end_line"].astype(np.int64) - rows.chunks["start_line"] + 1)[rows.ids_rows]
         by_length = np.array([length_factor(count, profile)[f"lines:{count}"] for count in range(_LONG + 1)])
-        self._products = np.where(declares, profile.declaration, 1.0) * by_length[np.clip(lines, 0, _LONG)]
+        by_comments = np.array([comment_factor(percent, profile)[f"comments:{percent}"] for percent in range(101)])
+        self._products = (
+            np.where(declares, profile.declaration, 1.0)
+            * by_length[np.clip(lines, 0, _LONG)]
+            * by_comments[np.minimum(rows.chunks["comment_percent"][rows.ids_rows], 100)]
+            * np.where(rows.chunks["start_byte"][rows.ids_rows] == 0, profile.head, 1.0)
+        )
 
     def by(self, profile: ChunkProfile) -> Self:
         """Return the same chunks with another profile."""
@@ -51,12 +60,17 @@ class RankedChunks:
         """
         return self._products[np.searchsorted(self._rows.ids, chunk_ids)]
 
-    def factors_of(self, chunk_id: int) -> dict[str, float]:
-        """Return the factors of a chunk, by rule; factors of 1 are left out."""
+    def factors_of(self, chunk_id: int, power: float = 1.0) -> dict[str, float]:
+        """Return the factors of a chunk, by rule, raised to a power; factors of 1 are left out."""
         found = self._rows.numbers(int(self._rows.rows_of([chunk_id])[0]))
         lines = min(max(found["end_line"] - found["start_line"] + 1, 0), _LONG)
-        rules = kind_factor(self._rows.texts[found["kind"]], self._profile) | length_factor(lines, self._profile)
-        return {rule: factor for rule, factor in rules.items() if factor != 1}
+        rules = {
+            **kind_factor(self._rows.texts[found["kind"]], self._profile),
+            **length_factor(lines, self._profile),
+            **comment_factor(min(found["comment_percent"], 100), self._profile),
+            **({} if found["start_byte"] else {"first_of_file": self._profile.head}),
+        }
+        return {rule: factor**power for rule, factor in rules.items() if factor**power != 1}
 
 
 def kind_factor(kind: str, profile: ChunkProfile) -> dict[str, float]:
@@ -76,3 +90,17 @@ def length_factor(lines: int, profile: ChunkProfile) -> dict[str, float]:
     """
     longest = 1 + profile.length * math.log1p(_LONG)
     return {f"lines:{lines}": (1 + profile.length * math.log1p(lines)) / longest}
+
+
+def comment_factor(percent: int, profile: ChunkProfile) -> dict[str, float]:
+    """Return the factor that ranks comments lower, because they say what the code beside them does.
+
+    Args:
+        percent: Share of comments in the chunk, 0 to 100.
+        profile: Factors by form.
+
+    Returns:
+        The factor by its rule, 1 up to `COMMENTS_FROM` percent.
+    """
+    beyond = max(percent - COMMENTS_FROM, 0) / (100 - COMMENTS_FROM)
+    return {f"comments:{percent}": 1 - (1 - profile.comments) * beyond}

@@ -307,10 +307,10 @@ def rank(
     file = (file * products[groups.files])[groups.group_of]
     best_chunk, best_file = float(chunk.max()), float(file.max())
     total = kind.file_share * file / (best_file or 1.0) + (1 - kind.file_share) * chunk / (best_chunk or 1.0)
-    by_form = query.kind not in _BY_NAME
-    if by_form:
-        total *= chunks.factors(candidates.chunk_ids)
+    # What holds a quotation is what was asked for, whatever its form.
+    by_form = np.full(len(held), float(query.kind not in _BY_NAME)) * (1 - held * quoted)
     repeats = kind.repeat ** groups.better(total, candidates.chunk_ids)
+    total *= chunks.factors(candidates.chunk_ids) ** by_form
     order = np.lexsort((candidates.chunk_ids, -total * repeats))[:limit]
     return [
         Scored(
@@ -324,7 +324,7 @@ def rank(
                 if values[groups.group_of[row]]
             },
             files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests)
-            | (chunks.factors_of(int(candidates.chunk_ids[row])) if by_form else {}),
+            | chunks.factors_of(int(candidates.chunk_ids[row]), float(by_form[row])),
             kind.file_share,
             best_chunk,
             best_file,

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.unit
 
 def spans(*ends: int) -> tuple[ChunkSpan, ...]:
     starts = (0, *ends[:-1])
-    return tuple(ChunkSpan(start, end, 0, 0, "", "block", ()) for start, end in zip(starts, ends, strict=True))
+    return tuple(ChunkSpan(start, end, 0, 0, "", "block", 0, ()) for start, end in zip(starts, ends, strict=True))
 
 
 def test_references_belong_to_the_chunk_that_holds_their_start() -> None:

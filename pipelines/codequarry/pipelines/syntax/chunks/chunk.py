@@ -20,7 +20,7 @@ from codequarry.pipelines.syntax.chunks.units import Unit, syntax_units
 from codequarry.pipelines.syntax.definitions.definitions import outline
 from codequarry.pipelines.syntax.definitions.members import bindings
 from codequarry.pipelines.syntax.definitions.nodes import ast_nodes
-from codequarry.pipelines.syntax.facts.facts import module_facts
+from codequarry.pipelines.syntax.facts.facts import documentation, module_facts
 from codequarry.pipelines.syntax.grammars import grammar
 from codequarry.pipelines.syntax.macros import parse_unwrapped
 from codequarry.pipelines.syntax.references import mention_captures, references
@@ -85,14 +85,15 @@ def chunk_source(data: bytes, language: str, *, max_chars: int = 1600, merge_cha
             described = ast_nodes(found.definitions, found.leading, text)
             mentions = mention_captures(loaded, tree)
             bound = bindings(loaded, mentions, found, data)
+            documented = documentation(loaded, tree, found)
             return FileChunks(
-                _spans(starts, text, names, leaf_kinds(nodes, starts)),
+                _spans(starts, text, names, comment_percents(documented, starts, text), leaf_kinds(nodes, starts)),
                 parsed=True,
                 has_syntax_errors=tree.root_node.has_error,
                 ast_nodes=described,
                 members=ast_nodes(bound.members, found.leading, text),
                 references=references(loaded, mentions, found, bound, text, macros),
-                module=module_facts(loaded, tree, found, described, text),
+                module=module_facts(loaded, tree, found, described, documented, text),
             )
     return _by_lines(text, max_chars, merge_chars, reason)
 
@@ -114,7 +115,7 @@ def chunk_lines(data: bytes, *, max_chars: int, merge_chars: int, reason: str) -
 
 def _by_lines(text: SourceText, max_chars: int, merge_chars: int, reason: str) -> FileChunks:
     starts = [start for start, _ in line_ranges(text, max_chars=max_chars, merge_chars=merge_chars)]
-    return FileChunks(_spans(starts, text, None, [()] * len(starts)), parsed=False, fallback=reason)
+    return FileChunks(_spans(starts, text, None, [0] * len(starts), [()] * len(starts)), parsed=False, fallback=reason)
 
 
 class _UnitRun(NamedTuple):
@@ -208,7 +209,11 @@ def _cuts(packed: list[_UnitRun], text: SourceText) -> list[int]:
 
 
 def _spans(
-    starts: list[int], text: SourceText, names: SpanNames | None, leaves: list[tuple[tuple[str, int], ...]]
+    starts: list[int],
+    text: SourceText,
+    names: SpanNames | None,
+    comments: list[int],
+    leaves: list[tuple[tuple[str, int], ...]],
 ) -> tuple[ChunkSpan, ...]:
     ends = [*starts[1:], len(text.data)]
     lines = zip(text.lines_at(starts), text.lines_at([end - 1 for end in ends]), strict=True)
@@ -219,11 +224,36 @@ def _spans(
             start_line,
             end_line,
             *(names.name(start, end) if names else ("", "text")),
+            comment_percent,
             names.symbols(start, end) if names else (),
             kinds,
         )
-        for start, end, (start_line, end_line), kinds in zip(starts, ends, lines, leaves, strict=True)
+        for start, end, (start_line, end_line), comment_percent, kinds in zip(
+            starts, ends, lines, comments, leaves, strict=True
+        )
     )
+
+
+def comment_percents(documented: Iterable[tuple[int, int]], starts: list[int], text: SourceText) -> list[int]:
+    """Return how much of each span is comment or documentation: percent of its non-whitespace bytes.
+
+    Args:
+        documented: Ranges of comments and documentation, apart from each other and in order.
+        starts: Starts of the spans, ascending.
+        text: The file.
+
+    Returns:
+        A number from 0 to 100 for each span.
+    """
+    ends = [*starts[1:], len(text.data)]
+    inks = [0] * len(starts)
+    for start, end in documented:
+        at = bisect_right(starts, start) - 1
+        while at < len(starts) and starts[at] < end:
+            inks[at] += text.ink(max(start, starts[at]), min(end, ends[at]))
+            at += 1
+    sizes = map(text.ink, starts, ends)
+    return [100 * ink // size if size else 0 for ink, size in zip(inks, sizes, strict=True)]
 
 
 def line_ranges(text: SourceText, *, max_chars: int, merge_chars: int) -> Iterator[tuple[int, int]]:

@@ -45,6 +45,7 @@ def chunk_rows(repo: str, path: str, lang: str, content: bytes, made: FileChunks
             span.end_byte,
             span.start_line,
             span.end_line,
+            span.comment_percent,
             digest,
             text,
         )

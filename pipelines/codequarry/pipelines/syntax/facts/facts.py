@@ -56,8 +56,34 @@ _INNER = (b"//!", b"/*!")
 _CONTAINERS = frozenset({"namespace", "module"})
 
 
+def documentation(grammar: Grammar, tree: Tree, outline: Outline) -> list[tuple[int, int]]:
+    """Return the byte ranges of comments and of strings that document, each byte once and in order.
+
+    Args:
+        grammar: Grammar of the file's language.
+        tree: Its syntax tree.
+        outline: Its definitions and comments.
+
+    Returns:
+        (start, end) of each range.
+    """
+    top = docstring_range(tree.root_node) if grammar.docstrings else (0, 0)
+    ranges = [
+        top,
+        *((comment.start, comment.end) for comment in outline.leading if comment.is_comment),
+        *(above.doc for above in outline.leading),
+        *(definition.docstring for definition in outline.definitions),
+    ]
+    return list(_merged(ranges))
+
+
 def module_facts(
-    grammar: Grammar, tree: Tree, outline: Outline, nodes: tuple[AstNode, ...], text: SourceText
+    grammar: Grammar,
+    tree: Tree,
+    outline: Outline,
+    nodes: tuple[AstNode, ...],
+    documented: Iterable[tuple[int, int]],
+    text: SourceText,
 ) -> ModuleFacts | None:
     """Return the facts of one file; None for data and markup.
 
@@ -66,6 +92,7 @@ def module_facts(
         tree: Its syntax tree.
         outline: Its definitions and comments.
         nodes: Its definitions, as ``ast_nodes`` describes them.
+        documented: Its `documentation`.
         text: Its contents.
 
     Returns:
@@ -77,14 +104,8 @@ def module_facts(
     found.read(grammar, tree)
     package = ".".join(found.packages if grammar.name == "scala" else found.packages[:1])
     top = docstring_range(tree.root_node) if grammar.docstrings else (0, 0)
-    documentation = [
-        top,
-        *((comment.start, comment.end) for comment in outline.leading if comment.is_comment),
-        *(above.doc for above in outline.leading),
-        *(definition.docstring for definition in outline.definitions),
-    ]
     code = bytearray(text.data)
-    for start, end in _merged(documentation):
+    for start, end in documented:
         blank(code, start, end)
     code_lines = inked_lines(code)
     imports = found.sorted_imports()
