@@ -167,6 +167,7 @@ def _today(result: SearchResult, rank: int) -> dict[str, float]:
     scoring = explain.scoring
     assert scoring is not None
     product = math.prod(scoring.factors.values())
+    form = math.prod(scoring.form.values())
     values = {name: found.value for name, found in explain.channels.items()}
     ranks = {name: math.log(found.rank) for name, found in explain.channels.items()}
     chunk = sum(found.value * found.weight for found in (*explain.channels.values(), *scoring.chunk.values()))
@@ -177,13 +178,13 @@ def _today(result: SearchResult, rank: int) -> dict[str, float]:
         "score": result.score, "rank": rank, "bm25": values.get("bm25", 0), "dense": values.get("faiss", 0),
         "symbol": values.get("symbol", 0), "bm25_rank": ranks.get("bm25", never),
         "dense_rank": ranks.get("faiss", never), "similarity": similarity,
-        "chunk": chunk * product / max(scoring.best_chunk, 1e-9),
+        "chunk": chunk * product * form / max(scoring.best_chunk, 1e-9),
         "file": sum(found.value * found.weight for found in scoring.file.values()) * product
         / max(scoring.best_file, 1e-9),
         **{f"file_{name}": file.get(key, 0.0) for name, key in
            (("chunks", "chunks"), ("name", "name_cover"), ("card", "card"), ("symbol", "symbol"))},
         "literal": scoring.chunk["literal"].value if "literal" in scoring.chunk else 0.0,
-        "factors": product, "repeat": scoring.repeat, "file_share": scoring.file_share,
+        "factors": product * form, "repeat": scoring.repeat, "file_share": scoring.file_share,
     }  # fmt: skip
 
 
@@ -239,13 +240,6 @@ def cross_validated(
     return found
 
 
-def with_comment_factor(one: Candidates) -> float:
-    """NDCG@10 of today's order, when chunks that are comments from 35 % on count less, down to .5; fits nothing."""
-    names = [name for group in GROUPS.values() for name in group]
-    scores, share = (one.features[:, names.index(name)] for name in ("score", "comment_share"))
-    return one.ndcg(scores * (1 - 0.5 * np.clip((share - 0.35) / 0.65, 0, 1)))
-
-
 def compare(questions: Sequence[Candidates]) -> None:
     """Print the table: mean of NDCG@10 by kind, and the change over today's order with its interval."""
     today = [one.ndcg(-one.features[:, 1]) for one in questions]
@@ -263,7 +257,6 @@ def compare(questions: Sequence[Candidates]) -> None:
         print(f"| {name} | {np.mean(values):.3f} | {changes.mean():+.3f}, {low:+.3f} to {high:+.3f} | {figures} |")
 
     row("today's", today)
-    row("today's, comments count less", [with_comment_factor(one) for one in questions])
     if find_spec("lightgbm") is None:
         print("fitted orders are not compared: LightGBM is not installed (pip install lightgbm)")
         return

@@ -52,9 +52,13 @@ def parts() -> Iterator[Part]:
         "field of the path": lambda raw: _all(raw, "path_field", 0),
         "file evidence (chunks alone)": lambda raw: (_all(raw, "file_share", 0), _all(raw, "file_share_long", None)),
         "saturation by file": lambda raw: (_all(raw, "repeat", 1), _all(raw, "repeat_long", None)),
-        "length of questions": lambda raw: (_all(raw, "file_share_long", None), _all(raw, "repeat_long", None)),
-        "form of chunks": lambda raw: raw["chunk"].update(declaration=1, length=0),
+        "length of questions": lambda raw: [
+            _all(raw, f"{name}_long", None) for name in ("file_share", "repeat", "form_on_file")
+        ],
+        "form of chunks": lambda raw: raw["chunk"].update(declaration=1, length=0, comments=1, head=1),
         "declarations": lambda raw: raw["chunk"].update(declaration=1),
+        "comments": lambda raw: raw["chunk"].update(comments=1),
+        "heads of files": lambda raw: raw["chunk"].update(head=1),
         "tests where they are asked for": lambda raw: raw["factors"].update(no_test=1),
         "second best chunk of a file": lambda raw: _all(raw, "second", 0),
         "words of the file's name": lambda raw: raw["file"].update(name_cover=0),
@@ -144,7 +148,7 @@ def neutral() -> RankingProfile:
     raw = BUILT_IN.model_dump()
     even = {"lexical": 0.5, "dense": 0.5, "symbol": 0.5, "literal": 0.3, "name_field": 0.5, "path_field": 0.5}
     even |= {"second": 0.5, "fan_in": 0.05}
-    raw["classes"] = {name: {**even, "file_share": 0.5, "repeat": 0.7} for name in raw["classes"]}
+    raw["classes"] = {name: {**even, "file_share": 0.5, "repeat": 0.7, "form_on_file": 0.5} for name in raw["classes"]}
     raw["file"] = dict.fromkeys(raw["file"], 0.3) | {"chunks": 1.0}
     raw["factors"] = dict.fromkeys(raw["factors"], 0.5) | {"size": 0.05}
     del raw["chunk"]

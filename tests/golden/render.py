@@ -2,7 +2,7 @@
 
 A header line opens every chunk; carets under a name show which symbol the definition on that line gives::
 
-    ── chunk 2  lines 5-19  bytes 120-640  Repo.open (method)  symbols: Repo.open
+    ── chunk 2  lines 5-19  bytes 120-640  Repo.open (method)  symbols: Repo.open  comments: 8 %
     def open(self):
         ^^^^ Repo.open (method)
 """
@@ -39,7 +39,7 @@ def _header(number: int, span: ChunkSpan) -> str:
     symbols = ", ".join(span.symbols) or "-"
     return (
         f"── chunk {number}  lines {span.start_line}-{span.end_line}  "
-        f"bytes {span.start_byte}-{span.end_byte}  {name}  symbols: {symbols}"
+        f"bytes {span.start_byte}-{span.end_byte}  {name}  symbols: {symbols}  comments: {span.comment_percent} %"
     )
 
 

@@ -62,6 +62,10 @@ class ClassProfile(StrictModel):
     """``file_share`` of long queries; None for the same."""
     repeat_long: float | None = Field(default=None, ge=0, le=1)
     """``repeat`` of long queries; None for the same."""
+    form_on_file: float = Share
+    """Power with which the form of a chunk (`ChunkProfile`) weighs on what its file brings: 0 for not at all."""
+    form_on_file_long: float | None = Field(default=None, ge=0, le=1)
+    """``form_on_file`` of long queries; None for the same."""
 
     def for_length(self, words: int) -> ClassProfile:
         """Return the weights for a query of so many words: between those of short and of long ones.
@@ -72,10 +76,14 @@ class ClassProfile(StrictModel):
             words: Distinct words of the query, stop words left out.
 
         Returns:
-            The same weights with ``file_share`` and ``repeat`` of this length.
+            The same weights with ``file_share``, ``repeat`` and ``form_on_file`` of this length.
         """
         part = min(max((words - _FEW_WORDS) / (_MANY_WORDS - _FEW_WORDS), 0.0), 1.0)
-        pairs = {"file_share": self.file_share_long, "repeat": self.repeat_long}
+        pairs = {
+            "file_share": self.file_share_long,
+            "repeat": self.repeat_long,
+            "form_on_file": self.form_on_file_long,
+        }
         changed = {
             name: getattr(self, name) + (long - getattr(self, name)) * part
             for name, long in pairs.items()
@@ -143,7 +151,10 @@ class RankingProfile(StrictModel):
     chunk: ChunkProfile = ChunkProfile()
 
 
-_OF_FILES = {"second": 0.7, "fan_in": 0.12, "file_share_long": 0.5, "repeat_long": 0.95}
+_OF_FILES = {
+    "second": 0.7, "fan_in": 0.12, "file_share_long": 0.5, "repeat_long": 0.95, "form_on_file": 0.0,
+    "form_on_file_long": 1.0,
+}  # fmt: skip
 _FILES_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.0, "file_share": 0.8, "repeat": 0.5, **_OF_FILES}
 _CHUNKS_FIRST = {"lexical": 0.6, "dense": 0.4, "name_field": 0.5, "file_share": 0.4, "repeat": 0.95}
 _NAMES_FIRST = {
@@ -154,7 +165,15 @@ _NAMES_FIRST = {
 
 def _class(values: dict[str, float], **changes: float) -> ClassProfile:
     return ClassProfile.model_validate(
-        {"late": 0.4, "symbol": 1.0, "literal": 0.3, "path_field": 0.18, "second": 0.0, "fan_in": 0.0}
+        {
+            "late": 0.4,
+            "symbol": 1.0,
+            "literal": 0.3,
+            "path_field": 0.18,
+            "second": 0.0,
+            "fan_in": 0.0,
+            "form_on_file": 1.0,
+        }
         | values
         | changes
     )

@@ -35,6 +35,7 @@ from codequarry.serving.server.resource import READ
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.fleet.fleets import Fleet
 from tests.pipelines.fleet.replicas import NAMES, Replica, build_replica, write_repository
+from tests.serving.scores import recomputed
 
 SETTINGS = ServingSettings(follow_interval_s=0.02)
 BY_NAME = {tool.name: tool for tool in (*TOOLS, READ)}
@@ -124,15 +125,7 @@ def test_parts_of_an_explanation_give_the_score_of_the_fleet(fleet: FleetEngine)
     results = ask(fleet, "search", query="expired invoices", top_k=8, explain=True)["results"]
     assert {one["metadata"]["uri"].partition("/")[0] for one in results} >= {"billing", "ledger"}
     for one in results:
-        scoring, channels = one["metadata"]["explain"]["scoring"], one["metadata"]["explain"]["channels"]
-        factor = 1.0
-        for each in scoring["factors"].values():
-            factor *= each
-        chunk = sum(part["value"] * part["weight"] for part in (*channels.values(), *scoring["chunk"].values()))
-        file = sum(part["value"] * part["weight"] for part in scoring["file"].values())
-        share = scoring["file_share"]
-        total = share * file * factor / scoring["best_file"] + (1 - share) * chunk * factor / scoring["best_chunk"]
-        assert one["score"] == pytest.approx(total * scoring["repeat"])
+        assert one["score"] == pytest.approx(recomputed(one["metadata"]["explain"]))
 
 
 @pytest.mark.parametrize(

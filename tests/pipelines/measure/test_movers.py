@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codequarry.pipelines.measure.movers import changes
+from tests.serving.scores import recomputed
 
 
 def by_rank(**ranks: int) -> dict:
@@ -18,7 +17,7 @@ def by_rank(**ranks: int) -> dict:
             name: {"rank": rank, "score": 1.0, "value": 61 / (60 + rank), "weight": 1.0} for name, rank in ranks.items()
         },
         "scoring": {
-            "chunk": {}, "file": {}, "factors": {},
+            "chunk": {}, "file": {}, "factors": {}, "form": {}, "form_on_file": 0.0,
             "file_share": 0.0, "best_chunk": 2.0, "best_file": 0.0, "repeat": 1.0,
         },
     }  # fmt: skip
@@ -54,6 +53,8 @@ scored = st.fixed_dictionaries(
                 "chunk": st.dictionaries(st.sampled_from(["name", "literal"]), evidence),
                 "file": st.dictionaries(st.sampled_from(["stem", "directory"]), evidence),
                 "factors": st.dictionaries(st.sampled_from(["path_class", "barrel"]), values),
+                "form": st.dictionaries(st.sampled_from(["lines:4", "comments:80"]), values),
+                "form_on_file": st.floats(0, 1),
                 "file_share": st.floats(0, 1),
                 "best_chunk": st.floats(0.5, 3),
                 "best_file": st.floats(0.5, 3),
@@ -64,24 +65,12 @@ scored = st.fixed_dictionaries(
 )
 
 
-def score(explain: dict) -> float:
-    """As the explanation says that it is made."""
-    scoring = explain["scoring"]
-    factor = prod(scoring["factors"].values())
-    chunk, file = (
-        factor * sum(each["value"] * each["weight"] for each in found)
-        for found in ([*explain["channels"].values(), *scoring["chunk"].values()], scoring["file"].values())
-    )
-    share = scoring["file_share"]
-    return (share * file / scoring["best_file"] + (1 - share) * chunk / scoring["best_chunk"]) * scoring["repeat"]
-
-
 @settings(deadline=None)
 @given(scored, scored)
 def test_amounts_add_up_to_the_difference(before: dict, after: dict) -> None:
-    assert sum(changes(before, after).values()) == pytest.approx(score(after) - score(before), abs=1e-9)
-    assert sum(changes(None, after).values()) == pytest.approx(score(after))
-    assert sum(changes(before, None).values()) == pytest.approx(-score(before))
+    assert sum(changes(before, after).values()) == pytest.approx(recomputed(after) - recomputed(before), abs=1e-9)
+    assert sum(changes(None, after).values()) == pytest.approx(recomputed(after))
+    assert sum(changes(before, None).values()) == pytest.approx(-recomputed(before))
 
 
 @settings(deadline=None)
@@ -89,5 +78,15 @@ def test_amounts_add_up_to_the_difference(before: dict, after: dict) -> None:
 def test_a_factor_that_changed_is_named(explain: dict) -> None:
     halved = {**explain, "scoring": {**explain["scoring"], "repeat": explain["scoring"]["repeat"] / 2}}
     found = changes(explain, halved)
-    assert found.pop("factor repeat") == pytest.approx(-score(explain) / 2)
+    assert found.pop("factor repeat") == pytest.approx(-recomputed(explain) / 2)
+    assert set(found.values()) <= {0.0}
+
+
+@settings(deadline=None)
+@given(scored)
+def test_the_form_of_a_chunk_is_named(explain: dict) -> None:
+    scoring = explain["scoring"]
+    halved = {**explain, "scoring": {**scoring, "form": {**scoring["form"], "first_of_file": 0.5}}}
+    found = changes(explain, halved)
+    assert found.pop("factor first_of_file") == pytest.approx(recomputed(halved) - recomputed(explain))
     assert set(found.values()) <= {0.0}

@@ -30,7 +30,7 @@ def run(root: Path, *arguments: str) -> str:
 
 def test_without_a_query_it_lists_the_tables_with_what_they_hold(root):
     found = {row["table"]: row for row in json.loads(run(root, "--json"))}
-    assert found["chunks"]["columns"] == 15
+    assert found["chunks"]["columns"] == 16
     assert found["chunks"]["rows are"].startswith("A row per chunk")
     assert {"manifests", "pools", "faiss_idmap_mat"} <= found.keys()
     assert "embeddings2" not in found

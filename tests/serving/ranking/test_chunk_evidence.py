@@ -39,5 +39,13 @@ def test_the_form_decides_among_equals_unless_a_name_is_asked_for() -> None:
     equal = {12: 8.0, 9: 8.0}
     assert first_of("how are sessions kept for a user", equal).chunk_id == 9
     assert first_of("Sessions", {12: 8.1, 9: 8.0}).chunk_id == 12
-    by_name = first_of("Sessions", equal).factors
-    assert not any(rule.startswith(("kind:", "lines:", "first_of_file")) for rule in by_name)
+    assert first_of("how are sessions kept for a user", equal).form.keys() == {"lines:10", "first_of_file"}
+    assert first_of("Sessions", equal).form == {}
+
+
+def test_the_form_weighs_on_the_file_too_where_a_question_is_long() -> None:
+    """Chunk 11 is nine tenths comment, and 14 lies in another file that matches a little less."""
+    found = {11: 8.1, 14: 6.0}
+    short, long = "how are users kept", "how are users kept between two requests of one browser while nobody signs out"
+    assert (first_of(short, found).chunk_id, first_of(short, found).form_on_file) == (11, 0)
+    assert (first_of(long, found).chunk_id, first_of(long, found).form_on_file) == (14, 1)

@@ -35,7 +35,7 @@ CLEAR = (1.0, 0.8, 0.3, 0.2, 0.1)
 
 
 def order_of(*scores: float) -> list[Scored]:
-    return [Scored(at, score, {}, {}, {}, {}, 0.5, 1.0, 1.0, 1.0) for at, score in enumerate(scores, start=1)]
+    return [Scored(at, score, {}, {}, {}, {}, {}, 1.0, 0.5, 1.0, 1.0, 1.0) for at, score in enumerate(scores, start=1)]
 
 
 def later() -> Deadline:

@@ -28,7 +28,7 @@ _LEAST_QUESTIONS = 20
 _STEPS = (0.6, 1.6)
 """Factors that are tried on a weight."""
 _SHARES = frozenset(
-    {"file_share", "repeat", "fan_in", "file_share_long", "repeat_long"}
+    {"file_share", "repeat", "fan_in", "file_share_long", "repeat_long", "form_on_file", "form_on_file_long"}
     | {*FactorProfile.model_fields, *ChunkProfile.model_fields}
 )
 """Weights that may not exceed 1."""

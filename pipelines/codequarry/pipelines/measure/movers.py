@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log, prod
@@ -82,8 +83,9 @@ def movers(
 def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the contribution of each part of the score to its change; their sum is the difference of the two scores.
 
-    A score is a sum of parts times factors. Of the difference of two, each part gets its own difference times the mean
-    of the products of factors. The factors share the rest by the logarithm of their own change.
+    A score is the sum of a side of the chunk and a side of its file, and each is a sum of parts times factors. Of the
+    difference of two, each part gets its own difference times the mean of the products of factors. The factors share
+    the rest by the logarithm of their own change.
 
     Args:
         before: Explanation in its wire form; None when the result was not returned, which counts as 0.
@@ -92,8 +94,23 @@ def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
     Returns:
         Contributions by part and factor.
     """
-    had, has = (_split_score(each) for each in (before or after or {}, after or before or {}))
-    old, new = had.parts if before else {}, has.parts if after else {}
+    found = defaultdict[str, float](float)
+    for had, has in zip(_sides(before or after or {}), _sides(after or before or {}), strict=True):
+        old, new = had if before else had._replace(parts={}), has if after else has._replace(parts={})
+        for name, amount in _changes_of_side(old, new).items():
+            found[name] += amount
+    return dict(found)
+
+
+class _Side(NamedTuple):
+    """One side of a score, taken apart."""
+
+    parts: dict[str, float]
+    factors: dict[str, float]
+
+
+def _changes_of_side(had: _Side, has: _Side) -> dict[str, float]:
+    old, new = had.parts, has.parts
     products = [prod(each.factors.values()) for each in (had, has)]
     found = {
         name: (new.get(name, 0.0) - old.get(name, 0.0)) * sum(products) / 2 for name in sorted({*old, *new})
@@ -108,29 +125,29 @@ def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
     return found
 
 
-class _Told(NamedTuple):
-    """A score taken apart."""
-
-    parts: dict[str, float]
-    factors: dict[str, float]
-
-
-def _split_score(explain: Mapping[str, Any]) -> _Told:
-    """Return the parts of a score, before all factors, and the factors."""
+def _sides(explain: Mapping[str, Any]) -> tuple[_Side, _Side]:
+    """Return the side of the chunk and that of its file: parts before all factors, and the factors."""
     channels: Mapping[str, Mapping[str, float]] = explain.get("channels", {})
     scoring: Mapping[str, Any] = explain.get("scoring", {})
-    share = scoring.get("file_share", 0.0)
-    sides = (
-        ("channel", channels, (1 - share) / (scoring.get("best_chunk") or 1.0)),
-        ("chunk", scoring.get("chunk", {}), (1 - share) / (scoring.get("best_chunk") or 1.0)),
-        ("file", scoring.get("file", {}), share / (scoring.get("best_file") or 1.0)),
+    share, power = scoring.get("file_share", 0.0), scoring.get("form_on_file", 0.0)
+    of_chunk = (1 - share) / (scoring.get("best_chunk") or 1.0)
+    of_file = share / (scoring.get("best_file") or 1.0)
+    factors = {**scoring.get("factors", {}), "repeat": scoring.get("repeat", 1.0)}
+    form: Mapping[str, float] = scoring.get("form", {})
+    return (
+        _Side(
+            _weighed("channel", channels, of_chunk) | _weighed("chunk", scoring.get("chunk", {}), of_chunk),
+            {**factors, **form},
+        ),
+        _Side(
+            _weighed("file", scoring.get("file", {}), of_file),
+            factors | {rule: factor**power for rule, factor in form.items()},
+        ),
     )
-    parts = {
-        f"{whose} {name}": part["value"] * part["weight"] * scale
-        for whose, evidence, scale in sides
-        for name, part in evidence.items()
-    }
-    return _Told(parts, {**scoring.get("factors", {}), "repeat": scoring.get("repeat", 1.0)})
+
+
+def _weighed(whose: str, evidence: Mapping[str, Mapping[str, float]], scale: float) -> dict[str, float]:
+    return {f"{whose} {name}": part["value"] * part["weight"] * scale for name, part in evidence.items()}
 
 
 def _mover(

@@ -148,8 +148,9 @@ class Evidence(StrictModel):
 
 
 class Scoring(StrictModel):
-    """How the score was made: chunk and file are sums of value x weight, each times all factors, and the score is
-    (file_share x file / best_file + (1 - file_share) x chunk / best_chunk) x repeat x reranked."""
+    """How the score was made: chunk and file are sums of value x weight, each times all factors, form is a product, and
+    the score is (file_share x file / best_file x form ^ form_on_file + (1 - file_share) x chunk / best_chunk x form) x
+    repeat x reranked."""
 
     method: FusionMethod = Field(description="What channels' values follow from: scores or ranks.")
     query_class: QueryClass = Field(description="What the query was taken for.")
@@ -157,6 +158,8 @@ class Scoring(StrictModel):
     chunk: dict[str, Evidence] = Field(description="What speaks for the chunk besides the channels.")
     file: dict[str, Evidence] = Field(description="What speaks for its file.")
     factors: dict[str, float] = Field(description="What both are multiplied by, by rule.")
+    form: dict[str, float] = Field(description="What the chunk is multiplied by for its form, by rule.")
+    form_on_file: float = Field(description="How much of that weighs on the file's share: a power from 0 to 1.")
     file_share: float = Field(description="How much the file decides.")
     best_chunk: float = Field(description="The largest sum of any chunk found.")
     best_file: float = Field(description="The largest sum of any file found.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from codequarry.schemas.wire.search import Explain
 
@@ -49,11 +50,11 @@ def _parts(explain: Explain) -> Iterator[ScorePart]:
     scoring = explain.scoring
     if scoring is None:
         return
-    factor = scoring.repeat * scoring.reranked
-    for each in scoring.factors.values():
-        factor *= each
-    of_chunk = factor * (1 - scoring.file_share) / scoring.best_chunk if scoring.best_chunk else 0.0
-    of_file = factor * scoring.file_share / scoring.best_file if scoring.best_file else 0.0
+    factor = scoring.repeat * scoring.reranked * prod(scoring.factors.values())
+    form = prod(scoring.form.values())
+    of_chunk = factor * form * (1 - scoring.file_share) / scoring.best_chunk if scoring.best_chunk else 0.0
+    of_file = factor * form**scoring.form_on_file
+    of_file *= scoring.file_share / scoring.best_file if scoring.best_file else 0.0
     for name, each in explain.channels.items():
         shown = _OF_CHANNEL.get(name, name)
         yield ScorePart(shown, "channel", each.value, each.weight, each.value * each.weight * of_chunk)

@@ -3,8 +3,9 @@
 ======= ==========================================================================================================
 chunk   sum over channels of weight * value, and of the chunk's own evidence, times the factors of its file
 file    sum of weight * value over the evidence that the file is meant, times the same factors
-score   (file_share * file / best file + (1 - file_share) * chunk / best chunk) * repeat ** j, where j counts the
-        better chunks of the same file, times the factors of the chunk
+form    product of the factors of the chunk by its form
+score   (file_share * file / best file * form ** form_on_file + (1 - file_share) * chunk / best chunk * form)
+        * repeat ** j, where j counts the better chunks of the same file
 score   times reranked, where a language model was asked: it deals the same scores out in its own order
 ======= ==========================================================================================================
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Self
 
 import numpy as np
@@ -65,7 +67,11 @@ class Scored:
     chunk: dict[str, WeightedValue]
     file: dict[str, WeightedValue]
     factors: dict[str, float]
-    """Those of the file and of the chunk, by rule."""
+    """Those of the file, by rule."""
+    form: dict[str, float]
+    """Those of the chunk by its form, by rule."""
+    form_on_file: float
+    """Power with which the form weighs on the share of the file."""
     file_share: float
     best_chunk: float
     best_file: float
@@ -81,13 +87,11 @@ class Scored:
 
     def shares(self) -> tuple[float, float]:
         """Return the shares of file and chunk in the score, before they are divided by the best ones."""
-        factor = 1.0
-        for each in self.factors.values():
-            factor *= each
+        factor, form = prod(self.factors.values()), prod(self.form.values())
         chunk = sum(part.value * part.weight for part in self.channels.values())
         chunk += sum(each.value * each.weight for each in self.chunk.values())
         file = sum(each.value * each.weight for each in self.file.values())
-        return self.file_share * file * factor, (1 - self.file_share) * chunk * factor
+        return self.file_share * file * factor * form**self.form_on_file, (1 - self.file_share) * chunk * factor * form
 
     @property
     def leader(self) -> str:
@@ -237,6 +241,8 @@ def rank_alone(
             {},
             {},
             {},
+            {},
+            0.0,
             0.0,
             best,
             0.0,
@@ -306,11 +312,12 @@ def rank(
     file = sum((evidence[name] * file_weights[name] for name in evidence), np.zeros(len(groups.files)))
     file = (file * products[groups.files])[groups.group_of]
     best_chunk, best_file = float(chunk.max()), float(file.max())
-    total = kind.file_share * file / (best_file or 1.0) + (1 - kind.file_share) * chunk / (best_chunk or 1.0)
     # What holds a quotation is what was asked for, whatever its form.
     by_form = np.full(len(held), float(query.kind not in _BY_NAME)) * (1 - held * quoted)
+    form = chunks.factors(candidates.chunk_ids) ** by_form
+    total = kind.file_share * file / (best_file or 1.0) * form**kind.form_on_file
+    total += (1 - kind.file_share) * chunk / (best_chunk or 1.0) * form
     repeats = kind.repeat ** groups.better(total, candidates.chunk_ids)
-    total *= chunks.factors(candidates.chunk_ids) ** by_form
     order = np.lexsort((candidates.chunk_ids, -total * repeats))[:limit]
     return [
         Scored(
@@ -323,8 +330,9 @@ def rank(
                 for name, values in evidence.items()
                 if values[groups.group_of[row]]
             },
-            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests)
-            | chunks.factors_of(int(candidates.chunk_ids[row]), float(by_form[row])),
+            files.factors_of(int(file_of[row]), kind, other=bool(others[file_of[row]]), for_tests=query.asks_for_tests),
+            chunks.factors_of(int(candidates.chunk_ids[row]), float(by_form[row])),
+            kind.form_on_file,
             kind.file_share,
             best_chunk,
             best_file,

@@ -136,6 +136,8 @@ def _explain(ranked: ExplainedRanking, scored: Scored, row: ChunkRow) -> Explain
             chunk=_evidence(scored.chunk),
             file=_evidence(scored.file),
             factors=scored.factors,
+            form=scored.form,
+            form_on_file=scored.form_on_file,
             file_share=scored.file_share,
             best_chunk=scored.best_chunk,
             best_file=scored.best_file,

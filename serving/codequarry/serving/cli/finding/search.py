@@ -317,6 +317,9 @@ def _explain_score(explain: Explain, scoring: Scoring) -> None:
             typer.echo(f"    {name.replace('_', ' ')}: {each.value:.3f} x {each.weight:g} for the {whose}")
     for rule, factor in scoring.factors.items():
         typer.echo(f"    {_rule(rule)}: x {factor:.3f}")
+    whom = " for the chunk" if scoring.form_on_file < 1 else ""
+    for rule, factor in scoring.form.items():
+        typer.echo(f"    {_rule(rule)}: x {factor:.3f}{whom}")
     if scoring.file_share:
         again = f", x {scoring.repeat:.3f} after better chunks of the file" if scoring.repeat < 1 else ""
         typer.echo(f"    the file decides {scoring.file_share:.0%}{again}")
@@ -329,15 +332,15 @@ def _explain_score(explain: Explain, scoring: Scoring) -> None:
 def _rule(rule: str) -> str:
     """Return a factor's rule in readable form.
 
-    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside"), _rule("lines:1")
-    ('imported by 4 files', 'test file', 'header beside', '1 line long')
+    >>> _rule("fan_in:4"), _rule("path_class:test"), _rule("header_beside"), _rule("lines:1"), _rule("comments:80")
+    ('imported by 4 files', 'test file', 'header beside', '1 line long', '80 % comments')
     """
     name, _, value = rule.partition(":")
     said = {"path_class": f"{value} file", "kind": value}
     if value.isdigit():
         lines = counted(int(value), "line")
         said |= {"fan_in": f"imported by {counted(int(value), 'file')}", "code_lines": f"{lines} of code"}
-        said["lines"] = f"{lines} long"
+        said |= {"lines": f"{lines} long", "comments": f"{value} % comments"}
     return said.get(name, name.replace("_", " "))
 
 
