@@ -46,6 +46,8 @@ class ClassProfile(StrictModel):
     """Weight of definitions that bear a name of the query."""
     literal: float = Weight
     """Weight for chunks that hold the query's words in sequence."""
+    names: float = Field(default=0.0, ge=0, le=100)
+    """Weight for chunks whose definitions' names say what the query does."""
     name_field: float = Weight
     """Boost of the field of definitions' names in BM25; the body has 1."""
     path_field: float = Weight
@@ -187,9 +189,9 @@ BUILT_IN = RankingProfile(
         "path": _class(_NAMES_FIRST, path_field=2.0, file_share=0.8),
         "code": _class(_CHUNKS_FIRST, file_share=0.2, name_field=0.0, lexical=2.0),
         "literal": _class(_CHUNKS_FIRST, file_share=0.2, literal=1.0, lexical=2.0),
-        "statement": _class(_CHUNKS_FIRST),
+        "statement": _class(_CHUNKS_FIRST, names=1.0),
         "question": _class(_FILES_FIRST),
-        "topic": _class(_FILES_FIRST, repeat=0.6),
+        "topic": _class(_FILES_FIRST, repeat=0.6, names=1.0),
     },
     file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5, literal=1.0),
     factors=FactorProfile(

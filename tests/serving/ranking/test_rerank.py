@@ -256,7 +256,9 @@ def test_the_command_line_reaches_it(root: Path, server: Server, run, tmp_path: 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.data())
 def test_dealt_scores_descend_and_are_explained(scores, data) -> None:
-    ranked = [Scored(at, score, {}, {}, {}, {}, {}, 1.0, 0.5, 1.0, 1.0, 1.0) for at, score in enumerate(sorted(scores)[::-1])]
+    ranked = [
+        Scored(at, score, {}, {}, {}, {}, {}, 1.0, 0.5, 1.0, 1.0, 1.0) for at, score in enumerate(sorted(scores)[::-1])
+    ]
     order = data.draw(st.permutations(range(data.draw(st.integers(0, len(ranked))))))
     found = dealt(ranked, order)
     assert sorted(one.chunk_id for one in found) == list(range(len(ranked)))

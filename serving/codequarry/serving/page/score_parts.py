@@ -12,7 +12,7 @@ _OF_CHANNEL = {
     "faiss": "meaning", "faiss2": "meaning, second encoder", "bm25": "words", "symbol": "name of the definition",
     "warp": "meaning, token for token", "splade": "weighed words",
 }  # fmt: skip
-_OF_CHUNK = {"literal": "stands word for word"}
+_OF_CHUNK = {"literal": "stands word for word", "names": "names of its definitions"}
 _OF_FILE = {
     "chunks": "best chunks of the file", "name_cover": "name of the file", "card": "meaning of the file",
     "symbol": "a definition in the file", "literal": "the file holds it word for word",

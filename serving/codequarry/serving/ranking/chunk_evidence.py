@@ -1,25 +1,29 @@
-"""Factors of chunks by their form.
+"""Evidence of chunks by their form and their names.
 
-They are whether a chunk only declares something, how long it is, how much of it is comment, and whether it is the first
-of its file.
-
-Computed once for a version, over all chunks at once.
+Factors of form are whether a chunk only declares something, how long it is, how much of it is comment, and whether it
+is the first of its file. They are computed once for a version, over all chunks at once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
 
 from codequarry.schemas.ranking_profile import COMMENTS_FROM, ChunkProfile
 from codequarry.serving.catalog.chunk_arrays import ChunkRows
+from codequarry.serving.text.analyzer import words
+from codequarry.serving.text.stems import stem
 
 DECLARATIONS = frozenset({"interface", "trait", "protocol", "struct", "enum", "type"})
 """Kinds of chunks that say what there is."""
 _LONG = 60
 """Lines from which on a longer chunk counts no more."""
+_NAMES = 50
+"""Most definitions of a chunk whose names are read."""
 
 
 class RankedChunks:
@@ -60,6 +64,25 @@ class RankedChunks:
         """
         return self._products[np.searchsorted(self._rows.ids, chunk_ids)]
 
+    def name_cover(self, chunk_ids: np.ndarray, stems: AbstractSet[str]) -> np.ndarray:
+        """Return how much of a query the names in chunks say.
+
+        Args:
+            chunk_ids: (m,) int64.
+            stems: Stems of the query's words, at least one.
+
+        Returns:
+            (m,) float64 in [0, 1]: the square of the share of the words that stand in the name of the definition that
+            the chunk is or is part of, or in one that starts in it.
+        """
+        rows = self._rows.rows_of(chunk_ids)
+        around = self._rows.chunks["qualified_name"][rows].tolist()
+        shares = np.zeros(len(rows))
+        for at, (row, name) in enumerate(zip(rows.tolist(), around, strict=True)):
+            names = (self._rows.texts[name], *self._rows.symbols_of(row)[:_NAMES])
+            shares[at] = len(stems & frozenset[str]().union(*map(_stems_of, names))) / len(stems)
+        return shares**2
+
     def factors_of(self, chunk_id: int, power: float = 1.0) -> dict[str, float]:
         """Return the factors of a chunk, by rule, raised to a power; factors of 1 are left out."""
         found = self._rows.numbers(int(self._rows.rows_of([chunk_id])[0]))
@@ -71,6 +94,11 @@ class RankedChunks:
             **({} if found["start_byte"] else {"first_of_file": self._profile.head}),
         }
         return {rule: factor**power for rule, factor in rules.items() if factor**power != 1}
+
+
+@lru_cache(maxsize=32_768)
+def _stems_of(name: str) -> frozenset[str]:
+    return frozenset(stem(word.text.lower()) for word in words(name))
 
 
 def kind_factor(kind: str, profile: ChunkProfile) -> dict[str, float]:

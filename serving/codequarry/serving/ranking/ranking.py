@@ -36,6 +36,8 @@ _BY_NAME = NAMES | {"path"}
 """Classes of queries that ask for something by its name, whatever form it has."""
 _FILES_BY_EVIDENCE = 10
 """Number of files considered by name although none of their chunks was found."""
+_NAMED = 100
+"""Number of chunks, the best by the text channels, whose names are compared with the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +305,11 @@ def rank(
     )
     symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
     named = symbol * weights.get("symbol", 0.0)
-    chunk = (text + named + literal * kind.literal) * products[file_of]
+    names = np.zeros(len(held))
+    if kind.names and query.stems:
+        likely = np.lexsort((candidates.chunk_ids, -text))[:_NAMED]
+        names[likely] = chunks.name_cover(candidates.chunk_ids[likely], query.stems)
+    chunk = (text + named + literal * kind.literal + names * kind.names) * products[file_of]
     groups = _FileGroups.of(file_of)
     evidence = {name: values[groups.files] for name, values in evidence.items()}
     evidence |= {"chunks": groups.best_two(text, kind.second), "symbol": groups.best(symbol)}
@@ -324,7 +330,11 @@ def rank(
             int(candidates.chunk_ids[row]),
             float(total[row] * repeats[row]),
             _parts(candidates, row, weights),
-            {"literal": WeightedValue(float(literal[row]), kind.literal)} if literal[row] else {},
+            {
+                name: WeightedValue(float(values[row]), weight)
+                for name, values, weight in (("literal", literal, kind.literal), ("names", names, kind.names))
+                if values[row]
+            },
             {
                 name: WeightedValue(float(values[groups.group_of[row]]), file_weights[name])
                 for name, values in evidence.items()
