@@ -28,7 +28,20 @@ _QUESTION = frozenset("how where what which who why when is are does do can shou
 _DETERMINERS = frozenset("a an the this that these those its their each every all any".split())
 _COMPOUND = re.compile(r"\w+-\w")
 _WORD = re.compile(r"[A-Za-z_']+")
-_TESTS = re.compile(r"\b(?:tests?|tested|testing|specs?)\b", re.IGNORECASE)
+_TESTS = re.compile(
+    r"""
+    ^\W*(?:(?:is|are)\ there\s+|where(?:'s|\ is|\ are)\s+)?(?:(?:an?|any|the)\s+)?
+        (?:(?:unit|integration|regression|acceptance|end-to-end|e2e)\s+)?(?:tests?|specs?)\s*
+        (?::|\b(?:that|which|where|whether|for|of|about|in\ which|checking|proving|showing|covering)\b)
+    |^\W*which\s+(?:tests?|specs?)\b
+    |^\W*where\s+(?:is|are)\b.*\btested\b
+    |\b(?:is|are)\s+(?:it|this|that|there)\s+tested\b
+    |\bdo\s+(?:we|they|you|i)\s+test\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_TESTS_OF = re.compile(r"\w\W+tests\W*$", re.IGNORECASE)
+"""The end of a topic that asks for tests: "parser tests"."""
 _DOTTED = re.compile(rf"{_NAME}(?:{_SEPARATOR}{_NAME})*")
 # Verbs that documentation and commit messages begin with, counted over the first words of doc comments of public
 # packages. A verb is kept when an article or pronoun follows often enough that the word is rarely a noun.
@@ -81,7 +94,7 @@ class Query:
     plain: tuple[str, ...]
     """Identifiers in it as written: its only word, or names written unlike any word of prose."""
     asks_for_tests: bool
-    """Whether it has the word test or spec, in any form."""
+    """Whether it asks for a test ("is there a test that …"), and not only for what has to do with tests."""
 
 
 @lru_cache(maxsize=256)
@@ -97,6 +110,10 @@ def analyze_query(text: str) -> Query:
     >>> query = analyze_query("where does Index::open call parseHeader")
     >>> query.qualified, query.plain
     (('Index.open',), ('parseHeader',))
+    >>> [analyze_query(text).asks_for_tests for text in ("where is it tested that a lock is freed", "parser tests")]
+    [True, True]
+    >>> [analyze_query(text).asks_for_tests for text in ("test client", "how are tests collected")]
+    [False, False]
     """
     kind, reason = _classified(text.strip())
     tokens = list(dict.fromkeys(source_tokens(text)))
@@ -114,7 +131,7 @@ def analyze_query(text: str) -> Query:
         frozenset(plain),
         tuple(name for name in names if "." in name),
         tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
-        _TESTS.search(text) is not None,
+        _TESTS.search(text) is not None or (kind == "topic" and _TESTS_OF.search(text) is not None),
     )
 
 
