@@ -28,7 +28,7 @@ from codequarry.serving.channels.base import (
 )
 from codequarry.serving.text.analyzer import source_tokens
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
-from codequarry.serving.text.query_classes import Query
+from codequarry.serving.text.query_classes import Query, is_compound
 from codequarry.serving.text.stems import stem
 
 if TYPE_CHECKING:
@@ -189,13 +189,13 @@ class Bm25Channel(Channel):
         )
 
     def holding_phrase(self, query: Query) -> np.ndarray:
-        """Find chunks whose text has the query's words one after the other.
+        """Find chunks whose text has the query's words one after the other, or its only identifier as a whole.
 
         Args:
             query: Query of the request.
 
         Returns:
-            (m,) int64 ids, sorted; none when many chunks match.
+            (m,) int64 ids, sorted; none when many chunks match, or for a single word that is no compound.
 
         Raises:
             UnavailableError: The index is damaged.
@@ -204,9 +204,12 @@ class Bm25Channel(Channel):
 
         tokens = [token.lower() for token in source_tokens(query.text)]
         words = [token for token in tokens if token[0].isalnum() or token[0] == "_"]
-        if len(tokens) not in _PHRASE_TOKENS or len(words) < 2:
+        if is_compound(query):
+            phrase = tantivy.Query.term_query(self._schema, "body", tokens[0], index_option="basic")
+        elif len(tokens) in _PHRASE_TOKENS and len(words) > 1:
+            phrase = tantivy.Query.phrase_query(self._schema, "body", list(tokens))
+        else:
             return np.empty(0, np.int64)
-        phrase = tantivy.Query.phrase_query(self._schema, "body", list(tokens))
         found = self._hits(phrase, _PHRASE_HITS + 1 + self._over.rows).ids
         return np.sort(found) if len(found) <= _PHRASE_HITS else np.empty(0, np.int64)
 

@@ -16,7 +16,8 @@ from codequarry.schemas.ranking_profile import ClassProfile, FactorProfile, Rank
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.files.file_index import IndexedFiles, card_evidence, nearest_cards
 from codequarry.serving.text.analyzer import words
-from codequarry.serving.text.query_classes import Query
+from codequarry.serving.text.query_classes import PROSE, Query
+from codequarry.serving.text.stems import stem
 
 _PASTED = frozenset({"code", "literal"})
 """Classes of queries whose words somebody else chose."""
@@ -81,6 +82,13 @@ class RankedFiles:
             return np.zeros(len(self._repo_words), np.bool_)
         return np.array([bool(name) and name <= query.words for name in self._repo_words], np.bool_)
 
+    def _stems_of_named(self, query: Query) -> frozenset[str]:
+        """Return the stems of words that name a repository, and so tell none of its files from another."""
+        if query.kind not in PROSE:
+            return frozenset()
+        named = [self._repo_words[at] for at in np.flatnonzero(self._names_in(query)).tolist()]
+        return frozenset(map(stem, frozenset[str]().union(*named)))
+
     def by(self, profile: RankingProfile) -> Self:
         """Return the same files with another profile."""
         return type(self)(self.index, self._directory, profile)
@@ -136,7 +144,7 @@ class RankedFiles:
         Returns:
             (f,) float64 in [0, 1], by the name of its weight.
         """
-        found = {"name_cover": self.index.name_cover(query.stems)}
+        found = {"name_cover": self.index.name_cover(query.stems - self._stems_of_named(query))}
         if vector is not None and len(vector) == self.index.dim:
             found["card"] = card_evidence(self.index.similarity(vector), cards)
         return {name: values.astype(np.float64) for name, values in found.items()}

@@ -298,12 +298,13 @@ def rank(
         return []
     file_of = files.files_of(candidates.chunk_ids)
     held = np.isin(candidates.chunk_ids, phrases).astype(np.float64)
-    quoted = quotation_strength(query, len(phrases))
+    symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
+    names_found = symbol if common is None else common.scores.get("symbol", symbol)
+    quoted = quotation_strength(query, len(phrases), float(names_found.max(initial=0.0)))
     literal = held * literal_value(quoted)
     text = sum(
         (candidates.values[name] * weights[name] for name in answers if name != "symbol"), np.zeros(len(file_of))
     )
-    symbol = candidates.values.get("symbol", np.zeros(len(file_of)))
     named = symbol * weights.get("symbol", 0.0)
     names = np.zeros(len(held))
     if kind.names and query.stems:

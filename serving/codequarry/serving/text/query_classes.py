@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from codequarry.schemas.ranking_profile import QueryClass
-from codequarry.serving.text.analyzer import query_terms, source_tokens, terms_of, words
+from codequarry.serving.text.analyzer import identifier_parts, query_terms, source_tokens, terms_of, words
 from codequarry.serving.text.stems import STOP_WORDS, stem
 
 NAMES = frozenset({"identifier", "qualified_name"})
@@ -133,6 +133,15 @@ def analyze_query(text: str) -> Query:
         tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
         _TESTS.search(text) is not None or (kind == "topic" and _TESTS_OF.search(text) is not None),
     )
+
+
+def is_compound(query: Query) -> bool:
+    """Return true for one identifier of several words.
+
+    >>> [is_compound(analyze_query(text)) for text in ("REQUEST_URI", "exclude_also", "Changes", "open file")]
+    [True, True, False, False]
+    """
+    return query.kind == "identifier" and len(identifier_parts(query.text.strip())) > 1
 
 
 def _classified(text: str) -> tuple[QueryClass, str]:
