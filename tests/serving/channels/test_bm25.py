@@ -139,6 +139,7 @@ def test_words_that_stand_one_after_the_other(tmp_path) -> None:
     channel = opened(tmp_path / "bm25", [there, apart])
     assert channel.holding_phrase(analyze_query("no such file")).tolist() == [there.id]
     assert channel.holding_phrase(analyze_query("file")).tolist() == []
+    assert channel.holding_phrase(analyze_query("IOError")).tolist() == [there.id]
     crowd = [Piece("c.py", "no such file", start_line=number) for number in range(60)]
     assert opened(tmp_path / "many", crowd).holding_phrase(analyze_query("no such file")).tolist() == []
 

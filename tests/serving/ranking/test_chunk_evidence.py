@@ -43,6 +43,15 @@ def test_the_form_decides_among_equals_unless_a_name_is_asked_for() -> None:
     assert first_of("Sessions", equal).form == {}
 
 
+def test_names_count_by_the_square_of_the_share_of_words_that_they_have() -> None:
+    ids = np.array([13, 14])
+    assert FORMS.name_cover(ids, {"session", "expir"}).tolist() == [0, 1]
+    assert FORMS.name_cover(ids, {"session", "expir", "redi", "kept"}).tolist() == [0, 0.25]
+    named = first_of("session expiry of users", {13: 8.1, 14: 8.0})
+    assert (named.chunk_id, named.chunk["names"].weight) == (14, BUILT_IN.classes["topic"].names)
+    assert first_of("how are sessions of users expired", {13: 8.1, 14: 8.0}).chunk == {}
+
+
 def test_the_form_weighs_on_the_file_too_where_a_question_is_long() -> None:
     """Chunk 11 is nine tenths comment, and 14 lies in another file that matches a little less."""
     found = {11: 8.1, 14: 6.0}

@@ -52,18 +52,23 @@ def ranked_files() -> RankedFiles:
 def ranked_chunks() -> RankedChunks:
     """The chunks of these files: functions of 10 lines, each fourth is an interface.
 
-    The eighth has one line, and the eleventh is nine tenths comment.
+    The eighth has one line, the eleventh is nine tenths comment, and ``expireSession`` starts in the fourteenth.
     """
-    kinds = Strings.of(["function", "interface"])
+    texts = Strings.of(["", "expireSession", "function", "interface"])
     none = np.empty(0, np.int32)
     chunks = np.zeros(len(PATHS) * CHUNKS, [(name, np.int64) for name in CHUNK])
     chunks["chunk_id"] = np.arange(1, len(chunks) + 1)
-    chunks["kind"][3::4] = 1
+    chunks["kind"] = 2
+    chunks["kind"][3::4] = 3
     chunks["end_line"] = 9
     chunks["end_line"][7] = 0
     chunks["start_byte"] = np.arange(len(chunks)) % CHUNKS
     chunks["comment_percent"][10] = 90
-    rows = RowIndex(kinds.data, kinds.starts, np.arange(len(chunks)), chunks, none, none, none, none, none, none)
+    symbol_starts = np.arange(len(chunks) + 1) > 13
+    rows = RowIndex(
+        texts.data, texts.starts, np.arange(len(chunks)), chunks, np.ones(1, np.int32),
+        symbol_starts.astype(np.int64), none, none, none, none,
+    )  # fmt: skip
     return RankedChunks(rows, BUILT_IN.chunk)
 
 
@@ -327,6 +332,23 @@ def test_where_none_or_all_are_named_or_the_text_is_quoted_repositories_are_equa
     answer = ask(two_repositories, query)
     assert len({result.score for result in answer.results}) == 1
     assert not any("other_repository" in result.metadata.explain.scoring.factors for result in answer.results)
+
+
+def test_the_name_of_the_repository_tells_no_file_from_another(tmp_path: Path) -> None:
+    named = Piece("src/shop.py", "def main(): run the shop", "main", ("main",), repo="shop")
+    asked = Piece("src/pool.py", "def drop(): shop drops idle connections", "drop", ("drop",), repo="shop")
+    write_bundle(tmp_path, (named, asked))
+    found, other = ask(tmp_path, "where does the shop drop idle connections").results
+    assert int(found.id) == asked.id
+    assert "name_cover" not in other.metadata.explain.scoring.file
+    assert ask(tmp_path, "shop").results[0].metadata.explain.scoring.file["name_cover"].value == 1
+
+
+def test_an_identifier_that_nothing_defines_is_found_where_it_stands(tmp_path: Path) -> None:
+    whole = Piece("setup.cfg", "exclude_also = abstract methods of every class here", start_line=1)
+    parts = Piece("src/nodes.py", "def exclude(): also exclude, also, exclude", "exclude", ("exclude",))
+    write_bundle(tmp_path, (whole, parts))
+    assert first(tmp_path, "exclude_also") == whole.id
 
 
 def test_an_explanation_of_a_long_query_has_two_kilobytes_as_well(tmp_path: Path) -> None:

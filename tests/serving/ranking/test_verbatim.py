@@ -20,5 +20,12 @@ def test_long_and_rare_phrases_are_quotations(text: str, chunks: int, strength: 
     assert quotation_strength(analyze_query(text), chunks) == pytest.approx(strength)
 
 
+def test_an_identifier_is_no_coincidence_unless_a_definition_has_its_name() -> None:
+    query = analyze_query("max_file_bytes")
+    assert quotation_strength(query, 30) == 1
+    assert quotation_strength(query, 30, named=0.9) == 0
+    assert quotation_strength(analyze_query("bytes"), 30) == 0
+
+
 def test_a_quotation_is_worth_more_than_words_in_their_order() -> None:
     assert literal_value(0) == 1 < literal_value(0.5) < literal_value(1)

@@ -50,6 +50,29 @@ def test_prose_is_asked_by_stems_without_stop_words_and_its_identifiers_whole() 
     assert analyze_query("openFile").terms == ("openfile", "open", "file")
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("test that a lock is freed", True),
+        ("is there a regression test for the lock?", True),
+        ("where is it tested that a lock is freed", True),
+        ("Where do we test that a lock is freed?", True),
+        ("where is the lock tested", True),
+        ("spec: a lock is freed", True),
+        ("which tests cover locks", True),
+        ("lock tests", True),
+        ("test client", False),
+        ("test runner for commands", False),
+        ("plugin spec parsing", False),
+        ("how are tests collected", False),
+        ("is a connection tested before it is used", False),
+        ("the code under test crashes", False),
+    ],
+)
+def test_who_asks_for_a_test_says_so(text: str, asked: bool) -> None:
+    assert analyze_query(text).asks_for_tests is asked
+
+
 def test_stop_words_alone_are_looked_up_after_all() -> None:
     assert analyze_query("how is this").terms == ("how", "is", "this")
 
