@@ -345,8 +345,8 @@ def test_the_name_of_the_repository_tells_no_file_from_another(tmp_path: Path) -
 
 
 def test_an_identifier_that_nothing_defines_is_found_where_it_stands(tmp_path: Path) -> None:
-    whole = Piece("setup.cfg", "exclude_also = abstract methods of every class here", start_line=1)
-    parts = Piece("src/nodes.py", "def exclude(): also exclude, also, exclude", "exclude", ("exclude",))
+    whole = Piece("setup.cfg", "exclude_also = abstract methods" + " and many other words" * 40)
+    parts = Piece("src/exclude/also.py", "def exclude_it(): also exclude, also", "exclude_it", ("exclude_it",))
     write_bundle(tmp_path, (whole, parts))
     assert first(tmp_path, "exclude_also") == whole.id
 
