@@ -20,7 +20,9 @@ from pydantic import Field
 from codequarry.schemas.errors import IntegrityError
 from codequarry.schemas.strict_model import StrictModel
 
-QueryClass = Literal["identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic"]
+QueryClass = Literal[
+    "identifier", "qualified_name", "path", "code", "literal", "statement", "question", "topic", "issue"
+]  # fmt: skip
 """Class of a query by its form; see `serving.query.analyze_query`."""
 
 COMMENTS_FROM = 35
@@ -192,6 +194,7 @@ BUILT_IN = RankingProfile(
         "statement": _class(_CHUNKS_FIRST, names=1.0),
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6, names=1.0),
+        "issue": _class(_FILES_FIRST),
     },
     file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5, literal=1.0),
     factors=FactorProfile(

@@ -344,6 +344,32 @@ def test_the_name_of_the_repository_tells_no_file_from_another(tmp_path: Path) -
     assert ask(tmp_path, "shop").results[0].metadata.explain.scoring.file["name_cover"].value == 1
 
 
+ISSUE = """Sessions leak after a timeout
+
+After a request times out its session is never given back to the pool, so that after a few minutes
+no further request gets one, and everything that calls `give_back` waits for ever.
+"""
+
+
+def test_an_issue_is_answered_by_sources_unless_other_paths_are_asked_for(tmp_path: Path) -> None:
+    source = Piece("src/pool.py", "def give_back(session): the pool has it again", "give_back", ("give_back",))
+    test = Piece("tests/test_pool.py", "def test_give_back(): sessions leak after a timeout", "test_give_back")
+    write_bundle(tmp_path, (source, test))
+    found = ask(tmp_path, ISSUE)
+    assert [int(result.id) for result in found.results] == [source.id]
+    assert any("read as an issue" in note for note in found.limits)
+    assert found.results[0].metadata.explain.scoring.query_class == "issue"
+    within = ask(tmp_path, ISSUE, filters=SearchFilters(include=["tests/**"]))
+    assert [int(result.id) for result in within.results] == [test.id]
+    assert not any("read as an issue" in note for note in within.limits)
+
+
+def test_an_issue_about_a_repository_without_sources_is_answered_all_the_same(tmp_path: Path) -> None:
+    test = Piece("tests/test_pool.py", "def test_give_back(): sessions leak after a timeout", "test_give_back")
+    write_bundle(tmp_path, (test,))
+    assert first(tmp_path, ISSUE) == test.id
+
+
 def test_an_identifier_that_nothing_defines_is_found_where_it_stands(tmp_path: Path) -> None:
     whole = Piece("setup.cfg", "exclude_also = abstract methods" + " and many other words" * 40)
     parts = Piece("src/exclude/also.py", "def exclude_it(): also exclude, also", "exclude_it", ("exclude_it",))

@@ -29,6 +29,10 @@ CLASSES = {
         "what calls the parser",
         "is it thread safe?",
     ],
+    "issue": [
+        "Sessions leak after a timeout\n\nAfter a request times out its session is never given back to the pool,\n"
+        "so that after a few minutes no further request gets one, and `Pool.acquire` waits for ever.\n"
+    ],
     "topic": ["session management", "request routing context", "retry with backoff", "日本語 処理", "-> ==", "!!!"],
 }
 

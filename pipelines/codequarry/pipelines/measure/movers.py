@@ -102,14 +102,14 @@ def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -
     return dict(found)
 
 
-class _Side(NamedTuple):
+class _ScoreSide(NamedTuple):
     """One side of a score, taken apart."""
 
     parts: dict[str, float]
     factors: dict[str, float]
 
 
-def _changes_of_side(had: _Side, has: _Side) -> dict[str, float]:
+def _changes_of_side(had: _ScoreSide, has: _ScoreSide) -> dict[str, float]:
     old, new = had.parts, has.parts
     products = [prod(each.factors.values()) for each in (had, has)]
     found = {
@@ -125,7 +125,7 @@ def _changes_of_side(had: _Side, has: _Side) -> dict[str, float]:
     return found
 
 
-def _sides(explain: Mapping[str, Any]) -> tuple[_Side, _Side]:
+def _sides(explain: Mapping[str, Any]) -> tuple[_ScoreSide, _ScoreSide]:
     """Return the side of the chunk and that of its file: parts before all factors, and the factors."""
     channels: Mapping[str, Mapping[str, float]] = explain.get("channels", {})
     scoring: Mapping[str, Any] = explain.get("scoring", {})
@@ -135,11 +135,11 @@ def _sides(explain: Mapping[str, Any]) -> tuple[_Side, _Side]:
     factors = {**scoring.get("factors", {}), "repeat": scoring.get("repeat", 1.0)}
     form: Mapping[str, float] = scoring.get("form", {})
     return (
-        _Side(
+        _ScoreSide(
             _weighed("channel", channels, of_chunk) | _weighed("chunk", scoring.get("chunk", {}), of_chunk),
             {**factors, **form},
         ),
-        _Side(
+        _ScoreSide(
             _weighed("file", scoring.get("file", {}), of_file),
             factors | {rule: factor**power for rule, factor in form.items()},
         ),

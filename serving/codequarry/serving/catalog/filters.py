@@ -8,6 +8,7 @@ from functools import partial, reduce
 
 import numpy as np
 
+from codequarry.schemas.catalog.symbol_views import PATH_CLASSES
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.languages import BY_NAME, nearest_languages
@@ -17,8 +18,27 @@ from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.directory import ChunkDirectory
 
 MAX_SYMBOL_CHARS = 512
+_NOT_FIXED = ("example", "test", "docs", "vendored")
+"""Path classes of files in which an issue is hardly ever fixed."""
 _PREFIX = "symbol:"
 """May stand before a name, as in other systems' queries."""
+
+
+def fixable_chunks(allowed: np.ndarray | None, directory: ChunkDirectory) -> np.ndarray | None:
+    """Leave out the chunks of tests, examples, documentation and vendored files.
+
+    Args:
+        allowed: (m,) int64, sorted: ids to choose from; None for all.
+        directory: Directory of the version's chunks.
+
+    Returns:
+        Their ids, sorted; ``allowed`` where nothing would be left.
+    """
+    ranks = [PATH_CLASSES.index(name) + 1 for name in _NOT_FIXED]
+    kept = directory.chunk_ids[~np.isin(directory.class_rank, ranks)[directory.file_of]]
+    if allowed is not None:
+        kept = np.intersect1d(allowed, kept, assume_unique=True)
+    return kept if len(kept) else allowed
 
 
 def allowed_chunks(

@@ -84,7 +84,7 @@ class RankedFiles:
 
     def _stems_of_named(self, query: Query) -> frozenset[str]:
         """Return the stems of words that name a repository, and so tell none of its files from another."""
-        if query.kind not in PROSE:
+        if query.kind not in {*PROSE, "issue"}:
             return frozenset()
         named = [self._repo_words[at] for at in np.flatnonzero(self._names_in(query)).tolist()]
         return frozenset(map(stem, frozenset[str]().union(*named)))

@@ -8,12 +8,15 @@ from functools import lru_cache
 
 from codequarry.schemas.ranking_profile import QueryClass
 from codequarry.serving.text.analyzer import identifier_parts, query_terms, source_tokens, terms_of, words
+from codequarry.serving.text.issues import Issue, read_issue
 from codequarry.serving.text.stems import STOP_WORDS, stem
 
 NAMES = frozenset({"identifier", "qualified_name"})
 """Classes of queries that are a name and nothing else."""
 PROSE = frozenset({"statement", "question", "topic"})
 """Classes of queries in words, which are searched by stems."""
+_TERMS_OF_NAMES, _LOOKED_UP = 30, 5
+"""Names of an issue whose words are looked for, and those whose definitions are looked up."""
 _NAME = r"[^\W\d]\w*"
 _SEPARATOR = r"(?:\.|::|->|#|\\)"
 _IDENTIFIER = re.compile(rf"[$@:.]?{_NAME}[!?]?(?:\(\))?")
@@ -80,6 +83,7 @@ class Query:
     """Analyzed query."""
 
     text: str
+    """The text by meaning: the query as it is, or title and sentences of an issue."""
     kind: QueryClass
     reason: str
     """Reason for the class."""
@@ -99,7 +103,7 @@ class Query:
 
 @lru_cache(maxsize=256)
 def analyze_query(text: str) -> Query:
-    """Analyze a query. Its class is the first that fits, from narrow to wide.
+    """Analyze a query. Its class is the first that fits, from narrow to wide; an issue is read apart before.
 
     >>> [analyze_query(text).kind for text in ("openFile", "Index.open", "src/io.py", "how are files opened")]
     ['identifier', 'qualified_name', 'path', 'question']
@@ -115,6 +119,8 @@ def analyze_query(text: str) -> Query:
     >>> [analyze_query(text).asks_for_tests for text in ("test client", "how are tests collected")]
     [False, False]
     """
+    if (issue := read_issue(text)) is not None:
+        return _of_issue(issue)
     kind, reason = _classified(text.strip())
     tokens = list(dict.fromkeys(source_tokens(text)))
     in_words = kind in PROSE
@@ -132,6 +138,25 @@ def analyze_query(text: str) -> Query:
         tuple(name for name in names if "." in name),
         tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
         _TESTS.search(text) is not None or (kind == "topic" and _TESTS_OF.search(text) is not None),
+    )
+
+
+def _of_issue(issue: Issue) -> Query:
+    """Return the query for an issue: words of its title and names of code by word, the sentences by meaning."""
+    title = [term for token in source_tokens(issue.title) for term in _prose_terms(token)]
+    names = [term for name in issue.names[:_TERMS_OF_NAMES] for term in query_terms(name)]
+    asked = frozenset(word.text.lower() for word in words(issue.title))
+    looked_up = issue.names[:_LOOKED_UP]
+    return Query(
+        f"{issue.title} {issue.prose}",
+        "issue",
+        "has a title, sentences and names of code",
+        tuple(dict.fromkeys([*title, *names])),
+        frozenset(stem(word) for word in asked if word not in STOP_WORDS) or frozenset(map(stem, asked)),
+        asked,
+        tuple(name for name in looked_up if "." in name),
+        tuple(name for name in looked_up if "." not in name),
+        asks_for_tests=False,
     )
 
 

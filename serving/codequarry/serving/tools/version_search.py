@@ -16,7 +16,7 @@ from codequarry.schemas.bundle.layout import DENSE_LEGS
 from codequarry.schemas.errors import CodequarryError, DeadlineError, UnavailableError
 from codequarry.schemas.wire.search import MAX_QUERY_CHARS, SearchRequest, SearchResult
 from codequarry.serving.catalog.catalog import ChunkRow
-from codequarry.serving.catalog.filters import allowed_chunks
+from codequarry.serving.catalog.filters import allowed_chunks, fixable_chunks
 from codequarry.serving.channels.base import Candidates, ChannelQuery, TermStatistics
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.channels.dense import FaissChannel
@@ -41,6 +41,11 @@ from codequarry.serving.tools.channel_answers import (
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.explanations import ExplainedRanking, build_results
 from codequarry.serving.version.open import Bundle
+
+_READ_AS_ISSUE = (
+    "the query was read as an issue, and tests, examples, documentation and vendored files are left out; ask for their "
+    "paths with filters.include to have them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +296,9 @@ class OpenVersions:
         context, request = self._asked[number]
         text = checked_text("query", request.query, longest=MAX_QUERY_CHARS, suggestion="")
         allowed, limits = allowed_chunks(request.filters, context.bundle.directory, context.bundle.catalog)
+        if analyze_query(text).kind == "issue" and not request.filters.include:
+            allowed = fixable_chunks(allowed, context.bundle.directory)
+            limits.append(_READ_AS_ISSUE)
         if allowed is not None:
             saw_density(len(allowed), len(context.bundle.directory.chunk_ids))
         for name, problem in context.bundle.problems().items():
