@@ -66,7 +66,7 @@ class ClassProfile(StrictModel):
     """``file_share`` of long queries; None for the same."""
     repeat_long: float | None = Field(default=None, ge=0, le=1)
     """``repeat`` of long queries; None for the same."""
-    form_on_file: float = Share
+    form_on_file: float = Field(default=1.0, ge=0, le=1)
     """Power with which the form of a chunk (`ChunkProfile`) weighs on what its file brings: 0 for not at all."""
     form_on_file_long: float | None = Field(default=None, ge=0, le=1)
     """``form_on_file`` of long queries; None for the same."""

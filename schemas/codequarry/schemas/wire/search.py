@@ -107,7 +107,7 @@ class SearchFilters(FileFilters):
 class SearchRequest(StrictModel):
     """A search as the engine takes it; ``top_k`` is clamped by the engine, which says so in ``limits``."""
 
-    query: str = Field(description="A question, an identifier, an error message.")
+    query: str = Field(description="A question, an identifier, an error message, an issue as it is.")
     top_k: int = Field(
         default=TOP_K_DEFAULT,
         validation_alias=AliasChoices("top_k", "limit"),

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
 
 def search(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="A question, an identifier, an error message.")],
+    query: Annotated[str, typer.Argument(help="A question, an identifier, an error message, an issue as it is.")],
     paths: PathsArgument = None,
     limit: Annotated[
         int | None,
