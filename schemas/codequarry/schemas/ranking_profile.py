@@ -194,7 +194,7 @@ BUILT_IN = RankingProfile(
         "statement": _class(_CHUNKS_FIRST, names=1.0),
         "question": _class(_FILES_FIRST),
         "topic": _class(_FILES_FIRST, repeat=0.6, names=1.0),
-        "issue": _class(_FILES_FIRST),
+        "issue": _class(_FILES_FIRST, repeat=0.8, repeat_long=0.98),
     },
     file=FileProfile(chunks=1.4, name_cover=0.59, card=0.21, symbol=0.5, literal=1.0),
     factors=FactorProfile(

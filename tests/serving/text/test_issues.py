@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from codequarry.serving.text.issues import read_issue
 from codequarry.serving.text.query_classes import analyze_query
 
+SOURCES = Path(__file__).parents[2] / "fixtures" / "sources"
 SAID = (
     "After a request times out its session is never given back to the pool, so that after a few minutes no further\n"
     "request gets one. I expected that a session comes back whatever happens to the request.\n"
@@ -62,8 +65,9 @@ def test_names_of_code(part: str, expected: tuple[str, ...]) -> None:
         "how are sessions given back",
         "def acquire(self):\n    while True:\n        yield\n",
         "Traceback (most recent call last):\n  File 'a.py'\nValueError: closed\n",
-        SAID,
         "fix\n\n" + SAID,
+        "public class Pool extends Base {\n    private int size;\n\n    int size() {\n        return size;\n    }\n}\n",
+        '"""The pool of sessions that requests share."""\n\nfrom shop import web\n\n\ndef open_pool(size):\n    pass\n',
     ],
 )
 def test_what_is_no_issue(text: str) -> None:
@@ -78,6 +82,12 @@ def test_sentences_are_looked_for_by_meaning_and_names_by_word() -> None:
     assert {"session", "timeout", "pool", "acquire", "give_back"} <= set(query.terms)
     assert "minut" not in query.terms
     assert (query.qualified, query.plain) == (("Pool.acquire",), ("shop", "give_back"))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCES.iterdir()), ids=lambda path: path.name)
+def test_a_pasted_file_of_code_is_no_issue(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")[:4096]
+    assert read_issue(text) is None or path.suffix in {".md", ".yaml"}
 
 
 @settings(deadline=None, max_examples=300)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_LEAST_LINES, _LEAST_WORDS, _LEAST_TITLE = 3, 25, 3
-"""Lines, words of sentences and words of the title that an issue has at least."""
+_LEAST_LINES, _LEAST_WORDS, _LEAST_TITLE = 2, 10, 3
+"""Lines, words of title and sentences, and words of the title that an issue has at least."""
 _MOST_PROSE = 400
 """Characters of sentences that say what an issue is about."""
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
-_CODE = re.compile(r"^(?: {4}|\t)|^\s*(?:>>>|\.\.\.|In \[\d+\]:|Out\[\d+\]:|\$ )")
+_INDENTED = re.compile(r"^(?: {4}|\t)")
+_PROMPT = re.compile(r"^\s*(?:>>>|\.\.\.|In \[\d+\]:|Out\[\d+\]:|\$ )")
+_STATEMENT = re.compile(
+    r"[;{}]\s*$|^\s*(?:#!|#include|//|/?\*|@\w|--|</?\w)|\S\s*(?::=|(?<![=!<>])=(?!=))\s*\S|\)\s*:\s*$"
+    r"|^\s*(?:abstract|async|class|const|def|defmodule|defp?|end|enum|export|extern|final|fn|from\s+\S+\s+import|func|"
+    r"function|impl|import|interface|let|module|namespace|package|private|protected|pub|public|return|static|struct|"
+    r"template|trait|type|typedef|use|using|val|var|void)\b(?!.*[a-z] (?:is|are|the|a|not|to|in|with|when|for)\b)"
+)
+"""A line of code that nothing else marks as such."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://\S+")
 _HEADING = re.compile(r"^\s*(?:#{1,6}|\*\*)\s*(.{3,60}?)(?:\*\*)?:?\s*$")
 _ENVIRONMENT = re.compile(r"\b(?:versions?|environment|system info|platform|checklist)\b", re.IGNORECASE)
 _BOX = re.compile(r"^\s*[-*]\s*\[[ xX]\]")
+_NO_TITLE = re.compile(r"^\s*(?:Traceback|\"{3}|'{3})")
 _TRACE = re.compile(r"^\s*(?:Traceback \(most recent call last\)|panicked at|goroutine \d+|Caused by:|Stack trace)")
 _FRAME = re.compile(
     r"""File\ "[^"]+",\ line\ \d+(?:,\ in\ (?P<python>[\w.]+))?
@@ -71,11 +80,13 @@ def read_issue(text: str) -> Issue | None:
     if sum(1 for line in lines if line.strip()) < _LEAST_LINES:
         return None
     title = lines[0].strip().lstrip("# ")
-    prose, code, functions = _sorted_lines(lines[1:])
+    prose, code, indented, functions = _sorted_lines(lines[1:])
     said = _ADDRESS.sub(" ", "\n".join([title, *prose]))
-    if len(_WORD.findall(title)) < _LEAST_TITLE or len(_WORD.findall(said)) < _LEAST_WORDS:
+    if len(_WORD.findall(title)) < _LEAST_TITLE or len(_WORD.findall(said)) < _LEAST_WORDS or _NO_TITLE.match(lines[0]):
         return None
-    written = "\n".join(code)
+    if _is_pasted_code([lines[0], *prose], indented):
+        return None
+    written = "\n".join([*code, *indented])
     names = [
         *(name for ticked in _TICKED.findall(said) for name in _NAME.findall(ticked)),
         *(name for name in _NAME.findall(said) if _is_code(name)),
@@ -90,10 +101,11 @@ def read_issue(text: str) -> Issue | None:
     )
 
 
-def _sorted_lines(lines: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the lines of sentences, those of code, and the functions in traces that are of no library."""
+def _sorted_lines(lines: list[str]) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return the lines of sentences, of marked code and of indented text, and the functions in traces of no library."""
     prose: list[str] = []
     code: list[str] = []
+    indented: list[str] = []
     functions: list[str] = []
     fenced = traced = skipped = False
     for line in lines:
@@ -111,8 +123,16 @@ def _sorted_lines(lines: list[str]) -> tuple[list[str], list[str], list[str]]:
             pass
         elif not _BOX.match(line) and not skipped:
             traced = False
-            (code if fenced or _CODE.match(line) else prose).append(line)
-    return prose, code, functions
+            marked = fenced or _PROMPT.match(line)
+            (code if marked else indented if _INDENTED.match(line) else prose).append(line)
+    return prose, code, indented, functions
+
+
+def _is_pasted_code(prose: list[str], indented: list[str]) -> bool:
+    """Tell whether a text has more lines of code than of sentences, besides code that is marked as such."""
+    statements = sum(_STATEMENT.search(line) is not None for line in prose)
+    sentences = sum(1 for line in prose if line.strip()) - statements
+    return statements + sum(1 for line in indented if line.strip()) > sentences
 
 
 def _is_code(name: str) -> bool:
