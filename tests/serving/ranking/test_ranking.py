@@ -367,7 +367,9 @@ def test_an_issue_is_answered_by_sources_unless_other_paths_are_asked_for(tmp_pa
 def test_an_issue_about_a_repository_without_sources_is_answered_all_the_same(tmp_path: Path) -> None:
     test = Piece("tests/test_pool.py", "def test_give_back(): sessions leak after a timeout", "test_give_back")
     write_bundle(tmp_path, (test,))
-    assert first(tmp_path, ISSUE) == test.id
+    found = ask(tmp_path, ISSUE)
+    assert [int(result.id) for result in found.results] == [test.id]
+    assert not any("read as an issue" in note for note in found.limits)
 
 
 def test_an_identifier_that_nothing_defines_is_found_where_it_stands(tmp_path: Path) -> None:

@@ -297,8 +297,8 @@ class OpenVersions:
         text = checked_text("query", request.query, longest=MAX_QUERY_CHARS, suggestion="")
         allowed, limits = allowed_chunks(request.filters, context.bundle.directory, context.bundle.catalog)
         if analyze_query(text).kind == "issue" and not request.filters.include:
-            allowed = fixable_chunks(allowed, context.bundle.directory)
-            limits.append(_READ_AS_ISSUE)
+            every, allowed = allowed, fixable_chunks(allowed, context.bundle.directory)
+            limits += [] if allowed is every else [_READ_AS_ISSUE]
         if allowed is not None:
             saw_density(len(allowed), len(context.bundle.directory.chunk_ids))
         for name, problem in context.bundle.problems().items():
