@@ -77,7 +77,7 @@ def chunk_table(texts: list[str]) -> pa.Table:
         "symbols": [[f"Box.get{n}"] for n in range(len(texts))],
         **{name: [""] * len(texts) for name in ("signature", "doc", "content_sha256")},
         "text": texts,
-        **{name: [0] * len(texts) for name in ("start_byte", "end_byte", "start_line", "end_line")},
+        **{name: [0] * len(texts) for name in ("start_byte", "end_byte", "start_line", "end_line", "comment_percent")},
     }
     return pa.table({name: rows[name] for name in CHUNKS.names}, schema=CHUNKS)
 
