@@ -18,9 +18,10 @@ def test_times_of_a_stage_are_added_up_in_the_order_in_which_stages_began() -> N
     with clock.time("chunk"), pytest.raises(ValueError), clock.time("scip"):
         raise ValueError
     with clock.time("embed"):
-        time.sleep(0.05)
+        time.sleep(0.5)
     assert list(clock.seconds) == ["embed", "scip", "chunk"]
-    assert clock.seconds["embed"] >= 0.05 > clock.cpu_seconds["embed"]
+    # The kernel counts in ticks of 10 ms, and other threads of the process count too.
+    assert clock.seconds["embed"] >= 0.5 > clock.cpu_seconds["embed"]
 
 
 def test_child_processes_that_ended_count() -> None:
