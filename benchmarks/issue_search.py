@@ -129,12 +129,12 @@ def ask(root: Path, name: str, issue: dict[str, Any], settings: Settings) -> Iss
     Returns:
         How it was answered.
     """
-    changed = changed_lines(issue["golden_patch"])
+    changed, text = changed_lines(issue["golden_patch"]), issue["problem_statement"][:MAX_QUERY_CHARS]
     with engine_over(root, settings.serving) as engine:
         engine.bundle.rank_by(profile_of(settings))
         engine.search(SearchRequest(query="warm up"))
         started = time.perf_counter()
-        answer = engine.search(SearchRequest(query=issue["problem_statement"][:MAX_QUERY_CHARS], top_k=RESULTS))
+        answer = engine.search(SearchRequest(query=text, top_k=RESULTS))
         spent = time.perf_counter() - started
     paths = [_path(result) for result in answer.results]
     files = list(dict.fromkeys(paths))
@@ -146,7 +146,7 @@ def ask(root: Path, name: str, issue: dict[str, Any], settings: Settings) -> Iss
         for result in answer.results
     )
     return IssueOutcome(
-        name, issue["instance_id"], analyze_query(issue["problem_statement"]).kind,
+        name, issue["instance_id"], analyze_query(text).kind,
         float(any(path in changed for path in files[:FILES])), float(held), places[0] if places else 0, 1000 * spent,
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -126,14 +127,13 @@ def analyze_query(text: str) -> Query:
     in_words = kind in PROSE
     terms = list(dict.fromkeys(term for token in tokens for term in _prose_terms(token))) if in_words else []
     plain = [word.text.lower() for word in words(text)]
-    stems = frozenset(stem(word) for word in plain if word not in STOP_WORDS) or frozenset(map(stem, plain))
     names = [re.sub(_SEPARATOR, ".", name) for name in dict.fromkeys(_DOTTED.findall(text))]
     return Query(
         text,
         kind,
         reason,
         tuple(terms or query_terms(text)),
-        stems,
+        _stems_of(plain),
         frozenset(plain),
         tuple(name for name in names if "." in name),
         tuple(name for name in names if "." not in name and (len(names) == 1 or _is_identifier(name))),
@@ -152,12 +152,17 @@ def _of_issue(issue: Issue) -> Query:
         "issue",
         "has a title, sentences and names of code",
         tuple(dict.fromkeys([*title, *names])),
-        frozenset(stem(word) for word in asked if word not in STOP_WORDS) or frozenset(map(stem, asked)),
+        _stems_of(asked),
         asked,
         tuple(name for name in looked_up if "." in name),
         tuple(name for name in looked_up if "." not in name),
         asks_for_tests=False,
     )
+
+
+def _stems_of(asked: Collection[str]) -> frozenset[str]:
+    """Return the stems of words without stop words; of all where there is no other word."""
+    return frozenset(stem(word) for word in asked if word not in STOP_WORDS) or frozenset(map(stem, asked))
 
 
 def is_compound(query: Query) -> bool:
