@@ -36,7 +36,7 @@ def page(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
 
 def test_a_person_searches_reads_and_looks_a_name_up(address: str, page: Page) -> None:
     page.open(address)
-    page.until("document.readyState === 'complete' && !!document.querySelector('form')")
+    page.until("!!document.querySelector('html.scripted form')")
     page.run("document.querySelector('input[name=q]').value = 'open the index'")
     page.run("document.querySelector('form').dispatchEvent(new Event('input', {bubbles: true}))")
     page.until("document.querySelectorAll('#results li').length > 1 && location.search.includes('open')")
@@ -45,7 +45,8 @@ def test_a_person_searches_reads_and_looks_a_name_up(address: str, page: Page) -
     # No page is wider than its window.
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.run("document.querySelector('a.to').click()")
-    page.until("!!document.querySelector('pre[data-uri] .n, pre[data-uri] .d')")
+    # Code is there before the script that listens for clicks has run.
+    page.until("!!document.querySelector('html.scripted pre[data-uri] :is(.n, .d)')")
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     page.run("document.querySelector('pre[data-uri] .n, pre[data-uri] .d').click()")
     page.until("location.pathname === '/symbol' && location.search.startsWith('?at=')")
