@@ -96,24 +96,52 @@ def export_minilm(directory: Path, *, max_tokens: int = 128, half: bool = False)
     weights = load_file(shipped / SHIPPED_WEIGHTS)
 
     def write(folder: Path, kind: Weights, name: str, documents: str | None = None) -> EncoderSpec:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_model(build_model(weights, max_tokens, kind), folder)
-        shutil.copyfile(shipped / TOKENIZER_FILE, folder / TOKENIZER_FILE)
-        return EncoderSpec.seal(
-            folder,
-            kind="onnx",
-            name=name,
-            dim=DIM,
-            max_tokens=max_tokens,
-            license=LICENSE,
-            source=SOURCE,
-            documents=documents,
-        )
+        return export_weights(
+            folder, weights, shipped / TOKENIZER_FILE, kind,
+            name=name, license=LICENSE, source=SOURCE, max_tokens=max_tokens, documents=documents,
+        )  # fmt: skip
 
     if not half:
         return write(directory, "int8", f"{NAME}-int8")
     documents = name_documents(write(directory / DOCUMENTS, "float16", f"{NAME}-float16"))
     return write(directory, "int8", f"{NAME}-float16-int8-queries", documents)
+
+
+def export_weights(
+    directory: Path,
+    weights: Mapping[str, np.ndarray],
+    tokenizer: Path,
+    kind: Weights = "int8",
+    *,
+    name: str,
+    license: str,
+    source: str,
+    max_tokens: int,
+    documents: str | None = None,
+) -> EncoderSpec:
+    """Write the four files of an encoder with any weights of this shape.
+
+    Args:
+        directory: Created when missing; files of the same names are replaced.
+        weights: Weights of the model by their names in BertModel, float32.
+        tokenizer: File of the tokenizer, which is copied.
+        kind: Type of the graph's weights.
+        name: Name of the encoder.
+        license: Licence of the weights.
+        source: Where the weights come from.
+        max_tokens: Longest text in tokens.
+        documents: See `EncoderSpec`.
+
+    Returns:
+        Description of the encoder.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    write_model(build_model(weights, max_tokens, kind), directory)
+    shutil.copyfile(tokenizer, directory / TOKENIZER_FILE)
+    return EncoderSpec.seal(
+        directory, kind="onnx", name=name, dim=DIM, max_tokens=max_tokens, license=license, source=source,
+        documents=documents,
+    )  # fmt: skip
 
 
 def shipped_model() -> Path:
