@@ -82,8 +82,12 @@ def _target(place: dict[str, Any]) -> Target:
     return Target(place["path"], "", place["start_line"] - 1, place["end_line"] - 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Index what is not indexed yet, ask, and print."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Index what is not indexed yet, ask, and print.
+
+    Returns:
+        Exit status: 1 where no repository was here or could be fetched.
+    """
     options = _options(arguments)
     settings = load_settings(options.settings)
     outcomes: list[Outcome] = []
@@ -104,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{entry['name']}: {np.mean([one.ndcg_10 for one in own]):.3f}", file=sys.stderr, flush=True)
         outcomes += own
     if not outcomes:
-        raise SystemExit(f"no repository with its commit was found or could be fetched: {', '.join(missing)}")
+        print(f"No question was asked: none of these repositories is here or could be fetched: {', '.join(missing)}.")
+        return 1
     _print(outcomes, missing)
     if options.against:
         before = [Outcome(**one) for one in json.loads(options.against.read_text(encoding="utf-8"))]
@@ -115,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_cross_validated(corpora, settings.serving)
     if options.out:
         options.out.write_text(json.dumps([asdict(one) for one in outcomes], indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 def run() -> None:
@@ -217,4 +223,4 @@ def _print_difference(after: Sequence[Outcome], before: Sequence[Outcome]) -> No
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

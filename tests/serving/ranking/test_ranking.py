@@ -107,6 +107,39 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
     assert {one.chunk_id for one in found} >= {*lexical, *dense} - {0}
 
 
+@given(
+    *[st.dictionaries(st.integers(1, 20), st.sampled_from([0.3, 1.1, 2.0]), max_size=20)] * 4,
+    st.sampled_from(QUERIES),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None)
+def test_the_order_in_which_candidates_come_changes_nothing(lexical, dense, sparse, symbol, text, random) -> None:
+    """Neither that of channels nor that of chunks with equal scores."""
+    query = analyze_query(text)
+    found = {"bm25": lexical, "faiss": dense, "splade": sparse}
+    found["symbol"] = {one: score / 2 for one, score in symbol.items()}
+    weights = channel_weights(BUILT_IN.classes[query.kind], dict.fromkeys(found, 1.0))
+
+    def ranking(channels: list[str], scores_of: dict[str, list[tuple[int, float]]]) -> list[tuple[int, float]]:
+        answers = {
+            name: Candidates(
+                np.array([one for one, _ in scores_of[name]], np.int64),
+                np.array([score for _, score in scores_of[name]], np.float32),
+            )
+            for name in channels
+        }
+        ranked = rank(
+            query, answers, weights, FILES, FORMS, phrases=np.empty(0, np.int64), allowed=None,
+            method="score", k=60, limit=50,
+        )  # fmt: skip
+        return [(one.chunk_id, one.score) for one in ranked]
+
+    by_id = {name: sorted(scores.items(), key=lambda each: (-each[1], each[0])) for name, scores in found.items()}
+    drawn = {name: random.sample(each, len(each)) for name, each in by_id.items()}
+    by_chance = {name: sorted(each, key=lambda each: -each[1]) for name, each in drawn.items()}
+    assert ranking(random.sample(list(found), len(found)), by_chance) == ranking(list(found), by_id)
+
+
 SOURCES = [9, 10, 11, 13, 14, 15]
 """Functions of two files of one path class."""
 of_sources = st.dictionaries(st.sampled_from(SOURCES), st.floats(0.125, 8, width=32), max_size=6)

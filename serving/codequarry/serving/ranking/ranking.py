@@ -303,7 +303,8 @@ def rank(
     quoted = quotation_strength(query, len(phrases), float(names_found.max(initial=0.0)))
     literal = held * literal_value(quoted)
     text = sum(
-        (candidates.values[name] * weights[name] for name in answers if name != "symbol"), np.zeros(len(file_of))
+        (values * weights[name] for name, values in candidates.values.items() if name != "symbol"),
+        np.zeros(len(file_of)),
     )
     named = symbol * weights.get("symbol", 0.0)
     names = np.zeros(len(held))

@@ -42,11 +42,7 @@ class PythonModules:
         self._found: dict[tuple[str, tuple[str, ...]], tuple[str, str] | None] = {}
         self._namespace_roots: set[str] = set()
         self._own_name = self._called()
-        telling = self._tops_without_init() | {self._own_name}
-        for module in self._modules.values():
-            for one in module.facts.imports:
-                if not one.source.startswith(".") and one.source.partition(".")[0] in telling:
-                    self._learn(module, one)
+        self._learn_namespace_roots()
 
     def name(self, module: SourceModule) -> ModuleName:
         """Return the dotted name from its source root; ``__init__`` gets the name of its package."""
@@ -160,27 +156,40 @@ class PythonModules:
                 above.setdefault(name.partition(".")[0], set()).add(folder)
         return {name: sorted(folders) for name, folders in above.items()}
 
-    def _tops_without_init(self) -> set[str]:
-        """Return the first parts of dotted names that a folder without ``__init__`` may have; others tell no root."""
-        return {
-            name
-            for name, above in self._above.items()
-            if any(
-                folder in self._folders and folder not in self._packages
-                for folder in (f"{root}/{name}" if root else name for root in above)
-            )
-        }
+    def _learn_namespace_roots(self) -> None:
+        """Record the roots of imports through folders without ``__init__``."""
+        unlearned = self._possible_namespace_roots()
+        for module in self._modules.values():
+            for one in module.facts.imports:
+                # Once all roots of a first part are known, further imports of it tell nothing.
+                if possible := unlearned.get(one.source.partition(".")[0]):
+                    possible.difference_update(self._roots_named_by(module, one))
 
-    def _learn(self, module: SourceModule, imported: Import) -> None:
-        """Record the root of an import through a folder without ``__init__``."""
+    def _possible_namespace_roots(self) -> dict[str, set[str]]:
+        """Return the roots that an import may tell, by the first part of its name; no part of a relative one."""
+        possible = {
+            name: {root for root in above if self._is_namespace(root, name)} for name, above in self._above.items()
+        }
+        if self._own_name and self._own_name not in self._packages:
+            possible.setdefault(self._own_name, set()).add("")
+        return possible
+
+    def _is_namespace(self, root: str, name: str) -> bool:
+        """Return whether a folder of this name without ``__init__`` lies below a root."""
+        folder = f"{root}/{name}" if root else name
+        return folder in self._folders and folder not in self._packages
+
+    def _roots_named_by(self, module: SourceModule, imported: Import) -> set[str]:
+        """Return the roots of an import through a folder without ``__init__``, and keep them."""
         folder = module.path.rpartition("/")[0]
+        found: set[str] = set()
         for name in {there for there, _ in imported.names} | {""}:
             parts = (*imported.source.split("."), *([name] if name not in ("", "*") else []))
-            found = self._absolute(folder, parts)
-            if found and len(parts) > 1:
-                root = found[0]
-                if (f"{root}/{parts[0]}" if root else parts[0]) not in self._packages:
-                    self._namespace_roots.add(root)
+            place = self._absolute(folder, parts)
+            if place and len(parts) > 1 and (f"{place[0]}/{parts[0]}" if place[0] else parts[0]) not in self._packages:
+                found.add(place[0])
+        self._namespace_roots |= found
+        return found
 
     def _root(self, path: str) -> str:
         """Return the source root of a file, to which its name is relative."""
