@@ -112,6 +112,13 @@ def test_explain_shows_parts_that_add_up(run, lexical_root) -> None:
     assert "the file decides 50%" in out
 
 
+def test_of_a_text_that_is_too_long_the_beginning_is_searched_for(run, lexical_root) -> None:
+    code, out, err = run("search", "open the index " + "word " * 1_000, "--json", "--root", lexical_root)
+    assert code == 0
+    assert json.loads(out)["results"]
+    assert "note: the first 4,096 of 5,015 characters are searched for" in err
+
+
 def test_nothing_found_is_told_apart_from_failures(run, lexical_root) -> None:
     code, out, err = run("search", "zzzzzz", "--root", lexical_root)
     assert (code, out) == (1, "")

@@ -153,7 +153,10 @@ def find_with_stages(
 ) -> tuple[SearchAnswer, list[str]]:
     """Search as `find_in_places` does, and return also the notes about stages that versions lack."""
     text = checked_text(
-        "query", request.query, longest=MAX_QUERY_CHARS, suggestion="keep the words that name what you look for"
+        "query",
+        request.query,
+        longest=MAX_QUERY_CHARS,
+        suggestion="send the beginning of an issue, or the words that name what you look for",
     )
     top_k, limits = clamp_argument("top_k", request.top_k, TOP_K_MIN, TOP_K_MAX)
     found = _PlacesSearch(places, request, terms, analyze_query(text), top_k).find()

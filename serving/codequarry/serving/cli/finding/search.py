@@ -15,6 +15,7 @@ from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.schemas.install_hints import install_hint
 from codequarry.schemas.settings.load import Settings, load_settings
 from codequarry.schemas.wire.search import (
+    MAX_QUERY_CHARS,
     MAX_TOKENS_DEFAULT,
     TOP_K_DEFAULT,
     WITH_CODE,
@@ -116,7 +117,8 @@ def search(
     filters = filters_of(lang=lang, include=include, exclude=exclude, repos=repo, ref=ref, symbols=symbol, kinds=kind)
     filters = shell.narrow(filters, paths or [])
     # With explanations, so with code and exact scores of all results: people read on, and programs pay for no tokens.
-    arguments: dict[str, object] = {"query": query, "channel": channel, "filters": filters, "explain": True}
+    asked = query[:MAX_QUERY_CHARS]  # an issue says at its beginning what it is about
+    arguments: dict[str, object] = {"query": asked, "channel": channel, "filters": filters, "explain": True}
     if limit is not None:
         arguments["top_k"] = limit
     request = parse(SearchRequest, arguments)
@@ -127,6 +129,8 @@ def search(
     with open_engine(settings.model_copy(update={"serving": serving})) as engine:
         answer = engine.search(request)
         _require_channel(engine, request.channel)
+    if len(asked) < len(query):
+        print_notes([f"the first {len(asked):,} of {len(query):,} characters are searched for"])
     if as_json:
         echo_json(to_wire(answer))
     else:
