@@ -108,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{entry['name']}: {np.mean([one.ndcg_10 for one in own]):.3f}", file=sys.stderr, flush=True)
         outcomes += own
     if not outcomes:
-        print(f"No question was asked: none of these repositories is here or could be fetched: {', '.join(missing)}.")
+        reason = f"none of these repositories is here or could be fetched: {', '.join(missing)}"
+        print(f"No question was asked: {reason if missing else 'these parts have no repository of that name'}.")
         return 1
     _print(outcomes, missing)
     if options.against:

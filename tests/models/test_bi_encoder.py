@@ -20,9 +20,10 @@ from codequarry.pipelines.embed.export.minilm import SHIPPED_WEIGHTS, shipped_mo
 from codequarry.serving.encoders.spec import TOKENIZER_FILE, open_encoder
 from tests.tools.train_encoder.packages import wheel
 from tools.train_bi_encoder.batches import TokenLists
-from tools.train_bi_encoder.program import CHECKPOINT, train
-from tools.train_bi_encoder.training import CODE_TOKENS, BiEncoderRecipe
-from tools.train_bi_encoder.trunk import load_parameters, unit_vectors
+from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
+from tools.train_bi_encoder.program import train
+from tools.train_bi_encoder.training import CODE_TOKENS, encode
+from tools.train_bi_encoder.trunk import load_parameters
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore")]
 TEXTS = ["open the store and check every entry of it", "def close(self):\n    self.file.close()\n", "x"]
@@ -52,9 +53,7 @@ def sources(tmp_path: Path) -> Path:
 
 def vectors(parameters: dict[str, torch.Tensor], texts: list[str]) -> np.ndarray:
     tokenizer = Tokenizer.from_file(str(shipped_model() / TOKENIZER_FILE))
-    ids, lengths = TokenLists.of(tokenizer, texts, CODE_TOKENS).padded(np.arange(len(texts)))
-    with torch.no_grad():
-        return unit_vectors(parameters, torch.from_numpy(ids), torch.from_numpy(lengths)).numpy()
+    return encode(parameters, TokenLists.of(tokenizer, texts, CODE_TOKENS))
 
 
 def test_the_trunk_is_minilm() -> None:
@@ -71,10 +70,12 @@ def test_what_was_trained_is_what_is_exported(sources: Path, tmp_path: Path) -> 
     assert [package.name for package in packages] == ["pypi/window"]
     shown = [float(each.rpartition(" ")[2]) for each in losses if each.startswith("training")]
     assert shown[-1] < shown[0]
-    state = torch.load(tmp_path / CHECKPOINT, weights_only=True)
+    (checkpoint,) = tmp_path.glob("bi-encoder-*.pt")
+    state = torch.load(checkpoint, weights_only=True)
     trained = {name: values.float() for name, values in state["parameters"].items()}
     encoder = open_encoder(tmp_path / "out")
     assert encoder.spec == spec
+    assert spec.agreement is not None and spec.agreement.mean > 0.98
     own = vectors(trained, TEXTS)
     assert (encoder.encode_documents(TEXTS) * own).sum(axis=1).min() > 0.98
     before = vectors(load_parameters(shipped_model() / SHIPPED_WEIGHTS), TEXTS)
@@ -84,7 +85,7 @@ def test_what_was_trained_is_what_is_exported(sources: Path, tmp_path: Path) -> 
 def test_a_training_that_was_ended_goes_on(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.train_bi_encoder.training._SAVE_EVERY", 2)
     train(tmp_path / "whole", tmp_path, sources, RECIPE, lambda *_: None)
-    (tmp_path / CHECKPOINT).unlink()
+    next(tmp_path.glob("bi-encoder-*.pt")).unlink()
 
     def end(what: str, done: int, of: int) -> None:
         if what.startswith("training") and done == 5:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,9 @@ from rich.console import Console
 from codequarry.pipelines.adapt.held_out import interval, mean
 from codequarry.pipelines.cli.progress import Bars
 from codequarry.schemas.errors import CodequarryError
+from codequarry.schemas.install_hints import missing_extra
 from codequarry.serving.encoders.spec import open_encoder
-from tools.train_bi_encoder.training import BiEncoderRecipe
+from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
 from tools.train_encoder.sources import PINNED
 from tools.train_encoder.train import measure_ranks, teacher
 
@@ -22,7 +24,7 @@ from tools.train_encoder.train import measure_ranks, teacher
 def train_bi_encoder(
     out: Annotated[Path, typer.Option("--out", help="Folder of the encoder; its files are replaced.")],
     folder: Annotated[
-        Path, typer.Option(help="Keeps packages, pairs and the checkpoint, about 4 GB; that of tools.train_encoder.")
+        Path, typer.Option(help="Keeps packages, pairs and checkpoints, about 4 GB; that of tools.train_encoder.")
     ] = Path(".codequarry/training"),
     sources: Annotated[
         Path, typer.Option(help="A list of packages.", show_default="sources.toml of tools.train_encoder")
@@ -38,9 +40,9 @@ def train_bi_encoder(
 ) -> None:
     """Fine-tune all-MiniLM-L6-v2 on the pairs of pinned packages, and export it in int8.
 
-    About 20 pairs a second on two cores. A run that was ended goes on from its last checkpoint. The encoder is used
-    with `[embedding.second] folder`, beside the static one. Needs the extras build and models, MiniLM's weights, torch
-    and safetensors.
+    About 30 pairs a second on two cores with bfloat16 instructions. A run that was ended goes on from its last
+    checkpoint. The encoder is used with `[embedding.second] folder`, beside the static one. Needs the extras models and
+    transformers, and MiniLM's weights.
 
     Examples:
 
@@ -48,6 +50,9 @@ def train_bi_encoder(
 
       python -m tools.train_bi_encoder --out code-small --pairs 20000 --no-evaluate
     """
+    for module in ("torch", "safetensors"):
+        if find_spec(module) is None:
+            raise missing_extra("training a bi-encoder", "transformers", missing=module)
     from tools.train_bi_encoder.program import train
 
     recipe = BiEncoderRecipe(pairs=pairs, batch=batch, rate=rate, seed=seed)

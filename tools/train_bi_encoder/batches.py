@@ -1,4 +1,4 @@
-"""Batches of pairs whose members are hard to tell apart: of one language, in runs of one package, alike in length."""
+"""Batches of pairs whose members are hard to tell apart: of one language, of few packages, alike in length."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def draw(tables: Mapping[str, Path], apart: Sequence[Path], count: int, seed: in
     Args:
         tables: Tables of pairs by package.
         apart: Tables of packages whose code and texts must not be among them.
-        count: Number of pairs; fewer where there are not so many.
+        count: Number of pairs; fewer when fewer exist.
         seed: Seed of the drawing.
 
     Returns:

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,16 @@ from codequarry.pipelines.adapt.pairs import Row
 from codequarry.pipelines.store.workspace import replacing
 from codequarry.schemas.errors import InvalidArgumentError
 from tools.train_bi_encoder.batches import TokenLists, batches
+from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
 from tools.train_bi_encoder.trunk import unit_vectors
 
 TEXT_TOKENS, CODE_TOKENS = 64, 128
+_SHORTEST = 20
+"""Steps of the shortest schedule: with fewer there is none to rise in."""
+_ENCODED = 64
+"""Texts that are encoded at once."""
 _SAVE_EVERY = 100
 """Steps after which a checkpoint is written."""
-
-
-@dataclass(frozen=True, slots=True)
-class BiEncoderRecipe:
-    """Hyperparameters of the training."""
-
-    pairs: int = 120_000
-    """Number of pairs, each shown once."""
-    batch: int = 128
-    rate: float = 2e-4
-    """Largest learning rate of AdamW: reached after a tenth of the steps, and falling linearly to 0."""
-    decay: float = 0.01
-    temperature: float = 0.05
-    header_dropout: float = 0.5
-    """Share of pairs whose path and name are hidden, so that the model learns to read code."""
-    seed: int = 0
 
 
 def fine_tune(
@@ -46,24 +37,24 @@ def fine_tune(
     rows: Sequence[Row],
     tokenizer: Any,
     recipe: BiEncoderRecipe,
-    checkpoint: Path,
+    folder: Path,
     progress: Callable[[int, int, float], None],
 ) -> None:
-    """Train parameters in place; a checkpoint of the same recipe is gone on with.
+    """Train parameters in place, from a checkpoint of the same recipe and pairs where there is one.
 
     Args:
         parameters: See `trunk.load_parameters`.
         rows: Pairs, those of a language one after the other.
         tokenizer: Tokenizer of the model.
         recipe: Hyperparameters.
-        checkpoint: File that the state of the training is kept in.
+        folder: Folder of the checkpoints, one for each recipe and choice of pairs.
         progress: Called with steps done, steps in all and the mean loss of the last ones.
 
     Raises:
         InvalidArgumentError: There are fewer pairs than a batch has.
     """
-    shown = random.Random(recipe.seed)
-    hidden = [shown.random() < recipe.header_dropout for _ in rows]
+    chance = random.Random(recipe.seed)
+    hidden = [chance.random() < recipe.header_dropout for _ in rows]
     texts = TokenLists.of(tokenizer, [row.text for row in rows], TEXT_TOKENS)
     codes = TokenLists.of(
         tokenizer,
@@ -78,9 +69,11 @@ def fine_tune(
         )
     optimizer = torch.optim.AdamW(parameters.values(), recipe.rate, weight_decay=recipe.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, recipe.rate, len(order) + 1, pct_start=0.1, anneal_strategy="linear", cycle_momentum=False
-    )
-    done = _restore(checkpoint, recipe, parameters, optimizer, schedule)
+        optimizer, recipe.rate, max(len(order) + 1, _SHORTEST),
+        pct_start=0.1, anneal_strategy="linear", cycle_momentum=False,
+    )  # fmt: skip
+    checkpoint = folder / f"bi-encoder-{_digest(recipe, texts, codes, order)}.pt"
+    done = _restore(checkpoint, parameters, optimizer, schedule)
     losses: list[float] = []
     for step, numbers in enumerate(order[done:], start=done + 1):
         left, right = (_vectors(parameters, side, numbers) for side in (texts, codes))
@@ -93,7 +86,23 @@ def fine_tune(
         losses.append(loss.item())
         progress(step, len(order), float(np.mean(losses[-_SAVE_EVERY:])))
         if step % _SAVE_EVERY == 0 or step == len(order):
-            _save(checkpoint, recipe, step, parameters, optimizer, schedule)
+            _save(checkpoint, step, parameters, optimizer, schedule)
+
+
+def encode(parameters: dict[str, torch.Tensor], texts: TokenLists) -> np.ndarray:
+    """Return the vectors of texts, in float32.
+
+    Args:
+        parameters: See `trunk.load_parameters`.
+        texts: (n) texts.
+
+    Returns:
+        (n, 384) float32.
+    """
+    parts = np.array_split(np.arange(len(texts.starts) - 1), len(texts.starts) // _ENCODED + 1)
+    with torch.no_grad():
+        made = [unit_vectors(parameters, *map(torch.from_numpy, texts.padded(part))) for part in parts if len(part)]
+    return torch.cat(made).numpy()
 
 
 def _vectors(parameters: dict[str, torch.Tensor], side: TokenLists, numbers: np.ndarray) -> torch.Tensor:
@@ -109,16 +118,22 @@ def _contrast(left: torch.Tensor, right: torch.Tensor, temperature: float) -> to
     return (functional.cross_entropy(similar, own) + functional.cross_entropy(similar.T, own)) / 2
 
 
+def _digest(recipe: BiEncoderRecipe, texts: TokenLists, codes: TokenLists, order: Sequence[np.ndarray]) -> str:
+    """Return a name of all that decides what a training makes."""
+    digest = hashlib.sha256(json.dumps(asdict(recipe), sort_keys=True).encode())
+    for values in (texts.ids, texts.starts, codes.ids, codes.starts, np.concatenate(order)):
+        digest.update(values.tobytes())
+    return digest.hexdigest()[:12]
+
+
 def _save(
     file: Path,
-    recipe: BiEncoderRecipe,
     step: int,
     parameters: dict[str, torch.Tensor],
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> None:
     state = {
-        "recipe": asdict(recipe),
         "step": step,
         "parameters": {name: values.detach() for name, values in parameters.items()},
         "optimizer": optimizer.state_dict(),
@@ -130,17 +145,14 @@ def _save(
 
 def _restore(
     file: Path,
-    recipe: BiEncoderRecipe,
     parameters: dict[str, torch.Tensor],
     optimizer: torch.optim.Optimizer,
     schedule: torch.optim.lr_scheduler.LRScheduler,
 ) -> int:
-    """Take the state of a checkpoint of the same recipe, and return its number of steps; 0 where there is none."""
+    """Take the state of a checkpoint, and return its number of steps; 0 where there is none."""
     if not file.is_file():
         return 0
     state = torch.load(file, weights_only=True)
-    if state["recipe"] != asdict(recipe):
-        return 0
     with torch.no_grad():
         for name, values in parameters.items():
             values.copy_(state["parameters"][name])

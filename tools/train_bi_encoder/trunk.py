@@ -56,7 +56,7 @@ def unit_vectors(parameters: Parameters, ids: torch.Tensor, lengths: torch.Tenso
 
 
 def _last_layer(parameters: Parameters, ids: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Return the output of the last layer, (n, t, 384); no token attends to those that are not inside."""
+    """Return the output of the last layer, (n, t, 384); padding is not attended to."""
     x = functional.embedding(ids, parameters["embeddings.word_embeddings.weight"])
     x = x + parameters["embeddings.position_embeddings.weight"][: ids.shape[1]]
     x = x + parameters["embeddings.token_type_embeddings.weight"][0]
@@ -66,9 +66,9 @@ def _last_layer(parameters: Parameters, ids: torch.Tensor, inside: torch.Tensor)
         query, key, value = (
             _heads(_linear(parameters, f"{layer}.attention.self.{part}", x)) for part in ("query", "key", "value")
         )
-        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=inside[:, None, None, :])
-        seen = seen.transpose(1, 2).flatten(2)
-        attended = _linear(parameters, f"{layer}.attention.output.dense", seen)
+        context = functional.scaled_dot_product_attention(query, key, value, attn_mask=inside[:, None, None, :])
+        context = context.transpose(1, 2).flatten(2)
+        attended = _linear(parameters, f"{layer}.attention.output.dense", context)
         x = _normalized(parameters, f"{layer}.attention.output.LayerNorm", attended + x)
         inner = functional.gelu(_linear(parameters, f"{layer}.intermediate.dense", x))
         outer = _linear(parameters, f"{layer}.output.dense", inner)

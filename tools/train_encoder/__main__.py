@@ -38,7 +38,7 @@ def train_encoder(
 
     Fetches what is not in the folder yet, finds pairs of documentation and code by syntax, and trains, in about a
     quarter of an hour. pip, npm and apt-get have to be there, the latter with source packages (deb-src) of Debian 12.
-    The same list and seed give the same bytes on one machine. Needs the extras build, models and train.
+    The same list and seed give the same bytes on one machine. Needs the extras models and train.
 
     Examples:
 

@@ -114,7 +114,7 @@ def test_the_parts_of_every_score_give_it_again(lexical, dense, symbol, phrases,
 )
 @settings(deadline=None)
 def test_the_order_in_which_candidates_come_changes_nothing(lexical, dense, sparse, symbol, text, random) -> None:
-    """Neither that of channels nor that of chunks with equal scores."""
+    """The order of channels, and of chunks with equal scores."""
     query = analyze_query(text)
     found = {"bm25": lexical, "faiss": dense, "splade": sparse}
     found["symbol"] = {one: score / 2 for one, score in symbol.items()}

@@ -59,6 +59,7 @@ def test_a_batch_is_of_one_language_and_alike_in_length() -> None:
         ids, lengths = codes.padded(batch)
         assert ids.shape == (10, lengths.max())
         assert lengths.max() <= 6
+        assert lengths.max() - lengths.min() <= 2
         for row, number in enumerate(batch):
             words = rows[number].code.split()[:6]
             assert ids[row, : lengths[row]].tolist() == [{"word": 1, "code": 2}.get(word, 0) for word in words]

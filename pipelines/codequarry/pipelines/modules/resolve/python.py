@@ -166,17 +166,15 @@ class PythonModules:
                     possible.difference_update(self._roots_named_by(module, one))
 
     def _possible_namespace_roots(self) -> dict[str, set[str]]:
-        """Return the roots that an import may tell, by the first part of its name; no part of a relative one."""
-        possible = {
-            name: {root for root in above if self._is_namespace(root, name)} for name, above in self._above.items()
+        """Return the roots that an import may tell, by the first part of its name; the repository's top is none."""
+        return {
+            name: {root for root in above if root and self._is_namespace(root, name)}
+            for name, above in self._above.items()
         }
-        if self._own_name and self._own_name not in self._packages:
-            possible.setdefault(self._own_name, set()).add("")
-        return possible
 
     def _is_namespace(self, root: str, name: str) -> bool:
-        """Return whether a folder of this name without ``__init__`` lies below a root."""
-        folder = f"{root}/{name}" if root else name
+        """Return whether a folder of this name without ``__init__`` lies below a folder."""
+        folder = f"{root}/{name}"
         return folder in self._folders and folder not in self._packages
 
     def _roots_named_by(self, module: SourceModule, imported: Import) -> set[str]:
@@ -186,7 +184,7 @@ class PythonModules:
         for name in {there for there, _ in imported.names} | {""}:
             parts = (*imported.source.split("."), *([name] if name not in ("", "*") else []))
             place = self._absolute(folder, parts)
-            if place and len(parts) > 1 and (f"{place[0]}/{parts[0]}" if place[0] else parts[0]) not in self._packages:
+            if place and place[0] and len(parts) > 1 and f"{place[0]}/{parts[0]}" not in self._packages:
                 found.add(place[0])
         self._namespace_roots |= found
         return found
