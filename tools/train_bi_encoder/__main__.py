@@ -20,6 +20,8 @@ from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
 from tools.train_encoder.sources import PINNED
 from tools.train_encoder.train import measure_ranks, teacher
 
+_DEFAULTS = BiEncoderRecipe()
+
 
 def train_bi_encoder(
     out: Annotated[Path, typer.Option("--out", help="Folder of the encoder; its files are replaced.")],
@@ -29,10 +31,10 @@ def train_bi_encoder(
     sources: Annotated[
         Path, typer.Option(help="A list of packages.", show_default="sources.toml of tools.train_encoder")
     ] = PINNED,
-    pairs: Annotated[int, typer.Option(min=1, help="Pairs to train on, each once.")] = BiEncoderRecipe.pairs,
-    batch: Annotated[int, typer.Option(min=2, help="Pairs of a step.")] = BiEncoderRecipe.batch,
-    rate: Annotated[float, typer.Option(help="Largest learning rate.")] = BiEncoderRecipe.rate,
-    seed: Annotated[int, typer.Option(help="Of the choice of pairs and of their order.")] = BiEncoderRecipe.seed,
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs to train on, each once.")] = _DEFAULTS.pairs,
+    batch: Annotated[int, typer.Option(min=2, help="Pairs of a step.")] = _DEFAULTS.batch,
+    rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULTS.rate,
+    seed: Annotated[int, typer.Option(help="Of the choice of pairs and of their order.")] = _DEFAULTS.seed,
     evaluate: Annotated[
         bool, typer.Option("--evaluate/--no-evaluate", help="Compare it with MiniLM on packages it never saw.")
     ] = True,
