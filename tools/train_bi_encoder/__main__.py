@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +12,10 @@ from rich.console import Console
 
 from codequarry.pipelines.adapt.held_out import interval, mean
 from codequarry.pipelines.cli.progress import Bars
-from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.install_hints import missing_extra
 from codequarry.serving.encoders.spec import open_encoder
 from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
+from tools.train_encoder.program_end import run_program
 from tools.train_encoder.sources import PINNED
 from tools.train_encoder.train import measure_ranks, teacher
 
@@ -80,18 +79,8 @@ def train_bi_encoder(
 
 
 def main() -> None:
-    """Run the command, and print an expected error in two lines.
-
-    Raises:
-        SystemExit: The end of the program, with its exit code.
-    """
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(train_bi_encoder)
-    try:
-        app(prog_name="python -m tools.train_bi_encoder")
-    except CodequarryError as error:
-        typer.echo(f"error: {error.message}\ntry: {error.suggestion}", err=True)
-        sys.exit(error.exit_code)
+    """Run the command, see `run_program`."""
+    run_program(train_bi_encoder, "python -m tools.train_bi_encoder")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +15,9 @@ from rich.table import Table
 from codequarry.pipelines.adapt.contrastive import Recipe
 from codequarry.pipelines.adapt.held_out import HeldOut, interval
 from codequarry.pipelines.cli.progress import Bars
-from codequarry.schemas.errors import CodequarryError
 from codequarry.serving.encoders.spec import open_encoder
 from tools.train_encoder import train
+from tools.train_encoder.program_end import run_program
 from tools.train_encoder.sources import PINNED
 
 
@@ -95,18 +94,8 @@ def _compared(packages: tuple[HeldOut, ...], own: dict[str, np.ndarray], other: 
 
 
 def main() -> None:
-    """Run the command, and print an expected error in two lines.
-
-    Raises:
-        SystemExit: The end of the program, with its exit code.
-    """
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(train_encoder)
-    try:
-        app(prog_name="python -m tools.train_encoder")
-    except CodequarryError as error:
-        typer.echo(f"error: {error.message}\ntry: {error.suggestion}", err=True)
-        sys.exit(error.exit_code)
+    """Run the command, see `run_program`."""
+    run_program(train_encoder, "python -m tools.train_encoder")
 
 
 if __name__ == "__main__":
