@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 
 from codequarry.pipelines.adapt.held_out import HeldOut
 from codequarry.pipelines.embed.export.minilm import LICENSE, SHIPPED_WEIGHTS, export_weights, shipped_model
-from codequarry.serving.encoders.spec import TOKENIZER_FILE, Agreement, EncoderSpec, open_encoder
+from codequarry.pipelines.embed.export.model import measure_agreement
+from codequarry.serving.encoders.spec import TOKENIZER_FILE, EncoderSpec, open_encoder
 from tools.train_bi_encoder.batches import TokenLists, draw
 from tools.train_bi_encoder.bi_encoder_recipe import BiEncoderRecipe
 from tools.train_bi_encoder.training import CODE_TOKENS, encode, fine_tune
@@ -56,7 +57,7 @@ def train(
     tokenizer = Tokenizer.from_file(str(shipped / TOKENIZER_FILE))
     fine_tune(
         parameters, rows, tokenizer, recipe, folder,
-        lambda done, of, loss: progress(f"training, loss {loss:.2f}", done, of),
+        lambda done, of: progress("training", done, of),
     )  # fmt: skip
     packages = tuple(held_out(source, tables[source.key]) for source in listed.sources if source.held_out)
     source = f"tools.train_bi_encoder, {len(others)} packages, {len(rows)} pairs, seed {recipe.seed}"
@@ -86,6 +87,4 @@ def export(
     write()
     some = list(texts[:: max(len(texts) // _COMPARED, 1)])
     own = encode(parameters, TokenLists.of(tokenizer, some, CODE_TOKENS))
-    cosines = (own * open_encoder(target).encode_documents(some)).sum(axis=1)
-    mean, least = (round(float(value), 4) for value in (cosines.mean(), cosines.min()))
-    return write(agreement=Agreement(weights="int8", texts=len(some), mean=mean, least=least))
+    return write(agreement=measure_agreement("int8", own, open_encoder(target).encode_documents(some)))

@@ -38,7 +38,7 @@ def fine_tune(
     tokenizer: Any,
     recipe: BiEncoderRecipe,
     folder: Path,
-    progress: Callable[[int, int, float], None],
+    progress: Callable[[int, int], None],
 ) -> None:
     """Train parameters in place, from a checkpoint of the same recipe and pairs where there is one.
 
@@ -48,7 +48,7 @@ def fine_tune(
         tokenizer: Tokenizer of the model.
         recipe: Hyperparameters.
         folder: Folder of the checkpoints, one for each recipe and choice of pairs.
-        progress: Called with steps done, steps in all and the mean loss of the last ones.
+        progress: Called with steps done and steps in all.
 
     Raises:
         InvalidArgumentError: There are fewer pairs than a batch has.
@@ -74,7 +74,6 @@ def fine_tune(
     )  # fmt: skip
     checkpoint = folder / f"bi-encoder-{_digest(recipe, texts, codes, order)}.pt"
     done = _restore(checkpoint, parameters, optimizer, schedule)
-    losses: list[float] = []
     for step, numbers in enumerate(order[done:], start=done + 1):
         left, right = (_vectors(parameters, side, numbers) for side in (texts, codes))
         loss = _contrast(left, right, recipe.temperature)
@@ -83,8 +82,7 @@ def fine_tune(
         torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
         optimizer.step()
         schedule.step()
-        losses.append(loss.item())
-        progress(step, len(order), float(np.mean(losses[-_SAVE_EVERY:])))
+        progress(step, len(order))
         if step % _SAVE_EVERY == 0 or step == len(order):
             _save(checkpoint, step, parameters, optimizer, schedule)
 

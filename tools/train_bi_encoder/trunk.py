@@ -43,7 +43,7 @@ def unit_vectors(parameters: Parameters, ids: torch.Tensor, lengths: torch.Tenso
 
     Args:
         parameters: See `load_parameters`.
-        ids: (n, t) int64 tokens, padded with any.
+        ids: (n, t) int64 tokens, padded with any token.
         lengths: (n,) int64 tokens of each text.
 
     Returns:

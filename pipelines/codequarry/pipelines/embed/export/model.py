@@ -64,7 +64,7 @@ def export_model(directory: Path, embedding: EncoderSettings, *, measured_on: in
         for graph, weights in ways:
             write_model(_one_text(graph, original.shape[1]), directory)
             spec = _sealed(directory, embedding, model, None)
-            agreement = _agreement(weights, original, open_encoder(directory).encode_documents(texts))
+            agreement = measure_agreement(weights, original, open_encoder(directory).encode_documents(texts))
             if agreement.mean >= LEAST_COSINE:
                 return _sealed(directory, embedding, model, agreement)
     raise UnavailableError(
@@ -159,7 +159,17 @@ def _license(model: Any) -> str:
     return str(getattr(model.model_card_data, "license", None) or "as the model's")
 
 
-def _agreement(weights: Literal["int8", "float32"], original: np.ndarray, exported: np.ndarray) -> Agreement:
+def measure_agreement(weights: Literal["int8", "float32"], original: np.ndarray, exported: np.ndarray) -> Agreement:
+    """Return how far the vectors of an export agree with those of its model.
+
+    Args:
+        weights: Type of the weights of the export.
+        original: (n, d) float32 vectors of norm one, by the model.
+        exported: The same by the export.
+
+    Returns:
+        Mean and least cosine.
+    """
     cosines = (original * exported).sum(axis=1)
     mean, least = (round(float(value), 4) for value in (cosines.mean(), cosines.min()))
     return Agreement(weights=weights, texts=len(cosines), mean=mean, least=least)
