@@ -218,7 +218,7 @@ def test_ids_of_other_chunks_and_vectors_of_others_have_no_recall(tmp_path: Path
     assert recall() < 0.6
 
 
-def compared(found: int, questions: int = 20, search_ms: tuple[float, float] = (20.0, 10.0)) -> Comparison:
+def compared(found: int, questions: int = 20) -> Comparison:
     """Of CURRENT, which answers everything, and a version that answers the first ``found`` of each language."""
     asked = [
         Question(f"{kind}{n}", kind, f"ask {kind} {n}", (Target("a.py", "app", n, n),))
@@ -232,12 +232,12 @@ def compared(found: int, questions: int = 20, search_ms: tuple[float, float] = (
     ]
     summaries = {run.name: summary_of_run(asked, run) for run in runs}
     differences = tuple(difference(asked, *runs))
-    return Comparison("new", "old", tuple(asked), *runs, summaries, differences, (20.0, 10.0), search_ms)
+    return Comparison("new", "old", tuple(asked), *runs, summaries, differences)
 
 
 def test_lost_answers_are_named_by_language_and_may_be_accepted() -> None:
     limits = RetrievalSettings()
-    worse = [*losses(compared(found=14), limits), *delays(compared(found=14), limits)]
+    worse = [*losses(compared(found=14), limits), *delays((20.0, 10.0), (20.0, 10.0), limits)]
     failed = [check for check in worse if not check.passed]
     assert {check.name for check in failed} == {
         f"{metric} of {kind} against CURRENT"
@@ -290,7 +290,7 @@ def test_what_takes_longer_is_a_ratio_and_noise_is_none() -> None:
     assert not _ratio("time", (90.0, 20.0), 4.0).passed
     assert _ratio("time", (79.0, 20.0), 4.0).passed
     assert _ratio("time", (4.9, 0.1), 4.0).passed
-    slow = delays(compared(found=20, search_ms=(50.0, 10.0)), RetrievalSettings())
+    slow = delays((20.0, 10.0), (50.0, 10.0), RetrievalSettings())
     assert [check.name for check in slow if not check.passed] == ["time of a search against CURRENT"]
 
 

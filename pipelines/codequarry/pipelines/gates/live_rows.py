@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
@@ -47,8 +48,9 @@ def live_rows(paths: BundlePaths, manifest: Manifest, name: str, columns: Sequen
     below, hidden = _base(paths, manifest), hidden_files(paths, manifest)
     rows = _read(below.table_files(name), columns)
     if hidden:
-        places = zip(rows["repo"].to_pylist(), rows["path"].to_pylist(), strict=True)
-        rows = rows.filter(pa.array([place not in hidden for place in places], pa.bool_()))
+        gone = pa.array(["\0".join(place) for place in sorted(hidden)], pa.string())
+        places = pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in ("repo", "path")), "\0")
+        rows = rows.filter(pc.invert(pc.is_in(places, gone)))
     return pa.concat_tables([rows, own])
 
 

@@ -13,7 +13,6 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
-from tests.assets.test_retrieval_gate import compared
 from tests.serving.bundle_factory import write_bundle
 from tests.serving.corpus import PIECES
 
@@ -70,7 +69,7 @@ def test_computing_longer_is_a_slow_down() -> None:
     times = searching(own, other, QUERIES[:1], "hybrid", most=2.0)
     assert slowdown(times) > 2.0
     assert len(own.asked) == len(other.asked) == 15, "what looks slow is measured three times"
-    checks = delays(compared(found=20, search_ms=(90.0, 20.0)), RetrievalSettings())
+    checks = delays((20.0, 10.0), (90.0, 20.0), RetrievalSettings())
     assert [check.name for check in checks if not check.passed] == ["time of a search against CURRENT"]
 
 

@@ -11,9 +11,9 @@ from contextlib import closing
 
 import numpy as np
 
-from codequarry.pipelines.gates.answers.comparison import compare
-from codequarry.pipelines.gates.answers.latency import opening
-from codequarry.pipelines.gates.answers.verdict import Verdict, write_verdict
+from codequarry.pipelines.gates.answers.comparison import compare, delays
+from codequarry.pipelines.gates.answers.latency import Times, opening, searching
+from codequarry.pipelines.gates.answers.verdict import Comparison, Verdict, write_verdict
 from codequarry.pipelines.indexes.faiss_stage import questions as index_questions
 from codequarry.pipelines.store.row_groups import arrays
 from codequarry.pipelines.store.workspace import Progress
@@ -62,16 +62,29 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
         compared = None
         if held is not None and held.digest != manifest.digest:
             before = root.version(held.version)
-            open_ms = opening(_name_version(paths), _name_version(before), settings.retrieval.max_open_ratio)
+            # Opening and searching over a delta is what a complete version ends: its times are not judged.
+            timed = manifest.stack is None
+            most = settings.retrieval.max_open_ratio
+            open_ms = opening(_name_version(paths), _name_version(before), most) if timed else None
             with closing(_open_engine(before, settings.asking)) as other:
-                compared, found = compare(own, other, open_ms, settings.retrieval)
-            checks += found
+                compared, found = compare(own, other, settings.retrieval)
+                checks += found
+                if open_ms is not None:
+                    checks += delays(
+                        open_ms, _search_times(own, other, compared, settings.retrieval), settings.retrieval
+                    )
         progress("asking", 2, 3)
     tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs if not leg.faiss.exact}
     known = {channel: tuning for channel, tuning in tunings.items() if tuning is not None}
     checks.append(_keep_verdict(root, Verdict(manifest.version, tuple(checks), compared, known)))
     progress("asking", 3, 3)
     return tuple(checks)
+
+
+def _search_times(own: Engine, other: Engine, compared: Comparison, limits: RetrievalSettings) -> Times | None:
+    """Return the times of a search in two versions; None when nothing was asked."""
+    queries = [question.query for question in compared.questions]
+    return searching(own, other, queries, "hybrid", limits.max_latency_ratio) if queries else None
 
 
 def _keep_verdict(root: BundleRoot, verdict: Verdict) -> Check:

@@ -8,8 +8,9 @@ both (condensed lists, Sakai 2007). So what an honest change adds does not count
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,8 +18,9 @@ from itertools import chain, islice, zip_longest
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from codequarry.pipelines.gates.answers.latency import Times, searching, slowdown
+from codequarry.pipelines.gates.answers.latency import Times, slowdown
 from codequarry.pipelines.gates.answers.verdict import Comparison
 from codequarry.pipelines.gates.live_rows import FileState, Place, indexed_files, live_rows
 from codequarry.pipelines.measure.asking import Asker
@@ -38,14 +40,13 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.file_checks import Check, as_check
 from codequarry.serving.version.open import Bundle
 
+_WORD = re.compile(r"\w+")
 _DEPTH = 20
 """Results of an answer that are compared; 4,000 tokens rarely hold more."""
 _EXAMPLES = 3
 
 
-def compare(
-    own: Engine, other: Engine, open_ms: tuple[float, float], limits: RetrievalSettings
-) -> tuple[Comparison, list[Check]]:
+def compare(own: Engine, other: Engine, limits: RetrievalSettings) -> tuple[Comparison, list[Check]]:
     """Ask two versions the same questions, and check what became worse.
 
     When their encoders differ, vectors are also asked alone: in a hybrid answer words can hide that they find nothing.
@@ -53,26 +54,19 @@ def compare(
     Args:
         own: Engine over the staged version.
         other: Engine over CURRENT.
-        open_ms: Times to open the two, see `latency.opening`.
         limits: Number of questions, and limits of the checks.
 
     Returns:
         The comparison and its checks.
     """
     subject = _subject_of(own, other)
-    compared = _compared(own, other, "hybrid", open_ms, limits, subject)
+    compared = _compared(own, other, "hybrid", limits, subject)
     checks = losses(compared, limits)
     if compared.questions:
         checks = [*question_checks(own.bundle.paths, subject.with_lines(compared.questions)), *checks]
     if _encoder(own) != _encoder(other) and all(DENSE_LEGS[0] in each.bundle.channels for each in (own, other)):
-        checks += losses(_compared(own, other, "faiss", open_ms, limits, subject), limits, " by vectors")
-    if own.bundle.manifest.stack is not None:  # opening and searching over a delta is what a complete version ends
-        return compared, checks
-    if compared.questions:
-        queries = [question.query for question in compared.questions]
-        search_ms = searching(own, other, queries, "hybrid", limits.max_latency_ratio)
-        compared = replace(compared, search_ms=search_ms)
-    return compared, [*checks, *delays(compared, limits)]
+        checks += losses(_compared(own, other, "faiss", limits, subject), limits, " by vectors")
+    return compared, checks
 
 
 def losses(compared: Comparison, limits: RetrievalSettings, how: str = "") -> list[Check]:
@@ -105,11 +99,20 @@ def losses(compared: Comparison, limits: RetrievalSettings, how: str = "") -> li
     return checks
 
 
-def delays(compared: Comparison, limits: RetrievalSettings) -> list[Check]:
-    """Check for longer times to open and to search."""
-    checks = [_ratio("time to open against CURRENT", compared.open_ms, limits.max_open_ratio)]
-    if compared.search_ms is not None:
-        checks.append(_ratio("time of a search against CURRENT", compared.search_ms, limits.max_latency_ratio))
+def delays(open_ms: Times, search_ms: Times | None, limits: RetrievalSettings) -> list[Check]:
+    """Check for longer times to open and to search.
+
+    Args:
+        open_ms: Times to open the two versions, see `latency.opening`.
+        search_ms: Times of a search, see `latency.searching`; None when nothing was asked.
+        limits: Limits of the checks.
+
+    Returns:
+        The checks.
+    """
+    checks = [_ratio("time to open against CURRENT", open_ms, limits.max_open_ratio)]
+    if search_ms is not None:
+        checks.append(_ratio("time of a search against CURRENT", search_ms, limits.max_latency_ratio))
     return checks
 
 
@@ -147,7 +150,6 @@ def _compared(
     own: Engine,
     other: Engine,
     channel: Channel,
-    open_ms: tuple[float, float],
     limits: RetrievalSettings,
     subject: _AskedFiles,
 ) -> Comparison:
@@ -175,7 +177,6 @@ def _compared(
         current=against,
         summaries={each.name: summary_of_run(asked, each) for each in (run, against)} if asked else {},
         differences=differences,
-        open_ms=open_ms,
     )
 
 
@@ -298,20 +299,24 @@ def changed_questions(
     Returns:
         The questions, and their places in the staged version by id.
     """
-    nodes, earlier = (
-        live_rows(each.paths, each.manifest, "ast_nodes", _NODE).to_pylist() for each in (staged, current)
-    )
+    nodes = [
+        row
+        for row in _rows(staged.paths, _NODES, _NODE)
+        if (row["repo"], row["path"]) in changed and path_class(row["path"]) == SOURCE
+    ]
+    here, there = (live_rows(each.paths, each.manifest, _NODES, _NODE) for each in (staged, current))
     found: list[list[tuple[str, dict[str, Any]]]] = []
-    for text_of in (_sentence, _telling_name):
-        here, there = (Counter(filter(None, map(text_of, rows))) for rows in (nodes, earlier))
+    for text_of, fitting in ((_sentence, _with_sentences), (_telling_name, _with_names)):
+        texts = set(map(text_of, nodes)) - {""}
+        own, earlier = (fitting(table, texts).to_pylist() for table in (here, there))
+        times, before = (Counter(map(text_of, rows)) for rows in (own, earlier))
         places = {(text_of(row), row["repo"], row["path"]) for row in earlier}
         drawn = spread(
             (
                 (CandidateKey(row["repo"], row["path"], f"{row['start_line']}:{text}"), (text, row))
                 for row in nodes
-                if (row["repo"], row["path"]) in changed and path_class(row["path"]) == SOURCE
                 for text in (text_of(row),)
-                if text and here[text] == there[text] == 1 and (text, row["repo"], row["path"]) in places
+                if text and times[text] == before[text] == 1 and (text, row["repo"], row["path"]) in places
             ),
             0,
         )
@@ -333,6 +338,28 @@ def _sentence(node: Mapping[str, Any]) -> str:
 
 def _telling_name(node: Mapping[str, Any]) -> str:
     return node["name"] if is_telling_name(node["name"]) else ""
+
+
+def _with_sentences(nodes: pa.Table, sentences: Collection[str]) -> pa.Table:
+    """Return the definitions whose documentation may begin with one of the sentences: it holds two words of it."""
+    pairs = sorted({_telling_pair(sentence) for sentence in sentences})
+    return nodes.filter(pc.match_substring_regex(nodes["doc"], "|".join(pairs))) if pairs else nodes.slice(0, 0)
+
+
+def _telling_pair(sentence: str) -> str:
+    """Return a pattern for the longest word of a sentence and the word before it, or behind the first one.
+
+    >>> _telling_pair("Retry until it succeeds")
+    'it\\\\W+succeeds'
+    """
+    words = _WORD.findall(sentence)
+    at = max(range(len(words)), key=lambda one: len(words[one])) or 1
+    return rf"{words[at - 1]}\W+{words[at]}"
+
+
+def _with_names(nodes: pa.Table, names: Collection[str]) -> pa.Table:
+    """Return the definitions with one of the names."""
+    return nodes.filter(pc.is_in(nodes["name"], pa.array(sorted(names), nodes["name"].type)))
 
 
 def _rows(paths: BundlePaths, name: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -42,10 +42,6 @@ class Comparison:
     """By name of the run, as `results.summary_of_run`."""
     differences: tuple[dict[str, Any], ...]
     """As `results.difference`."""
-    open_ms: tuple[float, float]
-    """CPU times to open the two."""
-    search_ms: tuple[float, float] | None = None
-    """CPU times of a search; None when nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True)
