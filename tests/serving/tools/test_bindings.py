@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.serving.tools.naming.bindings import (
+    SourceLines,
     bindings_above,
     imports_whole,
     last_primary,
@@ -50,7 +51,7 @@ class Store(Base):
     ],
 )
 def test_the_nearest_binding_of_the_same_function(line: int, word: str, expected: tuple[str, str, int] | None) -> None:
-    found = bindings_above(PYTHON, line, word, "python")
+    found = bindings_above(SourceLines(PYTHON), line, word, "python")
     assert (found and (found.type_text.strip(), found.expression, found.line)) == expected
 
 
@@ -72,7 +73,7 @@ def test_the_nearest_binding_of_the_same_function(line: int, word: str, expected
     ],
 )
 def test_declared_types(lang: str, text: str, word: str, expected: str) -> None:
-    found = bindings_above([text], 0, word, lang)
+    found = bindings_above(SourceLines([text]), 0, word, lang)
     assert found is not None and found.type_text.strip() == expected
 
 
@@ -88,7 +89,7 @@ def test_declared_types(lang: str, text: str, word: str, expected: str) -> None:
     ],
 )
 def test_assigned_expressions(lang: str, text: str, word: str, expected: str | None) -> None:
-    found = bindings_above([text], 0, word, lang)
+    found = bindings_above(SourceLines([text]), 0, word, lang)
     assert (found and found.expression) == expected
 
 
@@ -141,7 +142,7 @@ TEXTS = st.text(st.sampled_from("ab.:()[]{}\"' =,>-?!\n\t#é"), max_size=40)
 
 @given(st.lists(TEXTS, max_size=6), st.integers(0, 8), st.sampled_from(["python", "go", "java", "typescript", "lua"]))
 def test_no_text_is_too_odd(lines: list[str], line: int, lang: str) -> None:
-    bindings_above(lines, line, "a", lang)
+    bindings_above(SourceLines(lines), line, "a", lang)
     member_bindings(lines, "b", lang)
     type_around(lines, line)
     for text in lines:

@@ -48,9 +48,10 @@ def live_rows(paths: BundlePaths, manifest: Manifest, name: str, columns: Sequen
     below, hidden = _base(paths, manifest), hidden_files(paths, manifest)
     rows = _read(below.table_files(name), columns)
     if hidden:
-        gone = pa.array(["\0".join(place) for place in sorted(hidden)], pa.string())
-        places = pc.binary_join_element_wise(*(rows[name].cast(pa.string()) for name in ("repo", "path")), "\0")
-        rows = rows.filter(pc.invert(pc.is_in(places, gone)))
+        gone = pc.SetLookupOptions(value_set=pa.array(["\0".join(place) for place in sorted(hidden)]))
+        names = [rows[name].cast(pa.string()) for name in ("repo", "path")]
+        places = pc.call_function("binary_join_element_wise", [*names, pa.scalar("\0")])
+        rows = rows.filter(pc.call_function("invert", [pc.call_function("is_in", [places], gone)]))
     return pa.concat_tables([rows, own])
 
 

@@ -343,7 +343,13 @@ def _telling_name(node: Mapping[str, Any]) -> str:
 def _with_sentences(nodes: pa.Table, sentences: Collection[str]) -> pa.Table:
     """Return the definitions whose documentation may begin with one of the sentences: it holds two words of it."""
     pairs = sorted({_telling_pair(sentence) for sentence in sentences})
-    return nodes.filter(pc.match_substring_regex(nodes["doc"], "|".join(pairs))) if pairs else nodes.slice(0, 0)
+    return (
+        nodes.filter(
+            pc.call_function("match_substring_regex", [nodes["doc"]], pc.MatchSubstringOptions("|".join(pairs)))
+        )
+        if pairs
+        else nodes.slice(0, 0)
+    )
 
 
 def _telling_pair(sentence: str) -> str:
@@ -359,7 +365,8 @@ def _telling_pair(sentence: str) -> str:
 
 def _with_names(nodes: pa.Table, names: Collection[str]) -> pa.Table:
     """Return the definitions with one of the names."""
-    return nodes.filter(pc.is_in(nodes["name"], pa.array(sorted(names), nodes["name"].type)))
+    wanted = pc.SetLookupOptions(value_set=pa.array(sorted(names), nodes["name"].type))
+    return nodes.filter(pc.call_function("is_in", [nodes["name"]], wanted))
 
 
 def _rows(paths: BundlePaths, name: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:

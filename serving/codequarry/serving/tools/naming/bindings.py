@@ -1,10 +1,14 @@
-"""Expressions that a variable is bound to in the lines above a place, read from the text alone."""
+"""Expressions that a variable is bound to in the lines above a place, read from the text alone.
+
+Patterns are compiled once and not for each name: in the line that they read, the name is replaced by `NAME`.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 _COLON_TYPES = frozenset(("python", "typescript", "tsx", "rust", "kotlin", "swift", "scala"))
@@ -20,6 +24,23 @@ _TYPE_HEAD = re.compile(
 _LITERAL = re.compile(r"[\"'`\d\[{(]|[rbfu]{1,2}[\"']|(?:True|False|None|null|nil|true|false|lambda|undefined|not)\b")
 _NO_TYPE = frozenset(("return", "new", "throw", "else", "in", "case", "await", "yield", "delete", "not", "and", "or"))
 _MOST_LINES = 400
+NAME = "\0"
+"""Character in the place of a name."""
+_PARAMETER = re.compile(rf"[(,*&]\s*{NAME}\s*[,)=]")
+_LOOP = re.compile(rf"\bfor\s*\(?(?:const |let |var )?\s*{NAME}\s+(?:in|of)\s+(.+)")
+_CONTEXT = re.compile(rf"\bwith\b.*?([\w.]+(?:\(.*?\))?)\s+as\s+{NAME}")
+_COLON = re.compile(
+    rf"(?:^\s*|[(,]\s*|\b(?:let|const|var|val|mut|readonly|private|public|protected)\s+|self\.){NAME}\??\s*:(?![:=])"
+)
+_TYPE_FIRST = re.compile(rf"((?:[A-Z_][\w.]*|\w+_t)(?:<[^;=()]*>)?(?:\[\])?)[\s*&]+{NAME}\s*(?:[;=,)]|:|in\b)")
+_GO = re.compile(rf"(?:^\s*|[(,]\s*|\bvar\s+){NAME}\s+((?:\*|\[\]|\.\.\.|map\[[^]]*\])*[A-Za-z_][\w.]*)\s*(?:[,)=`]|$)")
+_ASSIGNED = re.compile(rf"(?:^\s*|[(,{{]\s*|\b(?:let|const|var|val|mut|auto)\s+|\.){NAME}\s*(?::=|=(?![=>]))")
+_WHOLE_IMPORTS = {
+    "python": re.compile(rf"^\s*import\s+(?:.*\bas\s+|.*,\s*)?{NAME}\s*(?:\.[\w.]+\s*)?(?:,|$|#)"),
+    "go": re.compile(rf"^\s*(?:import\s+)?(?:{NAME}\s+)?\"(?:[^\"]*/)?{NAME}\""),
+    "javascript": re.compile(rf"\bimport\s+\*\s+as\s+{NAME}|^\s*(?:const|let|var)\s+{NAME}\s*=\s*require\("),
+}
+"""Imports of a module as a whole, by language."""
 _OPENING, _CLOSING = "([{<", ")]}>"
 
 
@@ -34,7 +55,24 @@ class Binding(NamedTuple):
     """0-based."""
 
 
-def bindings_above(lines: Sequence[str], line: int, word: str, lang: str) -> Binding | None:
+class SourceLines:
+    """Lines of a file, and where its functions begin."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Use lines without their ends."""
+        self.texts = texts
+
+    @cached_property
+    def headers(self) -> Sequence[int]:
+        """Numbers of the lines that begin a function with a keyword, ascending."""
+        return [
+            at
+            for at, text in enumerate(self.texts)
+            if ("def" in text or "fun" in text or "fn" in text) and _HEADER.match(text)
+        ]
+
+
+def bindings_above(lines: SourceLines, line: int, word: str, lang: str) -> Binding | None:
     """Find the line that binds a variable nearest above a place.
 
     Lines of other functions do not count: behind the head of a function only lines that are indented less than it.
@@ -49,10 +87,14 @@ def bindings_above(lines: Sequence[str], line: int, word: str, lang: str) -> Bin
         The binding; None where no line binds the name.
     """
     outer = None
-    for at in range(min(line, len(lines) - 1), max(-1, line - _MOST_LINES), -1):
-        text = lines[at]
-        header = _HEADER.match(text)
-        is_seen = outer is None or _indent(text) < outer + (header is None)
+    last = min(line, len(lines.texts) - 1)
+    first = max(0, last - _MOST_LINES + 1)
+    holding = [at for at in range(last, first - 1, -1) if word in lines.texts[at]]
+    low, high = bisect_left(lines.headers, first), bisect_right(lines.headers, last)
+    headers = set(lines.headers[low:high])
+    for at in sorted(headers.union(holding), reverse=True):
+        text, header = lines.texts[at], at in headers
+        is_seen = outer is None or _indent(text) < outer + (not header)
         if is_seen and word in text:
             for declared, expression in _bound(text, word, lang):
                 return Binding(declared, expression, at)
@@ -82,18 +124,8 @@ def type_around(lines: Sequence[str], line: int) -> str:
 
 def imports_whole(lines: Sequence[str], word: str, lang: str) -> bool:
     """Tell whether a file imports a module as a whole under a name."""
-    pattern = _import_patterns(word).get(_ECMASCRIPT.get(lang, lang))
-    return pattern is not None and any(pattern.search(text) for text in lines if word in text)
-
-
-@lru_cache(maxsize=2000)
-def _import_patterns(word: str) -> dict[str, re.Pattern[str]]:
-    name = re.escape(word)
-    return {
-        "python": re.compile(rf"^\s*import\s+(?:.*\bas\s+|.*,\s*)?{name}\s*(?:\.[\w.]+\s*)?(?:,|$|#)"),
-        "go": re.compile(rf"^\s*(?:import\s+)?(?:{name}\s+)?\"(?:[^\"]*/)?{name}\""),
-        "javascript": re.compile(rf"\bimport\s+\*\s+as\s+{name}\b|^\s*(?:const|let|var)\s+{name}\s*=\s*require\("),
-    }
+    pattern = _WHOLE_IMPORTS.get(_ECMASCRIPT.get(lang, lang))
+    return pattern is not None and any(pattern.search(with_name_marked(text, word)) for text in lines if word in text)
 
 
 def member_bindings(lines: Sequence[str], word: str, lang: str) -> list[Binding]:
@@ -109,56 +141,61 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
+def with_name_marked(text: str, name: str) -> str:
+    """Return a text with `NAME` in the place of a name, where it stands as a whole word.
+
+    >>> with_name_marked("store = stores[store]", "store").replace(NAME, "_")
+    '_ = stores[_]'
+    """
+    pieces: list[str] = []
+    start, at = 0, text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1])):
+            pieces.append(text[start:at])
+            start = end
+        at = text.find(name, end)
+    return NAME.join([*pieces, text[start:]])
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
 def _is_parameter(text: str, word: str) -> bool:
-    return re.search(rf"[(,*&]\s*{re.escape(word)}\s*[,)=]", text) is not None
+    return _PARAMETER.search(with_name_marked(text, word)) is not None
 
 
 def _bound(text: str, word: str, lang: str) -> Iterator[tuple[str, str]]:
     """Yield the declared type and the expression that a line binds a name to."""
-    patterns = _patterns(word)
-    if (found := patterns.loop.search(text)) is not None:
+    for declared, expression in _bound_to_marked(with_name_marked(text, word), lang):
+        yield declared.replace(NAME, word), expression.replace(NAME, word)
+
+
+def _bound_to_marked(text: str, lang: str) -> Iterator[tuple[str, str]]:
+    """Yield the declared type and the expression that a line binds `NAME` to."""
+    if NAME not in text:
+        return
+    if (found := _LOOP.search(text)) is not None:
         looped = found[1].rstrip(": {")
         yield "", looped[:-1] if looped.count(")") > looped.count("(") else looped
-    if (found := patterns.context.search(text)) is not None:
+    if (found := _CONTEXT.search(text)) is not None:
         yield "", found[1]
-    if lang in _COLON_TYPES and (found := patterns.colon.search(text)) is not None:
+    if lang in _COLON_TYPES and (found := _COLON.search(text)) is not None:
         declared = _until_separator(text[found.end() :])
         if any(character.isalpha() for character in declared):
             rest = text[found.end() + len(declared) :].lstrip()
             yield declared, rest[1:].strip() if rest[:1] == "=" else ""
             return
-    found = patterns.type_first.search(text) if lang in _TYPES_FIRST else None
+    found = _TYPE_FIRST.search(text) if lang in _TYPES_FIRST else None
     if found is not None and not _NO_TYPE & set(re.findall(r"\w+", found[1])):
         yield found[1], ""
         return
-    if lang == "go" and (found := patterns.go.search(text)) is not None:
+    if lang == "go" and (found := _GO.search(text)) is not None:
         yield found[1], ""
         return
-    if (found := patterns.assigned.search(text)) is not None:
+    if (found := _ASSIGNED.search(text)) is not None:
         yield "", text[found.end() :].strip().rstrip(";")
-
-
-class _Patterns(NamedTuple):
-    loop: re.Pattern[str]
-    context: re.Pattern[str]
-    colon: re.Pattern[str]
-    type_first: re.Pattern[str]
-    go: re.Pattern[str]
-    assigned: re.Pattern[str]
-
-
-@lru_cache(maxsize=2000)
-def _patterns(word: str) -> _Patterns:
-    name = re.escape(word)
-    return _Patterns(
-        loop=re.compile(rf"\bfor\s*\(?(?:const |let |var )?\s*{name}\s+(?:in|of)\s+(.+)"),
-        context=re.compile(rf"\bwith\b.*?([\w.]+(?:\(.*?\))?)\s+as\s+{name}\b"),
-        colon=re.compile(rf"(?:^\s*|[(,]\s*|\b(?:let|const|var|val|mut|readonly|private|public|protected)\s+|self\.)"
-                         rf"{name}\??\s*:(?![:=])"),
-        type_first=re.compile(rf"((?:[A-Z_][\w.]*|\w+_t)(?:<[^;=()]*>)?(?:\[\])?)[\s*&]+{name}\s*(?:[;=,)]|:|in\b)"),
-        go=re.compile(rf"(?:^\s*|[(,]\s*|\bvar\s+){name}\s+((?:\*|\[\]|\.\.\.|map\[[^]]*\])*[A-Za-z_][\w.]*)\s*(?:[,)=`]|$)"),
-        assigned=re.compile(rf"(?:^\s*|[,({{]\s*|\b(?:let|const|var|val|mut|auto)\s+|\.)\b{name}\s*(?::=|=(?![=>]))"),
-    )  # fmt: skip
 
 
 def _until_separator(text: str) -> str:

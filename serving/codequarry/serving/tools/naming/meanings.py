@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,13 @@ from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.tools.browse.file_text import all_lines
-from codequarry.serving.tools.naming.bindings import last_primary, trailing_expression
+from codequarry.serving.tools.naming.bindings import (
+    NAME,
+    SourceLines,
+    last_primary,
+    trailing_expression,
+    with_name_marked,
+)
 from codequarry.serving.tools.naming.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
 from codequarry.serving.version.open import Bundle
 
@@ -37,6 +43,8 @@ _ATTRIBUTES = frozenset(stored_kinds(["attribute"]))
 _DOT = re.compile(r"(?:\?|!!?)?(?:\.|->|::)$")
 _CONSTRUCTORS = frozenset(("__init__", "__new__", "constructor", "__construct"))
 _FUNCTIONS = frozenset(stored_kinds(["function"]))
+_IMPORTED = re.compile(rf"\bas\s+{NAME}|\b(?:import|from|require)\b.*{NAME}|^\s*{NAME}\s+\"")
+"""An import of something under a name."""
 _IMPORT_OF_ALL = re.compile(r"\s*from\s+[\w.]+\s+import\s+\*")
 _KEYWORD = re.compile(r"=(?!=)")
 _KEY = re.compile(r"\s*\??:(?!:)")
@@ -130,7 +138,7 @@ class Meanings:
         self.places_left = _MOST_PLACES
         """Number of the places that may still be read."""
         self.reach = cache(self._reach)
-        self._lines = cache(partial(all_lines, bundle))
+        self._lines = cache(self._read_lines)
         self._types = ReceiverTypes(bundle, self._lines, files)
         self._choices: dict[tuple[int, str, str], tuple[Sequence[SymbolRow], _Choices]] = {}
         self._of_known_types: dict[tuple[int, Types], dict[int, Evidence]] = {}
@@ -298,15 +306,17 @@ class Meanings:
 
     def _find_module(self, file: int, receiver: str) -> bool:
         """Tell whether a file imports something under this name."""
-        name = re.escape(receiver)
-        pattern = re.compile(rf"\bas\s+{name}\b|\b(?:import|from|require)\b.*\b{name}\b|^\s*{name}\s+\"")
-        return any(pattern.search(line) for line in self._lines(file) if receiver in line)
+        lines = (line for line in self._lines(file).texts if receiver in line)
+        return any(_IMPORTED.search(with_name_marked(line, receiver)) for line in lines)
 
     def _find_import_of_all(self, file: int) -> bool:
-        return any(_IMPORT_OF_ALL.match(line) for line in self._lines(file))
+        return any(_IMPORT_OF_ALL.match(line) for line in self._lines(file).texts)
+
+    def _read_lines(self, file: int) -> SourceLines:
+        return SourceLines(all_lines(self._bundle, file))
 
     def _line_around(self, place: NamedPlace) -> _LineAround:
-        lines = self._lines(place.file)
+        lines = self._lines(place.file).texts
         line = lines[place.line].encode() if place.line < len(lines) else b""
         before, after = line[: place.column], line[place.column + place.width :]
         lang = self._bundle.directory.langs[place.file]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from codequarry.serving.catalog.definition_rows import NamedDefinition, SymbolRo
 from codequarry.serving.tools.naming.bindings import (
     Binding,
     Primary,
+    SourceLines,
     bindings_above,
     imports_whole,
     is_literal,
@@ -70,7 +71,7 @@ class ReceiverTypes:
         files: (files,) bool, files whose types count.
     """
 
-    def __init__(self, bundle: Bundle, lines_of: Callable[[int], Sequence[str]], files: np.ndarray) -> None:
+    def __init__(self, bundle: Bundle, lines_of: Callable[[int], SourceLines], files: np.ndarray) -> None:
         self._bundle = bundle
         self._files = files
         self._lines_of = lines_of
@@ -104,7 +105,7 @@ class ReceiverTypes:
         if primary is None:
             return _OF_ELSEWHERE if is_literal(expression.lstrip()) else NOTHING
         if primary.word in SELF and not primary.of:
-            name = type_around(self._lines_of(file), line)
+            name = type_around(self._lines_of(file).texts, line)
             names = self.bases(name) if primary.word == "super" else {name} - {""}
             return Types(frozenset(names), bool(name))
         if depth >= _DEEPEST or primary.word.isdigit():
@@ -125,7 +126,7 @@ class ReceiverTypes:
 
     def _find_whole_import(self, file: int, word: str) -> bool:
         """Tell whether a file imports a module as a whole under a name."""
-        return imports_whole(self._lines_of(file), word, self._bundle.directory.langs[file])
+        return imports_whole(self._lines_of(file).texts, word, self._bundle.directory.langs[file])
 
     def is_type(self, word: str) -> bool:
         """Tell whether a type of the version has this name."""
@@ -170,7 +171,7 @@ class ReceiverTypes:
         if self._nested == _DEEPEST:
             return NOTHING
         self._nested += 1
-        bindings = member_bindings(self._lines_of(file), word, self._bundle.directory.langs[file])
+        bindings = member_bindings(self._lines_of(file).texts, word, self._bundle.directory.langs[file])
         own = [self._of_binding(file, one, 0) for one in bindings[:_MOST_BINDINGS]]
         self._nested -= 1
         found = _together(own) if own else NOTHING
