@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -24,7 +25,8 @@ from codequarry.schemas.languages import MODULE_LANGUAGES, language_of
 from codequarry.schemas.resources import available_cores
 from tools.train_encoder.sources import TrainingSource, fetch, files
 
-_MOST_PAIRS = {"doc": 60_000, "name": 18_000, "block": 15_000}
+ItemT = TypeVar("ItemT")
+_MOST_PAIRS = {"doc": 120_000, "name": 18_000, "block": 15_000}
 """Most pairs of one language."""
 _PER_SOURCE = 30_000
 """Most pairs of one language from one source; the choice among sources is by turns."""
@@ -79,7 +81,7 @@ def rows_of(table: Path) -> Iterator[Row]:
         yield Row(**row)
 
 
-def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[Row]:
+def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[tuple[str, Row]]:
     """Draw a training set: a number of pairs of each language and kind, by turns of sources, each once, shuffled.
 
     Args:
@@ -88,18 +90,18 @@ def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[Ro
         seed: Seed of the drawing.
 
     Returns:
-        The pairs.
+        The pairs, each behind the key of its source.
     """
     drawn = random.Random(seed)
     seen = {_digest(text) for table in apart for row in rows_of(table) for text in (row.code, row.text)}
-    found: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[str, str], dict[str, list[tuple[str, Row]]]] = defaultdict(lambda: defaultdict(list))
     for key in sorted(tables):
         for row in rows_of(tables[key]):
             code, text = _digest(row.code), _digest(row.text)
             if code not in seen and (text not in seen or row.kind == "name"):
                 seen.add(code)
-                found[row.lang, row.kind][key].append(row)
-    chosen: list[Row] = []
+                found[row.lang, row.kind][key].append((key, row))
+    chosen: list[tuple[str, Row]] = []
     for (_, kind), by_source in sorted(found.items()):
         for rows in by_source.values():
             drawn.shuffle(rows)
@@ -108,8 +110,8 @@ def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[Ro
     return chosen
 
 
-def _in_turn(queues: list[list[Row]], limit: int) -> list[Row]:
-    chosen: list[Row] = []
+def _in_turn(queues: list[list[ItemT]], limit: int) -> list[ItemT]:
+    chosen: list[ItemT] = []
     turn = 0
     while queues and len(chosen) < limit:
         queues = [rows for rows in queues if len(rows) > turn]

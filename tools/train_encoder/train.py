@@ -88,7 +88,8 @@ def train_encoder(
         tables = collect(listed.sources, listed.never, folder, progress)
     apart = {source.key: tables[source.key] for source in listed.sources if source.held_out}
     with _timed("select pairs", seconds):
-        rows = select({key: tables[key] for key in tables.keys() - apart.keys()}, apart.values(), recipe.seed)
+        chosen = select({key: tables[key] for key in tables.keys() - apart.keys()}, apart.values(), recipe.seed)
+    rows = [row for _, row in chosen]
     if not rows:
         raise InvalidArgumentError(
             f"{sources}: no pair of documentation and code in its packages", suggestion="list packages of source code"
@@ -105,16 +106,17 @@ def train_encoder(
         table = initial_table(tokenizer, teacher(folder))
         progress("reading the vocabulary with MiniLM", 1, 1)
     times = np.array([recipe.documented if row.kind == "doc" else 1 for row in rows])
+    packages = np.unique([key for key, _ in chosen], return_inverse=True)[1]
     with _timed("train", seconds):
         table, weights = train(
             pairs, table, inverse_frequencies(pairs), recipe,
-            times=times, progress=lambda done, of: progress("training", done, of),
+            times=times, groups=packages, progress=lambda done, of: progress("training", done, of),
         )  # fmt: skip
     # The earlier name of this program, so that the shipped encoder.json is made again byte for byte.
     source = f"codequarry train-encoder, {len(listed.sources) - len(apart)} packages, seed {recipe.seed}"
     spec = export_static(target, tokenizer, table, weights, name=NAME, source=source)
-    packages = tuple(held_out(source, tables[source.key]) for source in listed.sources if source.held_out)
-    return Trained(spec, Counter((row.lang, row.kind) for row in rows), seconds, packages)
+    measured = tuple(held_out(source, tables[source.key]) for source in listed.sources if source.held_out)
+    return Trained(spec, Counter((row.lang, row.kind) for row in rows), seconds, measured)
 
 
 def teacher(folder: Path) -> Encoder:

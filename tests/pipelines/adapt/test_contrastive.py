@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from codequarry.pipelines.adapt.contrastive import Bags, Recipe, _gradient, bags, train
+from codequarry.pipelines.adapt.contrastive import Bags, Recipe, _gradient, _in_runs, bags, train
 from codequarry.pipelines.adapt.held_out import reciprocal_ranks
 from codequarry.serving.encoders.static import TokenIds
 from tools.train_encoder.vocabulary import train_tokenizer
@@ -66,3 +68,13 @@ def test_training_brings_what_belongs_together_to_the_top_and_repeats_bit_by_bit
     first, second = (train(counted, table, weights, recipe) for _ in range(2))
     assert all((one == other).all() for one, other in zip(first, second, strict=True))
     assert ranks(first[1][:, None] * first[0]) > 0.9 > 0.3 > ranks(table)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 9), st.integers(0, 5))
+def test_pairs_of_a_package_follow_each_other_in_runs(packages: list[int], run: int, seed: int) -> None:
+    groups, drawn = np.array(packages), np.random.default_rng(seed)
+    shown = drawn.permutation(np.repeat(np.arange(len(groups)), 3))
+    order = _in_runs(shown, groups, run, drawn)
+    assert sorted(order.tolist()) == sorted(shown.tolist())
+    changes = np.count_nonzero(np.diff(groups[order]))
+    assert changes < sum(-(-3 * packages.count(one) // run) for one in set(packages))

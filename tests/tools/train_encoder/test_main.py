@@ -113,7 +113,8 @@ def test_nothing_of_a_held_out_package_is_trained_on(tiny: Path, train: Train) -
     others = {name: file for name, file in named.items() if file not in apart}
     chosen = select(others, apart, seed=0)
     held = {row.code for row in rows_of(apart[0])}
-    assert not held & {row.code for row in chosen}
+    assert not held & {row.code for _, row in chosen}
+    assert {key for key, _ in chosen} == set(others)
     assert any("window" in code for code in held)
 
 

@@ -47,6 +47,8 @@ class Recipe:
     """Share of pairs whose path and name are hidden, so that the model learns to read code."""
     documented: int = 3
     """Times an epoch shows a pair of documentation and code, while it shows others once."""
+    run: int = 1_024
+    """Pairs of one package that follow each other, where packages are known: a batch then asks to tell them apart."""
     seed: int = 0
 
 
@@ -78,6 +80,7 @@ def train(
     recipe: Recipe,
     *,
     times: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Train a table and weights on pairs; the same arguments give the same bits on one machine.
@@ -88,6 +91,7 @@ def train(
         weights: (v,) float32, positive; stay unchanged.
         recipe: Hyperparameters.
         times: (n,) int, times an epoch shows each pair; None for once.
+        groups: (n,) int from 0 on, package of each pair; None when all are of one.
         progress: Called with steps done and planned.
 
     Returns:
@@ -105,6 +109,8 @@ def train(
     done = 0
     for _ in range(recipe.epochs):
         order = random.permutation(shown)
+        if groups is not None:
+            order = _in_runs(order, groups, recipe.run, random)
         for start in range(0, count - batch + 1, batch):
             left = 1 - done / planned
             rows = np.sort(order[start : start + batch])
@@ -117,6 +123,25 @@ def train(
             if progress is not None:
                 progress(done, planned)
     return table, np.exp(logs)
+
+
+def _in_runs(shuffled: np.ndarray, groups: np.ndarray, run: int, random: np.random.Generator) -> np.ndarray:
+    """Lay pairs of a group beside each other, in runs that are shuffled.
+
+    Args:
+        shuffled: (m,) indexes of pairs.
+        groups: (n,) int from 0 on, group of each pair.
+        run: Most pairs of a run.
+        random: Source of the order of runs.
+
+    Returns:
+        (m,) the same indexes.
+    """
+    beside = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    first = np.flatnonzero(np.diff(groups[beside], prepend=-1))
+    position = np.arange(len(beside)) - np.repeat(first, np.diff(first, append=len(beside)))
+    runs = np.split(beside, np.flatnonzero(position % run == 0)[1:])
+    return np.concatenate([runs[at] for at in random.permutation(len(runs))])
 
 
 def _gradient(
