@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codequarry.serving.tools.naming.bindings import (
+    NAME,
     SourceLines,
     bindings_above,
     imports_whole,
@@ -14,6 +17,7 @@ from codequarry.serving.tools.naming.bindings import (
     member_bindings,
     trailing_expression,
     type_around,
+    with_name_marked,
 )
 
 PYTHON = """import os
@@ -148,3 +152,9 @@ def test_no_text_is_too_odd(lines: list[str], line: int, lang: str) -> None:
     for text in lines:
         last_primary(text)
         assert text.endswith(trailing_expression(text))
+
+
+@given(st.text("ab_. =", max_size=20), st.text("ab_", max_size=3))
+def test_a_name_is_marked_where_a_pattern_finds_it(text: str, name: str) -> None:
+    expected = re.sub(rf"\b{name}\b", NAME, text) if name else text
+    assert with_name_marked(text, name) == expected

@@ -44,6 +44,8 @@ _WORD = re.compile(r"\w+")
 _DEPTH = 20
 """Results of an answer that are compared; 4,000 tokens rarely hold more."""
 _EXAMPLES = 3
+_MOST_CANDIDATES = 1_000
+"""Most sentences, and most names, of changed files that are looked for in the whole of both versions."""
 
 
 def compare(own: Engine, other: Engine, limits: RetrievalSettings) -> tuple[Comparison, list[Check]]:
@@ -307,20 +309,23 @@ def changed_questions(
     here, there = (live_rows(each.paths, each.manifest, _NODES, _NODE) for each in (staged, current))
     found: list[list[tuple[str, dict[str, Any]]]] = []
     for text_of, fitting in ((_sentence, _with_sentences), (_telling_name, _with_names)):
-        texts = set(map(text_of, nodes)) - {""}
+        candidates = (
+            (CandidateKey(row["repo"], row["path"], f"{row['start_line']}:{text}"), (text, row))
+            for row in nodes
+            if (text := text_of(row))
+        )
+        drawn = list(islice(spread(candidates, 0), _MOST_CANDIDATES))
+        texts = {text for text, _ in drawn}
         own, earlier = (fitting(table, texts).to_pylist() for table in (here, there))
         times, before = (Counter(map(text_of, rows)) for rows in (own, earlier))
         places = {(text_of(row), row["repo"], row["path"]) for row in earlier}
-        drawn = spread(
-            (
-                (CandidateKey(row["repo"], row["path"], f"{row['start_line']}:{text}"), (text, row))
-                for row in nodes
-                for text in (text_of(row),)
-                if text and times[text] == before[text] == 1 and (text, row["repo"], row["path"]) in places
-            ),
-            0,
+        found.append(
+            [
+                (text, row)
+                for text, row in drawn
+                if times[text] == before[text] == 1 and (text, row["repo"], row["path"]) in places
+            ]
         )
-        found.append(list(drawn))
     lines: dict[str, Target] = {}
     questions: list[Question] = []
     by_turns = chain.from_iterable(zip_longest(*found))
@@ -342,14 +347,10 @@ def _telling_name(node: Mapping[str, Any]) -> str:
 
 def _with_sentences(nodes: pa.Table, sentences: Collection[str]) -> pa.Table:
     """Return the definitions whose documentation may begin with one of the sentences: it holds two words of it."""
-    pairs = sorted({_telling_pair(sentence) for sentence in sentences})
-    return (
-        nodes.filter(
-            pc.call_function("match_substring_regex", [nodes["doc"]], pc.MatchSubstringOptions("|".join(pairs)))
-        )
-        if pairs
-        else nodes.slice(0, 0)
-    )
+    if not sentences:
+        return nodes.slice(0, 0)
+    pairs = pc.MatchSubstringOptions("|".join(sorted({_telling_pair(sentence) for sentence in sentences})))
+    return nodes.filter(pc.call_function("match_substring_regex", [nodes["doc"]], pairs))
 
 
 def _telling_pair(sentence: str) -> str:

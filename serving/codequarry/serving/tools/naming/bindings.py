@@ -148,7 +148,7 @@ def with_name_marked(text: str, name: str) -> str:
     '_ = stores[_]'
     """
     pieces: list[str] = []
-    start, at = 0, text.find(name)
+    start, at = 0, text.find(name) if name else -1
     while at >= 0:
         end = at + len(name)
         if not (_is_word(text[at - 1 : at]) or _is_word(text[end : end + 1])):
