@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -25,7 +24,6 @@ from codequarry.schemas.languages import MODULE_LANGUAGES, language_of
 from codequarry.schemas.resources import available_cores
 from tools.train_encoder.sources import TrainingSource, fetch, files
 
-ItemT = TypeVar("ItemT")
 _MOST_PAIRS = {"doc": 120_000, "name": 18_000, "block": 15_000}
 """Most pairs of one language."""
 _PER_SOURCE = 30_000
@@ -110,8 +108,8 @@ def select(tables: dict[str, Path], apart: Iterable[Path], seed: int) -> list[tu
     return chosen
 
 
-def _in_turn(queues: list[list[ItemT]], limit: int) -> list[ItemT]:
-    chosen: list[ItemT] = []
+def _in_turn(queues: list[list[tuple[str, Row]]], limit: int) -> list[tuple[str, Row]]:
+    chosen: list[tuple[str, Row]] = []
     turn = 0
     while queues and len(chosen) < limit:
         queues = [rows for rows in queues if len(rows) > turn]

@@ -62,17 +62,14 @@ def ask_staged(paths: BundlePaths, settings: Settings, progress: Progress) -> tu
         compared = None
         if held is not None and held.digest != manifest.digest:
             before = root.version(held.version)
-            # Opening and searching over a delta is what a complete version ends: its times are not judged.
-            timed = manifest.stack is None
-            most = settings.retrieval.max_open_ratio
-            open_ms = opening(_name_version(paths), _name_version(before), most) if timed else None
+            limits, open_ms = settings.retrieval, None
+            if manifest.stack is None:  # opening and searching over a delta is what a complete version ends
+                open_ms = opening(_name_version(paths), _name_version(before), limits.max_open_ratio)
             with closing(_open_engine(before, settings.asking)) as other:
-                compared, found = compare(own, other, settings.retrieval)
+                compared, found = compare(own, other, limits)
                 checks += found
                 if open_ms is not None:
-                    checks += delays(
-                        open_ms, _search_times(own, other, compared, settings.retrieval), settings.retrieval
-                    )
+                    checks += delays(open_ms, _search_times(own, other, compared, limits), limits)
         progress("asking", 2, 3)
     tunings = {leg.channel: read_tuning(paths.leg(leg.channel).tuning) for leg in manifest.legs if not leg.faiss.exact}
     known = {channel: tuning for channel, tuning in tunings.items() if tuning is not None}

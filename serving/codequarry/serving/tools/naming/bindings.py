@@ -89,7 +89,7 @@ def bindings_above(lines: SourceLines, line: int, word: str, lang: str) -> Bindi
     outer = None
     last = min(line, len(lines.texts) - 1)
     first = max(0, last - _MOST_LINES + 1)
-    holding = [at for at in range(last, first - 1, -1) if word in lines.texts[at]]
+    holding = [at for at in range(first, last + 1) if word in lines.texts[at]]
     low, high = bisect_left(lines.headers, first), bisect_right(lines.headers, last)
     headers = set(lines.headers[low:high])
     for at in sorted(headers.union(holding), reverse=True):
