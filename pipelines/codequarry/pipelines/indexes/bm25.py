@@ -1,4 +1,4 @@
-"""The lexical index: tantivy over pre-analyzed fields, one segment or more for each shard.
+"""The lexical index: tantivy over analyzed fields, one segment or more for each shard.
 
 tantivy takes a term's statistics over all segments of an index, so that scores are those of one big segment. It names
 the files of a segment by a random UUID, and writes the same bytes for the same documents. Segments are therefore named
@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -20,11 +19,10 @@ import tantivy
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.serving.text.lexical import (
-    BODY_FIELD,
     ID_FIELD,
     META_FILE,
     field_texts,
-    placed_terms,
+    indexed_values,
     remove_index_folder,
     tantivy_schema,
 )
@@ -98,8 +96,7 @@ def scratch_folder(version: Path) -> Path:
 
 
 def _write(folder: Path, chunks: pa.Table) -> None:
-    # In a field without positions, terms with spaces between them give the same bytes as an object for each.
-    index = tantivy.Index(tantivy_schema("whitespace"), path=str(folder))
+    index = tantivy.Index(tantivy_schema(), path=str(folder))
     writer = index.writer(heap_size=_HEAP_BYTES, num_threads=1)
     columns = [chunks[name].to_pylist() for name in _COLUMNS]
     for chunk_id, path, symbols, qualified_name, text in zip(*columns, strict=True):
@@ -107,10 +104,8 @@ def _write(folder: Path, chunks: pa.Table) -> None:
         document.add_unsigned(ID_FIELD, chunk_id)
         texts = field_texts(path=path, symbols=symbols, qualified_name=qualified_name, text=text)
         for field, value in texts.items():
-            if field == BODY_FIELD:
-                document.add_pre_tokenized_text(field, _pre_tokenized(value))
-            else:
-                document.add_text(field, " ".join(chain.from_iterable(placed_terms(value))))
+            for terms in indexed_values(value):
+                document.add_text(field, terms)
         writer.add_document(document)
     writer.commit()
     writer.wait_merging_threads()
@@ -131,9 +126,3 @@ def _move_segment(scratch: Path, found: str, documents: int, target: Path) -> Ne
 def _uuid(name: str) -> str:
     return "-".join((name[:8], name[8:12], name[12:16], name[16:20], name[20:]))
 
-
-def _pre_tokenized(text: str) -> tantivy.PreTokenizedString:
-    placed = enumerate(placed_terms(text))
-    return tantivy.PreTokenizedString(
-        "", [tantivy.Token(term, position, 0, 0) for position, terms in placed for term in terms]
-    )

@@ -13,11 +13,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_TOKEN_CHARS = 120
-_TOKEN = re.compile(
-    r"[^\W\d]\w*"  # identifiers and words of any script
+_OTHERS = (
     r"|\d\w*(?:\.\d\w*)*"  # numbers: 42, 0x1f, 3.14, 1_000; a dot before a name ends one, as in "1.open"
-    r"|->|=>|::|==|!=|<=|>=|&&|\|\||\+=|-=|\*\*|<<|>>|:=|\.\.\.|\?\?|\?\."
+    r"|-[>=]|=[>=]|::|!=|<[=<]|>[=>]|&&|\|\||\+=|\*\*|:=|\.\.\.|\?[?.]"
 )
+_TOKEN = re.compile(r"[^\W\d]\w*" + _OTHERS)
+"""Identifiers and words of any script, numbers and operators."""
+
+_ASCII_TOKEN = re.compile(r"[A-Za-z_]\w*" + _OTHERS, re.ASCII)
+"""The same in a text of ASCII alone, where it finds them in less time."""
+
 _RUN = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\dA-Za-z_]+")
 
@@ -45,7 +50,7 @@ def identifier_parts(identifier: str) -> tuple[str, ...]:
 
 def source_tokens(text: str) -> list[str]:
     """Return identifiers, numbers and operators of a text as written, in order."""
-    return _TOKEN.findall(text)
+    return (_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text)
 
 
 @lru_cache(maxsize=8_192)

@@ -11,9 +11,10 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,23 +33,17 @@ META_FILE = "meta.json"
 """tantivy's list of the segments of an index."""
 
 
-def tantivy_schema(tokenizer: str = "raw") -> tantivy.Schema:
-    """Return the schema: pre-tokenized text fields and the chunk id as a fast field; nothing is stored.
+def tantivy_schema() -> tantivy.Schema:
+    """Return the schema: text fields, whose terms stand between spaces, and the chunk id; nothing is stored.
 
     Only the body is searched for phrases, so that it alone has positions.
-
-    Args:
-        tokenizer: tantivy's name for what splits a text that is not split yet.
-
-    Returns:
-        The schema.
     """
     import tantivy
 
     builder = tantivy.SchemaBuilder()
     for field in FIELDS:
         option = "position" if field == BODY_FIELD else "freq"
-        builder.add_text_field(field, stored=False, tokenizer_name=tokenizer, index_option=option)
+        builder.add_text_field(field, stored=False, tokenizer_name="whitespace", index_option=option)
     builder.add_unsigned_field(ID_FIELD, stored=False, indexed=True, fast=True)
     return builder.build()
 
@@ -73,17 +68,33 @@ def field_texts(*, path: str, symbols: Iterable[str], qualified_name: str, text:
 
 
 def indexed_terms(text: str) -> list[tuple[str, int]]:
-    """Return the index terms of a text with positions: those of the analyzer, and stems that are not among them.
+    """Return the index terms of a text with positions: its words, and behind them their further terms.
 
     >>> indexed_terms("open(max_sessions)")
-    [('open', 0), ('max_sessions', 1), ('max', 1), ('sessions', 1), ('session', 1)]
+    [('open', 0), ('max_sessions', 1), ('max', 3), ('sessions', 4), ('session', 5)]
     """
-    return [(term, position) for position, terms in enumerate(placed_terms(text)) for term in terms]
+    words, others = (value.split(" ") if value else [] for value in indexed_values(text))
+    # tantivy leaves one position free between two values of a field.
+    return [*zip(words, count(), strict=False), *zip(others, count(len(words) + 1), strict=False)]
 
 
-def placed_terms(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the index terms at each position of a text, see `indexed_terms`."""
-    return map(_terms_and_stems, source_tokens(text))
+def indexed_values(text: str) -> tuple[str, str]:
+    """Return the index terms of a text as the two values of a field, for tantivy to split at spaces.
+
+    A phrase is looked up by its words, which stand beside each other in the first value. A term of its own at the
+    position of its word would have to be made one by one, at more than twice the cost of an index.
+
+    >>> indexed_values("open(max_sessions)")
+    ('open max_sessions', 'max sessions session')
+
+    Args:
+        text: Text of a field.
+
+    Returns:
+        Identifiers, numbers and operators in lower case, in order; then parts of identifiers and stems, in order.
+    """
+    terms = list(map(_terms_and_stems, source_tokens(text)))
+    return " ".join([each[0] for each in terms]), " ".join(chain.from_iterable([each[1:] for each in terms]))
 
 
 def distinct_terms(text: str) -> set[str]:
