@@ -21,6 +21,7 @@ from codequarry.schemas.bundle.tables import CHUNKS
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_texts, indexed_terms, open_searcher
 from tests.serving.ask_channel import ask_channel
+from tests.serving.bundle_factory import Piece, write_bm25
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -113,6 +114,28 @@ def test_bm25_holds_exactly_the_analyzed_tokens(
     for (field, term), ids in expected.items():
         hits = searcher.search(tantivy.Query.term_query(schema, field, term), limit=100).hits
         assert set(searcher.fast_field_values(ID_FIELD, [address for _, address in hits])) == ids
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text("abAB_ .0=é\n", max_size=60), min_size=1, max_size=6))
+def test_texts_are_indexed_like_terms_that_are_placed_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str]
+) -> None:
+    chunks = chunk_table(texts)
+    pieces = [
+        Piece(row["path"], row["text"], symbols=tuple(row["symbols"]), qualified_name=row["qualified_name"])
+        for row in chunks.to_pylist()
+    ]
+    ids = pa.array([piece.id for piece in pieces], pa.int64())
+    paths, placed = BundlePaths(tmp_path_factory.mktemp("bundle")), tmp_path_factory.mktemp("placed")
+    build_bm25(paths, chunks.set_column(CHUNKS.names.index("chunk_id"), CHUNKS.field("chunk_id"), ids))
+    write_bm25(placed, pieces)
+    postings = [
+        {suffix: file.read_bytes() for suffix in ("idx", "pos", "term", "fieldnorm") for file in at.glob(f"*.{suffix}")}
+        for at in (paths.bm25, placed)
+    ]
+    assert len(postings[0]) == 4
+    assert postings[0] == postings[1]
 
 
 def test_an_index_in_segments_scores_as_one(tmp_path: Path) -> None:

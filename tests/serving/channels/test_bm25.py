@@ -140,6 +140,11 @@ def test_words_that_stand_one_after_the_other(tmp_path) -> None:
     assert channel.holding_phrase(analyze_query("no such file")).tolist() == [there.id]
     assert channel.holding_phrase(analyze_query("file")).tolist() == []
     assert channel.holding_phrase(analyze_query("IOError")).tolist() == [there.id]
+    parts = Piece("d.py", "noSuchFile(", start_line=3)
+    other = Piece("e.py", "such_file no", start_line=4)
+    channel = opened(tmp_path / "parts", [parts, other])
+    assert channel.holding_phrase(analyze_query("no such file")).tolist() == [parts.id]
+    assert channel.holding_phrase(analyze_query("no such")).tolist() == [parts.id]
     crowd = [Piece("c.py", "no such file", start_line=number) for number in range(60)]
     assert opened(tmp_path / "many", crowd).holding_phrase(analyze_query("no such file")).tolist() == []
 
