@@ -41,7 +41,7 @@ def index(home: Path, *, packages: Sequence[str] = PACKAGES, fresh: bool = False
     before = children_cpu()
     sources = [f"{name}={package_folder(name)}" for name in packages]
     done = subprocess.run(
-        [*CODEQUARRY, "index", *sources, "--root", str(home / "bundles")],
+        [*CODEQUARRY, "index", *sources, "--verbose", "--root", str(home / "bundles")],
         cwd=home, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
     return home / "bundles", children_cpu() - before, done.stderr

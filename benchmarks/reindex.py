@@ -83,7 +83,7 @@ def _indexed(home: Path, repository: Path, message: str, model: str) -> tuple[fl
     }
     before = children_cpu()
     done = subprocess.run(
-        [*CODEQUARRY, "index", str(repository), "--root", str(home / "bundles")],
+        [*CODEQUARRY, "index", str(repository), "--verbose", "--root", str(home / "bundles")],
         cwd=home, env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
     return children_cpu() - before, done.stderr, Path(done.stdout.strip())

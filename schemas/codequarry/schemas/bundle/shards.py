@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 
 MAX_SHARDS = 32
-_SHARD_BYTES = 2 << 20
-"""Source bytes for each shard; above 32 MB of source the number of shards is the largest."""
+_SHARD_BYTES = 1 << 20
+"""Source bytes for each shard; above 16 MB of source the number of shards is the largest."""
 
 OWN_TABLES = ("chunks", "ast_nodes", "ast_members", "cst_nodes")
 """Tables whose rows follow from their own file alone: a shard's key decides them, and the tables of vectors."""
@@ -24,7 +24,7 @@ SHARDED_TABLES = (*OWN_TABLES, "embeddings", "embeddings2", "ast_references")
 def shard_count(size_bytes: int) -> int:
     """Return the number of shards for a source size: a power of two, 1 to `MAX_SHARDS`.
 
-    >>> [shard_count(size) for size in (0, 2 << 20, (2 << 20) + 1, 16 << 20, 1 << 40)]
+    >>> [shard_count(size) for size in (0, 1 << 20, (1 << 20) + 1, 8 << 20, 1 << 40)]
     [1, 1, 2, 8, 32]
     """
     count = 1
