@@ -1,8 +1,7 @@
 """Code-aware text analyzer shared by index build and query.
 
 A token is an identifier, a number or an operator. An identifier yields itself (lower-cased) *and* its camelCase,
-snake_case and digit parts at the same position. So both ``getUserName`` and "user name" find it, and phrases still line
-up.
+snake_case and digit parts. So both ``getUserName`` and "user name" find it.
 """
 
 from __future__ import annotations
