@@ -158,6 +158,12 @@ def _print_quality(packages: list[HeldOut], ranks: dict[str, Ranks]) -> None:
         by_language = [mean(found, [one.name for one in packages if one.lang == lang]) for lang in languages]
         cells = " | ".join(f"{value:.3f}" for value in by_language)
         print(f"| {name} | {mean(found):.3f} | {low:.3f} to {high:.3f} | {below:+.3f} to {above:+.3f} | {cells} |")
+    print("\n| static minus MiniLM | packages | 95 % | surely below |")
+    print("|---|---|---|---|")
+    for lang in languages:
+        own = {one.name: ranks["static"][one.name] for one in packages if one.lang == lang}
+        below, above = interval(own, ranks["MiniLM"])
+        print(f"| {lang} | {len(own)} | {below:+.3f} to {above:+.3f} | {'yes' if above < 0 else 'no'} |")
 
 
 def _rate(encode: Callable[[list[str]], object], texts: list[str]) -> float:

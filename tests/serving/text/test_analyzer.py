@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codequarry.serving.text.analyzer import MAX_TOKEN_CHARS, analyze, identifier_parts, query_terms
+from codequarry.serving.text.analyzer import MAX_TOKEN_CHARS, analyze, identifier_parts, query_terms, source_tokens
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_any_text_gives_lower_case_bounded_tokens_in_order(text: str) -> None:
     positions = [token.position for token in tokens]
     assert positions == sorted(positions)
     assert list(analyze(text)) == tokens
+
+
+@given(st.text("aZ_09.-=<>:!?&|+* é\n", max_size=60))
+def test_a_text_of_ascii_has_the_tokens_that_it_has_in_any_script(text: str) -> None:
+    assert [*source_tokens(text), "é"] == source_tokens(f"{text} é")

@@ -125,4 +125,3 @@ def _move_segment(scratch: Path, found: str, documents: int, target: Path) -> Ne
 
 def _uuid(name: str) -> str:
     return "-".join((name[:8], name[8:12], name[12:16], name[16:20], name[20:]))
-
