@@ -73,7 +73,7 @@ frame = connection.sql("SELECT path, fan_in FROM modules").df()  # or .pl(), .to
 Without it, a view that finds no file names the statement. The materialized tables need none.
 The meanings below are comments in the catalog: `comment` of `duckdb_views()`, `duckdb_tables()`, `duckdb_columns()`.
 
-**Polars and pandas** read the Parquet files. From 512 KB of source on, some tables have several:
+**Polars and pandas** read the Parquet files. Above 1 MB of source, some tables have several:
 
 ```python
 polars.scan_parquet(f"{folder}/tables/chunks.*parquet")
