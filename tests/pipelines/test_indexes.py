@@ -19,9 +19,9 @@ from codequarry.pipelines.indexes.faiss import is_exact, write_faiss, write_idma
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.tables import CHUNKS
 from codequarry.serving.channels.bm25 import Bm25Channel
-from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_texts, indexed_terms, open_searcher
+from codequarry.serving.text.lexical import FIELDS, ID_FIELD, field_texts, open_searcher
 from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import Piece, write_bm25
+from tests.serving.bundle_factory import Piece, placed_terms, write_bm25
 
 
 def unit_vectors(count: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -109,7 +109,7 @@ def test_bm25_holds_exactly_the_analyzed_tokens(
         )
         assert tuple(fields) == FIELDS
         for field, value in fields.items():
-            for term, _ in indexed_terms(value):
+            for term, _ in placed_terms(value):
                 expected.setdefault((field, term), set()).add(row["chunk_id"])
     for (field, term), ids in expected.items():
         hits = searcher.search(tantivy.Query.term_query(schema, field, term), limit=100).hits

@@ -99,7 +99,7 @@ def test_a_path_that_is_no_place_of_its_own_in_the_version_is_refused(manifest: 
 def test_the_compatibility_hash_follows_each_of_its_parts(manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(manifest) == []
     assert compatibility("e" * 64).sha256 != compatibility("f" * 64).sha256
-    monkeypatch.setattr("codequarry.serving.text.lexical.indexed_terms", lambda text: [(text, 0)])
+    monkeypatch.setattr("codequarry.serving.text.lexical.indexed_values", lambda text: (text, ""))
     assert differences(manifest) == ["the text analyzer"]
     monkeypatch.setattr("codequarry.serving.files.compatibility.SCHEMAS", {})
     assert differences(manifest) == ["the text analyzer", "the tables"]

@@ -7,6 +7,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -36,7 +37,9 @@ from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.file_index import FileIndex, FileRow, card_text
 from codequarry.serving.files.integrity import file_sha256, list_files
-from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_texts, indexed_terms, tantivy_schema
+from codequarry.serving.text.analyzer import source_tokens, terms_of
+from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_texts, tantivy_schema
+from codequarry.serving.text.stems import stem
 
 VERSION = "20260101T000000Z-0123abcd"
 CREATED = "2026-01-01T00:00:00+00:00"
@@ -198,7 +201,17 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
 def tokens_of(piece: Piece):
     """The index terms of a chunk by field."""
     texts = field_texts(path=piece.path, symbols=piece.symbols, qualified_name=piece.qualified_name, text=piece.text)
-    return {field: indexed_terms(text) for field, text in texts.items()}
+    return {field: placed_terms(text) for field, text in texts.items()}
+
+
+def placed_terms(text: str) -> list[tuple[str, int]]:
+    """The index terms of a text with positions: its words, and a position later the parts and stems of all."""
+    words, others = [], []
+    for token in source_tokens(text):
+        word, *parts = terms_of(token)
+        words.append(word)
+        others += [term for term in dict.fromkeys([*parts, *map(stem, parts or [word])]) if term != word]
+    return [*zip(words, count()), *zip(others, count(len(words) + 1))]
 
 
 def dense_of(piece: Piece) -> str:

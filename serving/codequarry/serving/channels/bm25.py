@@ -27,7 +27,7 @@ from codequarry.serving.channels.base import (
     ranked,
 )
 from codequarry.serving.text.analyzer import source_tokens
-from codequarry.serving.text.lexical import FIELDS, ID_FIELD, distinct_terms, open_searcher
+from codequarry.serving.text.lexical import BODY_FIELD, FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query, is_compound
 from codequarry.serving.text.stems import stem
 
@@ -205,9 +205,9 @@ class Bm25Channel(Channel):
         tokens = [token.lower() for token in source_tokens(query.text)]
         words = [token for token in tokens if token[0].isalnum() or token[0] == "_"]
         if is_compound(query):
-            phrase = tantivy.Query.term_query(self._schema, "body", tokens[0], index_option="basic")
+            phrase = tantivy.Query.term_query(self._schema, BODY_FIELD, tokens[0], index_option="basic")
         elif len(tokens) in _PHRASE_TOKENS and len(words) > 1:
-            phrase = tantivy.Query.phrase_query(self._schema, "body", list(tokens))
+            phrase = tantivy.Query.phrase_query(self._schema, BODY_FIELD, list(tokens))
         else:
             return np.empty(0, np.int64)
         found = self._hits(phrase, _PHRASE_HITS + 1 + self._over.rows).ids
@@ -285,9 +285,9 @@ class Bm25Channel(Channel):
         """
         import tantivy
 
-        rarest = sorted(terms, key=lambda term: (self._searcher.doc_freq("body", term), term))[:_RAREST]
+        rarest = sorted(terms, key=lambda term: (self._searcher.doc_freq(BODY_FIELD, term), term))[:_RAREST]
         for term in rarest:
-            query = tantivy.Query.term_query(self._schema, "body", term, index_option="basic")
+            query = tantivy.Query.term_query(self._schema, BODY_FIELD, term, index_option="basic")
             yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1)).ids
 
     def rarity(self, asked: ChannelQuery) -> dict[str, float]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,28 +54,17 @@ _PROBE = "Größe parsing.getHTTPResponse2(max_file_bytes, 0x1f) -> 3.14 != __in
 
 def lexical_fingerprint() -> str:
     """Return the sha256 in hex of what index and query must compute alike: fields, and the analysis of a probe text."""
-    parts = [FIELDS, ID_FIELD, indexed_terms(_PROBE)]
+    parts = [FIELDS, ID_FIELD, indexed_values(_PROBE)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def field_texts(*, path: str, symbols: Iterable[str], qualified_name: str, text: str) -> dict[str, str]:
-    """Return the text of each text field of a chunk, of which `indexed_terms` are indexed.
+    """Return the text of each text field of a chunk, of which `indexed_values` are indexed.
 
     The name fields hold the definition the chunk is, or lies in, and those that start in it.
     """
     names = dict.fromkeys((*((qualified_name,) if qualified_name else ()), *symbols))
     return {"path": path, "name": " ".join(dict.fromkeys(name.rsplit(".", 1)[-1] for name in names)), BODY_FIELD: text}
-
-
-def indexed_terms(text: str) -> list[tuple[str, int]]:
-    """Return the index terms of a text with positions: its words, and behind them their further terms.
-
-    >>> indexed_terms("open(max_sessions)")
-    [('open', 0), ('max_sessions', 1), ('max', 3), ('sessions', 4), ('session', 5)]
-    """
-    words, others = (value.split(" ") if value else [] for value in indexed_values(text))
-    # tantivy leaves one position free between two values of a field.
-    return [*zip(words, count(), strict=False), *zip(others, count(len(words) + 1), strict=False)]
 
 
 def indexed_values(text: str) -> tuple[str, str]:
@@ -98,7 +87,7 @@ def indexed_values(text: str) -> tuple[str, str]:
 
 
 def distinct_terms(text: str) -> set[str]:
-    """Return the terms of `indexed_terms`, each once and without its position."""
+    """Return the terms of `indexed_values`, each once."""
     found: set[str] = set()
     return found.union(*map(_terms_and_stems, set(source_tokens(text))))
 
