@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from codequarry.pipelines.cli.watch.compaction import is_due
+from codequarry.pipelines.gates.answers.verdict import verdict_names
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.settings.bundle import BundleSettings
@@ -43,8 +44,9 @@ def save(repository: Path, word: str, files: range) -> None:
 
 
 def test_a_large_change_is_a_delta_at_once_and_a_complete_version_later(
-    repository: Path, watching: Callable[..., Watch]
+    repository: Path, watching: Callable[..., Watch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CODEQUARRY__RETRIEVAL__ENABLED", "true")
     watch = watching()
     first = watch.current
     save(repository, "wombat", range(4))
@@ -52,9 +54,13 @@ def test_a_large_change_is_a_delta_at_once_and_a_complete_version_later(
     stack = published(repository).stack
     assert stack is not None
     assert stack.base == first
+    saved = published(repository).version
     assert "one complete version of" in watch.wait_for("complete version")
     complete = published(repository)
     assert complete.stack is None
+    compared = verdict_names(BundleRoot(repository / ".codequarry" / "bundles"))
+    assert saved not in compared  # nobody who saves waits for it
+    assert complete.version in compared
     assert watch.finds("wombat_0")
     save(repository, "quokka", range(1))
     watch.wait_until_found("quokka_0")

@@ -25,7 +25,8 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
     """Publish a version of what the repositories hold now, unless CURRENT holds it already.
 
     It is a delta version unless most files changed since the last complete one: nobody who saves waits for a complete
-    one, which is built when it is quiet. The watch says only that something changed; what changed is decided here.
+    one, which is built when it is quiet. Nor for answers of both versions to be compared, as those of the complete one
+    are. The watch says only that something changed; what changed is decided here.
 
     Args:
         settings: Settings of the watch.
@@ -40,7 +41,12 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
     """
     share = min(1.0, _SHARES * settings.bundle.delta_share)
     bundle = settings.bundle.model_copy(update={"delta_share": share, "delta_hours": 0.0})
-    report = index_changes(settings.model_copy(update={"bundle": bundle}), progress, accept=accept)
+    retrieval = settings.retrieval
+    if retrieval.min_changed_share:  # 0 asks for a comparison each time
+        most = max(retrieval.min_changed_share, share)
+        retrieval = retrieval.model_copy(update={"min_changed_share": most})
+    changed = settings.model_copy(update={"bundle": bundle, "retrieval": retrieval})
+    report = index_changes(changed, progress, accept=accept)
     return index_repositories(settings, progress, accept=accept) if isinstance(report, NotStacked) else report
 
 
