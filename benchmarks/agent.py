@@ -86,7 +86,7 @@ class RivalCost:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one question cost, in tokens."""
+    """Cost of one question, in tokens."""
 
     search: float
     structured: float
@@ -96,7 +96,7 @@ class Cost:
     rank: int
     """Place of the first result that meets the answer, from 1; 0 when none does."""
     same: bool
-    """Whether the lean and the explained answer have the same places."""
+    """True when the lean and the explained answer have the same places."""
     windows: tuple[bool, ...]
     """Of the first results that meet the answer: whether their snippet shows a line of it."""
     reached: float | None

@@ -53,7 +53,7 @@ _FUNCTIONS = ("function", "method")
 _BYTES = range(60, 20_000)
 _LEAST_WORDS = 15
 _EMPTY_STRING = re.compile(r"^\s*[rRuU]?(\"{6}|'{6}|\"\"|'')$")
-"""What is left of a docstring."""
+"""Remains of a docstring."""
 _FIELD = re.compile(r"(?m)^\s*(?:@\w|:\w[^:\n]*:)")
 """Beginning of what documentation says about parameters and the like."""
 _NO_SENTENCE = re.compile(r"^>|https?://")

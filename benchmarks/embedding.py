@@ -1,4 +1,4 @@
-"""What the embedding stage costs beside its encoder: a repository's vectors by both, alternately, in this process."""
+"""Cost of the embedding stage beside its encoder: a repository's vectors by both, alternately, in this process."""
 
 from __future__ import annotations
 

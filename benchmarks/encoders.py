@@ -86,7 +86,7 @@ def _available(sources: list[TrainingSource], folder: Path) -> list[TrainingSour
 
 
 def _print_adapted(folder: Path) -> None:
-    """What `codequarry tune encoder` would say of installed packages, each as a corpus of its own."""
+    """Measure what `codequarry tune encoder` says of installed packages, each as a corpus of its own."""
     print("\n## Adapted to one corpus: MRR@10 over five-fold cross-validation by file\n")
     print("| corpus | pairs | questions | shipped | adapted | difference, 95 % | outside | adapted | CPU-s |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -116,7 +116,7 @@ def _real(file: Path, given: argparse.Namespace) -> tuple[int, np.ndarray]:
 
 
 def _pieces(folders: list[Path]) -> Iterator[tuple[str, str]]:
-    """What the encoder would read of a piece, and the first comment in it or ""."""
+    """Return what the encoder would read of a piece, and the first comment in it or ""."""
     for folder in folders:
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
             if path.stat().st_size > _LONGEST:

@@ -1,4 +1,4 @@
-"""How late interaction grows: time and memory against the number of tokens, of real chunks and of synthetic ones.
+"""Growth of late interaction: time and memory against the number of tokens, of real chunks and of synthetic ones.
 
 ``python -m benchmarks.late_interaction growth`` measures parts of the corpus, ``… million [CHUNKS [TOKENS]]`` synthetic
 indexes in the compact profile: of a hundredth and a tenth of that many chunks and of all, the last stage by stage.

@@ -28,7 +28,7 @@ from codequarry.pipelines.indexes.array_files import write_array
 VENV = "CODEQUARRY_BENCH_PYTHON"
 _SCRIPT = Path(__file__).with_name("late_interaction_foreign.py")
 Way = tuple[str, float, float, float]
-"""What was asked, CPU milliseconds (p50), R@10, R@100."""
+"""The query, CPU milliseconds (p50), R@10, R@100."""
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""What a learned order of the first fifty chunks would bring: NDCG@10 of `benchmarks/questions`, cross-validated.
+"""Gain of a learned order of the first fifty chunks: NDCG@10 of `benchmarks/questions`, cross-validated.
 
     python -m benchmarks.learned_ranking --repositories FOLDER [--part train --part development]
 

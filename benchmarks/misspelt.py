@@ -1,4 +1,4 @@
-"""What the look-ups of names written otherwise are worth and cost: mined identifiers, misspelt or in another style."""
+"""Worth and cost of the look-ups of names written otherwise: mined identifiers, misspelt or in another style."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each part of the ranking is worth: the profile with one part off, on annotated and on mined questions."""
+"""Worth of each part of the ranking: the profile with one part off, on annotated and on mined questions."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _indexed(home: Path, repository: Path, message: str, model: str) -> tuple[fl
 
 
 def _files(version: Path) -> list[dict[str, Any]]:
-    """What a version's manifest says of its files."""
+    """Read what a version's manifest says of its files."""
     return json.loads((version / "manifest.json").read_text())["files"]
 
 

@@ -1,4 +1,4 @@
-"""How SCIP's definitions and the chunks of a package fit together, asked of the tables the pipeline wrote."""
+"""Agreement of SCIP's definitions and the chunks of a package, asked of the tables the pipeline wrote."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _TABLES = ("chunks", "ast_nodes", "scip_symbols", "scip_occurrences")
 
 
 def _is_listed(chunks: list[dict[str, Any]], place: int, qualified_name: str) -> bool:
-    """Whether one chunk holds the place and lists the name."""
+    """Return whether one chunk holds the place and lists the name."""
     holding = [chunk for chunk in chunks if chunk["start_byte"] <= place < chunk["end_byte"]]
     if len(holding) != 1:
         return False
@@ -79,7 +79,7 @@ def _is_listed(chunks: list[dict[str, Any]], place: int, qualified_name: str) ->
 
 
 def _agree(ours: list[str], theirs: list[str]) -> bool:
-    """Whether both name one definition: scip-python leaves out the functions around a nested one."""
+    """Return whether both name one definition: scip-python leaves out the functions around a nested one."""
     remaining = iter(ours)
     return ours[-1] == theirs[-1] and all(part in remaining for part in theirs)
 

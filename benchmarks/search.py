@@ -89,7 +89,7 @@ def _measure(root: Path, p50_ms: float, p95_ms: float) -> None:
 
 
 def _misspelt(engine: Engine) -> list[str]:
-    """As many names of definitions as there are queries, each with a slip of the keys."""
+    """Return as many names of definitions as there are queries, each with a slip of the keys."""
     index = engine.bundle.catalog.index
     assert isinstance(index, RowIndex)
     names = sorted({index.texts[name] for name in np.unique(index.definitions[1]).tolist()})

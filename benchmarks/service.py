@@ -100,7 +100,7 @@ def _settle(port: int) -> None:
 
 
 def _clients(what: str, port: int, amount: float) -> Any:
-    """What clients in a process of their own found."""
+    """Findings of clients in a process of their own."""
     out, _ = (process := _started(what, port, amount)).communicate()
     assert process.returncode == 0
     return json.loads(out)

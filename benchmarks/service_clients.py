@@ -97,7 +97,7 @@ async def crowds(port: int, times: int) -> list[float]:
 
 
 async def load(port: int, seconds: float) -> dict[str, int]:
-    """How often clients that search without a pause got what; "ok" or the code of an error."""
+    """Count what clients that search without a pause got; "ok" or the code of an error."""
     answers: Counter[str] = Counter()
     until = time.monotonic() + seconds
 

@@ -184,7 +184,7 @@ class _Naive:
         self._impacts = np.concatenate([each.impacts for each in documents])
 
     def agrees(self, index: SpladeIndex, query: SparseQuery) -> bool:
-        """Whether a search of the index gives the same documents with the same scores in the same order."""
+        """Return whether a search of the index gives the same documents with the same scores in the same order."""
         weights = np.zeros(self._vocabulary, np.int64)
         weights[query.terms] = query.weights
         products = weights[self._terms] * self._impacts

@@ -70,7 +70,7 @@ def _stability(package: str) -> list[Figure]:
 
 
 def _places(data: bytes) -> list[int]:
-    """Where the definitions of a module start, decorators included."""
+    """Return where the definitions of a module start, decorators included."""
     tree = parse(grammar("python"), data)
     children = tree.root_node.children if tree is not None else []
     return [child.start_byte for child in children if child.type.endswith("_definition")]

@@ -1,4 +1,4 @@
-"""From a save to an answer of ``codequarry serve --watch``, and what a watch costs while nothing changes."""
+"""Time from a save to an answer of ``codequarry serve --watch``, and cost of a watch while nothing changes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ The bundle is under {ROOT}"""
 
 
 async def look_up(client: Client[Any]) -> None:
-    """Where a name is defined, who uses it, and where a text stands."""
+    """Show where a name is defined, who uses it, and where a text stands."""
     asked: tuple[tuple[str, dict[str, Any]], ...] = (
         ("go_to_definition", {"symbol": "Text.wrap"}),
         ("find_references", {"symbol": "rich.cells.cell_len", "limit": 3}),

@@ -1,4 +1,4 @@
-"""From the pinned packages to the files of the bi-encoder."""
+"""Program that makes the files of the bi-encoder from the pinned packages."""
 
 # pyright: reportMissingImports=false
 

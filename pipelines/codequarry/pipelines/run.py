@@ -73,7 +73,7 @@ class IndexReport:
     linked_bytes: int = 0
     """Bytes of the version that are hard links to the one before."""
     pruned: Pruned | None = None
-    """What retention removed after the publish."""
+    """Versions that retention removed after the publish."""
     reused_shards: int = 0
     """Shards of the version that are links to the one before."""
     adaptation: AdaptationReport | None = None

@@ -27,9 +27,9 @@ class Definition:
     parent: str
     """Qualified name of the definition that it belongs to; "" when there is none."""
     name_byte: int
-    """Where the name is written."""
+    """Place where the name is written."""
     body_byte: int
-    """Where the body starts; ``end_byte`` when there is none."""
+    """First byte of the body; ``end_byte`` when there is none."""
     docstring: tuple[int, int]
     """Byte range of the string that documents it from inside; (0, 0) when there is none."""
 
@@ -115,7 +115,7 @@ class ModuleFacts(NamedTuple):
     doc: str
     """Documentation at its top; "" when none."""
     imports: tuple[Import, ...]
-    """In the order of the file."""
+    """The definitions, in the order of the file."""
     exports: tuple[str, ...]
     """Names it offers to others, in the order of the file."""
     defined: tuple[str, ...]

@@ -29,7 +29,7 @@ class Notice:
     step: str
     """The step that failed first; "" when the run failed outside of its steps."""
     reason: str
-    """What the run page shows: what was found, what was expected, what to do."""
+    """Text of the run page: what was found, what was expected, what to do."""
     current: str
     """The version that is served still; "" when there is none."""
     url: str

@@ -48,7 +48,7 @@ class BuildMode:
     whole: bool = False
     """Build a complete version also where the last one is a delta version of the same sources."""
     accept: str = ""
-    """Why regressions against the last version of a bundle are acceptable; kept in its manifest."""
+    """Reason why regressions against the last version of a bundle are acceptable; kept in its manifest."""
     renamed: bool = False
     """Build again what is there already, for another name: another builder put a version of that name."""
 

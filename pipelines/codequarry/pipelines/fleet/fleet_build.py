@@ -47,7 +47,7 @@ class PlannedFleet:
 
     plan: FleetPlan
     reasons: Mapping[str, str]
-    """Why each bundle is looked at, by name; "" for one that nothing can have changed."""
+    """Reason to look at each bundle, by name; "" for one that nothing can have changed."""
     left_out: Mapping[str, FailedAttempt]
     """New repositories that cannot be measured."""
     repositories: Mapping[str, RepositorySettings]

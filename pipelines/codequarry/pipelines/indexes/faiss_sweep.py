@@ -25,7 +25,7 @@ _SATURATED = 0.9995
 _WIDER = (1024.0, 2048.0)
 """Widths of a graph's search beyond those FAISS lists: texts are asked for by vectors unlike theirs."""
 _FEW_LISTS = 32.0
-"""From this number of lists on, one and a half times each value is measured too: FAISS lists only powers of two."""
+"""Number of lists from which on one and a half times each value is measured too: FAISS lists only powers of two."""
 _SAME = 1e-5
 """Tolerance within which cosines are equal: any of the chunks with the same vector may be the tenth."""
 

@@ -39,7 +39,7 @@ class Indexer:
     project_files: frozenset[str] | None = frozenset()
     """Names of further files that it reads; None for every file."""
     builds: bool = False
-    """Whether it runs the build of the repository, and so its code."""
+    """True when it runs the build of the repository, and so its code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ def _tail(log: Path) -> str:
 
 
 _RUN = "with source roots"
-"""How indexers are run: what else than the files and the version an index follows from."""
+"""Settings with which indexers are run: what else than the files and the version an index follows from."""
 KEPT = 3
 """Number of last used indexes that are kept per repository and indexer."""
 

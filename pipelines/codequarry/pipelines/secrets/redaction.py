@@ -39,7 +39,7 @@ class Redacted(NamedTuple):
 
     content: bytes
     secrets: tuple[Secret, ...]
-    """In order of place."""
+    """The secrets, in order of place."""
 
 
 class Redactor:

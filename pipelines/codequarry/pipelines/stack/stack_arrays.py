@@ -62,7 +62,7 @@ CREATE TEMP TABLE lost AS
 SELECT DISTINCT target_id, name FROM gone WHERE target_id NOT IN (SELECT target_id FROM successors)
 AND target_id NOT IN (SELECT target_id FROM base.symbols_mat WHERE precise AND file NOT IN (SELECT file FROM hidden))
 """
-"""What the hidden files defined precisely, what takes its place, and what nothing defines any more."""
+"""Precise definitions of the hidden files, what takes their place, and what nothing defines any more."""
 _FREED = """
 CREATE TEMP TABLE freed AS
 SELECT DISTINCT file, start_line, start_column, name

@@ -20,7 +20,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.schemas.resources import raise_if_exhausted
 
 _WAIT_S, _RETRY_S = 60.0, 0.02
-"""How long another process may hold a store, and how often it is asked."""
+"""Time that another process may hold a store, and how often it is asked."""
 _BATCH = 500
 _CHECKSUM_BYTES = 16
 _DAY_S = 86_400

@@ -18,7 +18,7 @@ class DeviceUse:
     asked: bool = False
     """True when the settings asked for a GPU."""
     reason: str = ""
-    """Why the GPU that was asked for did not do it; empty when it did, or when there was nothing for it to do."""
+    """Reason why the GPU that was asked for did not do it; empty when it did, or had nothing to do."""
 
     @property
     def fell_back(self) -> bool:

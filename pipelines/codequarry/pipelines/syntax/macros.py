@@ -45,7 +45,7 @@ _C_LINE = re.compile(
 _C_CALL = re.compile(rb"^([A-Z][A-Z0-9_]*)\((?=\s*[A-Za-z_])", re.MULTILINE)
 _C_BRACKET = re.compile(rb"[()]")
 _NEAR_BYTES = 1_000
-"""How far from a line the lines around it are looked for."""
+"""Distance from a line up to which the lines around it are looked for."""
 _C_LONGEST = 1 << 16
 """Bytes of the longest call that is looked into."""
 _C_CALLS = 200

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NAME_BYTES = 200
 _MEMBER = re.compile(rb"(?:(?<!\.)\.|->|::)\Z")
-"""What stands before a name of a member, and not in front of a range or a spread (``..``)."""
+"""Text before a name of a member, and not in front of a range or a spread (``..``)."""
 _NO_LOCALS = frozenset({"type", "import"})
 _CALLS_APART = frozenset({"java", "kotlin", "ruby", "scala", "swift"})
 """Grammars of languages in which a call means a method or function although a local has its name."""

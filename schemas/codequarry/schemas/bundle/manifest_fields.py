@@ -116,7 +116,7 @@ Label = Annotated[str, BeforeValidator(_label)]
 Text = Annotated[str, BeforeValidator(_text)]
 """Sentences that people read."""
 PrefixText = Annotated[str, BeforeValidator(_prefix)]
-"""What stands before a query or a chunk; may have several lines."""
+"""Text before a query or a chunk; may have several lines."""
 Counted = Annotated[dict[Label, Count], Field(max_length=MAX_ENTRIES)]
 
 

@@ -268,7 +268,7 @@ DESCRIPTIONS: dict[str, str] = {
     "scip_symbols": "A row per symbol that SCIP describes.",
     "scip_occurrences": "A row per place at which SCIP sees a symbol.",
 }
-"""What a row of each table is."""
+"""Meaning of a row of each table."""
 
 
 def embeddings_schema(dim: int) -> pa.Schema:

@@ -65,7 +65,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "v_pool_candidates": "`pools`, each candidate with its place in the version that is open.",
     },
 }
-"""What each table or view holds, by group."""
+"""Content of each table or view, by group."""
 
 
 SET_BUNDLE = "SET VARIABLE bundle = (FROM bundle_folder)"

@@ -21,7 +21,7 @@ class Share:
     """
 
     number: int
-    """From 1 on."""
+    """Number of the share, from 1 on."""
     of: int
 
     def __str__(self) -> str:

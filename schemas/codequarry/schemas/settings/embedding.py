@@ -21,7 +21,7 @@ class EncoderSettings(StrictModel):
     """A dense encoder."""
 
     section: ClassVar[str] = "[embedding.second]"
-    """Where the settings are, for messages."""
+    """Place of the settings, for messages."""
 
     model: Annotated[str, Reach.MODEL, Harmless(BUILT_IN)] = Field(
         default="static",

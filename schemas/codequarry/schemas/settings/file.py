@@ -31,13 +31,13 @@ class SettingsPlace:
     """Source of the settings."""
 
     folder: Path
-    """Where relative paths start; resolved."""
+    """Folder at which relative paths start; resolved."""
     file: Path
     """The file, as messages name it."""
     raw: bytes | None
     """Its bytes; None when there is no file."""
     named: bool
-    """Whether the user named the file, which is trust."""
+    """True when the user named the file, which is trust."""
 
     def refuse_untrusted(self, model: type[BaseModel], data: Mapping[str, Any]) -> None:
         """Raise UntrustedError when a file that nobody named asks for what only a trusted one may have."""

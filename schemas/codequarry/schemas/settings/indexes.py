@@ -13,7 +13,7 @@ from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 Tier = Literal["fast", "standard", "full"]
-"""What a bundle is made of, cheapest first; each holds what the one before it holds."""
+"""Tiers of a bundle, cheapest first; each holds what the one before it holds."""
 
 AUTO = "auto"
 

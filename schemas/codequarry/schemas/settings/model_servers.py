@@ -15,7 +15,7 @@ from codequarry.schemas.strict_model import StrictModel
 from codequarry.schemas.trust.privileges import Reach
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-"""What an environment variable may be called, in settings that name one."""
+"""Pattern of the name of an environment variable, in settings that name one."""
 
 
 def checked_url(url: str) -> str:
@@ -48,7 +48,7 @@ class EndpointOptions:
     """Address of a server, and the limits of calls to it."""
 
     url: str
-    """As `checked_url` gives it."""
+    """The address, as `checked_url` gives it."""
     key_variable: str = ""
     """Environment variable that holds the key; none is sent when it is not set."""
     timeout_s: float = 60.0

@@ -18,7 +18,7 @@ _CLIENT_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}:[0-9a-f]{64}")
 _GROUP = re.compile(r"[^\s,\x00-\x1f]{1,128}")
 _REPOSITORIES = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,256}")
 GROUP_PREFIX = "group:"
-"""Before the name of a group in a grant; no repository's name has a colon."""
+"""Text before the name of a group in a grant; no repository's name has a colon."""
 
 
 def is_repository_glob(text: str) -> bool:

@@ -30,7 +30,7 @@ class Reach(Enum):
     PLACE = "place"
     """A path; free inside of the settings file's folder."""
     ADDRESS = "address"
-    """Where something is sent to or fetched from."""
+    """Address that something is sent to or fetched from."""
     SECRET = "secret"
     """A credential, or the name of the environment variable that holds one."""
     MODEL = "model"
@@ -38,7 +38,7 @@ class Reach(Enum):
     CODE = "code"
     """Code that comes from elsewhere runs."""
     ACCESS = "access"
-    """Who may reach the service."""
+    """Callers that may reach the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Request:
     """``section.key``, with the place in a list behind it."""
     reach: Reach
     value: str
-    """As people may see it: never a credential."""
+    """Its form for people: never a credential."""
 
     def __str__(self) -> str:
         return f"{self.key} = {self.value}"

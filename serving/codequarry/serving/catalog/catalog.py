@@ -75,9 +75,9 @@ class ChunkRow(NamedTuple):
     module: str
     """Dotted name of the file; "" when it has none."""
     scip: bool
-    """Whether SCIP indexed the file."""
+    """True when SCIP indexed the file."""
     cst: bool
-    """Whether ``cst_nodes`` holds the chunk's leaf kinds."""
+    """True when ``cst_nodes`` holds the chunk's leaf kinds."""
     text: str
 
     @property

@@ -93,7 +93,7 @@ class Bm25Channel(Channel):
         self._schema = schema
         self._over = over
         self.profile = profile
-        """What the fields count."""
+        """Weights of the fields."""
 
     @classmethod
     def open(cls, *folders: Path, profile: RankingProfile = BUILT_IN, over: Hidden = NOTHING_HIDDEN) -> Self:

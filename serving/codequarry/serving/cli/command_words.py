@@ -22,7 +22,7 @@ _PHRASES = {
     "use list_files": "use `codequarry files`",
     "text with search_code": "text with `codequarry grep`",
 }
-"""What tools say, with words that alone may be names in the user's code."""
+"""Phrases of the tools, with words that alone may be names in the user's code."""
 _PHRASE = re.compile("|".join(map(re.escape, _PHRASES)))
 _FIRST = re.compile(r"^(channel|mode|limit|depth|class): ")
 """The argument that a message is about."""

@@ -51,7 +51,7 @@ class EndpointEncoder:
         self._options = options
         self._endpoint = Endpoint(options)
         self._known = False
-        """Whether the server was seen to run the model that the probe is of."""
+        """True when the server was seen to run the model that the probe is of."""
         self._lock = threading.Lock()
         self._breaker = Breaker()
 

@@ -81,9 +81,9 @@ class Follower:
         self.refusal: Refusal | None = None
         """Last refusal since the start."""
         self.following = True
-        """Whether the served version is the one CURRENT named when it was last read."""
+        """True when the served version is the one CURRENT named when it was last read."""
         self.verified = False
-        """Whether every byte of the served version was compared with its manifest."""
+        """True when every byte of the served version was compared with its manifest."""
         self.damage: dict[str, str] = {}
         """Damaged files of the served version, and what was found in their place."""
 

@@ -80,7 +80,7 @@ class FleetCall:
     members: Sequence[AskedBundle]
     generation: int
     created: str
-    """When the generation was made, UTC."""
+    """UTC time at which the generation was made."""
     unserved: Mapping[str, MissingBundle]
     """Bundles of the generation that are not served, by name."""
     settings: ServingSettings

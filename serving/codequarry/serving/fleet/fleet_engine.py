@@ -44,7 +44,7 @@ class ServedGeneration:
 
     number: int
     created: str
-    """When it was made, UTC."""
+    """UTC time at which it was made."""
     served: Mapping[str, Served] = field(default_factory=dict[str, Served])
     """Version of each bundle, by name."""
     missing: Mapping[str, MissingBundle] = field(default_factory=dict[str, MissingBundle])

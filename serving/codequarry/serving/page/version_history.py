@@ -137,7 +137,7 @@ class VersionDifference:
     definitions: DefinitionChanges | None
     """None where too many files differ."""
     verdict: GateVerdict | None
-    """What the gate found when it compared these two."""
+    """Findings of the gate that compared these two."""
 
 
 def version_lines(root: BundleRoot) -> list[VersionLine]:

@@ -99,7 +99,7 @@ class Query:
     plain: tuple[str, ...]
     """Identifiers in it as written: its only word, or names written unlike any word of prose."""
     asks_for_tests: bool
-    """Whether it asks for a test ("is there a test that …"), and not only for what has to do with tests."""
+    """True when it asks for a test ("is there a test that …"), and not only for what has to do with tests."""
 
 
 @lru_cache(maxsize=256)

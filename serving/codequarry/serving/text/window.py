@@ -19,11 +19,11 @@ _COMMENT = re.compile(r"\s*(?:#(?!\s*(?:include|define|if|endif))|//|/\*|\*|--\s
 _BARE = re.compile(r"[\s{}()\[\];,]*")
 _LICENCE = re.compile(r"\b(?:copyright|licen[cs]ed?|warranty|SPDX)\b", re.IGNORECASE)
 _SHARE_OF_IMPORT, _SHARE_OF_COMMENT, _SHARE_OF_LICENCE = 0.2, 0.6, 0.1
-"""What a term in such a line counts beside one in a line of code."""
+"""Weight of a term in such a line beside one in a line of code."""
 _AGAIN = 0.1
-"""What a further line with a term counts that the window has already."""
+"""Weight of a further line with a term that the window has already."""
 _BEGINNING = 0.5
-"""What the first line of code counts: mostly it is the definition's signature."""
+"""Weight of the first line of code: mostly it is the definition's signature."""
 
 
 class Window(NamedTuple):

@@ -41,7 +41,7 @@ class Comparison:
     summaries: Mapping[str, Any]
     """By name of the run, as `results.summary_of_run`."""
     differences: tuple[dict[str, Any], ...]
-    """As `results.difference`."""
+    """The differences, see `results.difference`."""
 
 
 @dataclass(frozen=True, slots=True)

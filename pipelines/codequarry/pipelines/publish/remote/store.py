@@ -80,7 +80,7 @@ class RemoteStore:
     """A place in object storage."""
 
     url: str
-    """Without credentials."""
+    """The address, without credentials."""
     store: ObjectStore
     folder: Path | None = None
     """Folder of this machine, where the place is one."""

@@ -41,7 +41,7 @@ class Units(NamedTuple):
     """Result of cutting a tree."""
 
     units: list[Unit]
-    """In order; together they hold all non-whitespace bytes of the file."""
+    """The units, in order; together they hold all non-whitespace bytes of the file."""
     nodes: list[tuple[int, Node]]
     """(start, node): together they hold every leaf of the tree once."""
 

@@ -15,7 +15,7 @@ from codequarry.serving.cli.install.toml_text import table_text
 
 NAME = "codequarry"
 TOKEN = "YOUR-TOKEN"
-"""What stands for a bearer token where a client reads none from the environment."""
+"""Text that stands for a bearer token where a client reads none from the environment."""
 TOKEN_VARIABLE = "CODEQUARRY_TOKEN"
 
 
@@ -28,7 +28,7 @@ class Server:
     url: str = ""
     """The service's address without a path; empty with a command."""
     token: bool = False
-    """Whether callers must show a bearer token."""
+    """True when callers must show a bearer token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class McpClient:
     key: str
     title: str
     keys: tuple[str, ...]
-    """Where the servers are in the file."""
+    """Place of the servers in the file."""
     entry: Callable[[Server], dict[str, Any]]
     """Configuration of one server."""
     user_file: Callable[[], Path]
@@ -58,9 +58,9 @@ class McpClient:
     project_file: str = ""
     """The file of a project, relative to its folder; empty for a client that has none."""
     comments: bool = False
-    """Whether the client reads comments in JSON."""
+    """True when the client reads comments in JSON."""
     commas: bool = False
-    """Whether it reads trailing commas in JSON."""
+    """True when it reads trailing commas in JSON."""
     language: Literal["json", "toml"] = "json"
 
     def text(self, name: str, server: Server) -> str:

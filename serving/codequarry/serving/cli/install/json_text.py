@@ -28,7 +28,7 @@ class _Member:
 
     key: str
     start: int
-    """Where the key's quotation mark is."""
+    """Place of the key's quotation mark."""
     value_start: int
     end: int
     """Behind the value."""
@@ -40,9 +40,9 @@ class _Object:
     """Place of one object."""
 
     start: int
-    """Where the opening brace is."""
+    """Place of the opening brace."""
     end: int
-    """Where the closing brace is."""
+    """Place of the closing brace."""
     members: tuple[_Member, ...]
 
 
@@ -54,7 +54,7 @@ class _Blanked:
     commas: frozenset[int]
     """Places of the trailing commas."""
     commented: bool
-    """Whether there are comments."""
+    """True when there are comments."""
 
 
 def read_value(text: str, *, comments: bool, commas: bool) -> dict[str, Any]:

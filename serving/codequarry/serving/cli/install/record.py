@@ -59,7 +59,7 @@ class ConfigChange:
     before: str | None
     after: str | None
     receipt: Receipt | None
-    """What the list says afterwards."""
+    """Content of the list afterwards."""
 
     @property
     def diff(self) -> str:

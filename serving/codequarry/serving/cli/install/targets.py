@@ -26,13 +26,13 @@ class ConfigTarget:
     value: Any
     """An object for JSON and TOML, otherwise text that ends with a line end."""
     keys: tuple[str, ...] = ()
-    """Where an object is in its file."""
+    """Place of an object in its file."""
     name: str = ""
-    """What it is called in the list of what was written."""
+    """Its name in the list of what was written."""
     comments: bool = False
-    """Whether comments in JSON are read."""
+    """True when comments in JSON are read."""
     commas: bool = False
-    """Whether trailing commas in JSON are read."""
+    """True when trailing commas in JSON are read."""
     project: Path | None = None
     """Folder that the file may not be led out of by links; None for a file of the user's own."""
 

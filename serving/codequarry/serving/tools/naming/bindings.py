@@ -50,7 +50,7 @@ class Binding(NamedTuple):
     type_text: str
     """Its declared type; "" where it is not declared."""
     expression: str
-    """What it is set to; "" for nothing that can be read, such as a parameter without a type."""
+    """The value that it is set to; "" for nothing that can be read, such as a parameter without a type."""
     line: int
     """0-based."""
 
@@ -244,7 +244,7 @@ class Primary(NamedTuple):
     word: str
     is_called: bool
     of: str
-    """What stands before its dot; "" for a name alone."""
+    """Text before its dot; "" for a name alone."""
 
     @property
     def is_name(self) -> bool:
