@@ -6,6 +6,7 @@ import gc
 import shutil
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -353,6 +354,13 @@ def test_a_check_that_cannot_read_is_repeated_later(pair, monkeypatch, caplog) -
     assert calls == [1]
     assert "cannot be verified now" in caplog.text
     assert health(engine)["verified"] is False
+
+
+def test_another_file_is_read_long_before_the_next_look_is_due(root, currents) -> None:
+    with closing(Engine.open(root, ServingSettings(follow_interval_s=3600))) as engine:
+        for number in (1, 2):
+            flip(root, currents[number])
+            until(lambda number=number: engine.bundle.current == currents[number])
 
 
 def test_the_thread_follows_and_ends_with_the_engine(root, currents) -> None:

@@ -1,7 +1,8 @@
 """Following of CURRENT: its version is opened, checked and warmed up beside the open one, then replaces it.
 
-One thread does all of it, so that no request waits for a disk. CURRENT is read, not only checked for its file time:
-times are too coarse on some file systems, and cached on network mounts.
+One thread does all of it, so that no request waits for a disk. CURRENT is read, and not only checked for its file time:
+times are too coarse on some file systems, and cached on network mounts. Where a glance between two reads finds another
+file, it is read at once.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 _STOP_S = 2.0
+_GLANCE_S = 0.05
+"""Seconds between two glances at the file CURRENT while a look is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class Follower:
         self._idle: SimpleQueue[Bundle | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._retry_at = self._check_at = 0.0
+        self._file: tuple[int, int] | None = None
+        """Identity of the file CURRENT at the start and when it was last read."""
         self._scrub = Scrub(settings.scrub_mb_s)
         self._thread = threading.Thread(target=self._run, name="follow-current", daemon=True)
         self.refs: ServedRefs | None = None
@@ -90,6 +95,7 @@ class Follower:
     def start(self) -> None:
         """Start to read CURRENT every ``follow_interval_s``."""
         self._served.close_idle = self._idle.put
+        self._file = self._identity()
         self._thread.start()
 
     def stop(self) -> None:
@@ -119,16 +125,26 @@ class Follower:
                 logger.exception("following CURRENT failed; the next look may go well")
 
     def _wait(self) -> None:
-        """Wait until the next look or an alarm, closing versions that are no longer used."""
+        """Wait until the next look, another file CURRENT or an alarm, closing versions that are no longer used."""
         until = time.monotonic() + self._settings.follow_interval_s
         while (left := until - time.monotonic()) > 0 and not self._stopping.is_set():
             try:
-                bundle = self._idle.get(timeout=left)
+                bundle = self._idle.get(timeout=min(left, _GLANCE_S))
             except Empty:
-                return
+                if self._identity() != self._file:
+                    return
+                continue
             if bundle is None:
                 return
             bundle.close()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Return what tells the file CURRENT from one that replaces it; None where there is none."""
+        try:
+            found = self._root.current.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _close_idle(self) -> None:
         while not self._idle.empty():
@@ -137,6 +153,7 @@ class Follower:
 
     def look(self) -> None:
         """Read CURRENT once, and serve its version when that is another and a sound one."""
+        self._file = self._identity()
         try:
             current = self._root.read_current()
         except UnavailableError as error:

@@ -35,7 +35,7 @@ from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.trust.git_head import head_branch_of
 from codequarry.serving.files.integrity import current_manifest
 
-QUIET_S, LONGEST_S = 0.2, 2.0
+QUIET_S, LONGEST_S = 0.1, 2.0
 """A round begins when nothing changed for so long, or so long after the first change."""
 GIT_S = 10.0
 """A round waits at most so long for git to release its index, or for a rebase to be quiet."""
