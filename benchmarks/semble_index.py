@@ -22,7 +22,7 @@ def write_model(model: Path, encoder: Path) -> None:
     from tokenizers import Tokenizer
 
     rows = np.load(encoder / "rows.npy").astype(np.float32)
-    scales = np.load(encoder / "scales.npy").astype(np.float32)
+    scales = np.atleast_2d(np.load(encoder / "scales.npy"))[0]  # of documents: model2vec has one for both
     tokenizer = Tokenizer.from_file(str(encoder / "tokenizer.json"))
     StaticModel(rows * scales.reshape(-1, 1), tokenizer, normalize=True).save_pretrained(model)
 

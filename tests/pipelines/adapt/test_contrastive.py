@@ -24,13 +24,13 @@ def toy(tokens: int = 40, count: int = 24) -> Bags:
 def test_the_gradient_is_that_of_the_loss() -> None:
     """Central differences of the loss, written a second time, densely and in float64."""
     pairs, recipe = toy(), Recipe(token_dropout=0.0, header_dropout=0.0, temperature=0.3)
-    product = np.random.default_rng(5).standard_normal((40, 6)).astype(np.float32)
+    products = np.random.default_rng(5).standard_normal((2, 40, 6)).astype(np.float32)
     rows = np.arange(24)
     texts = np.sqrt(pairs.texts.toarray().astype(float))
     codes = np.sqrt((pairs.codes + pairs.headers).toarray().astype(float))
 
-    def loss(table: np.ndarray) -> float:
-        left, right = texts @ table, codes @ table
+    def loss(of: np.ndarray) -> float:
+        left, right = texts @ of[1], codes @ of[0]
         left /= np.linalg.norm(left, axis=1, keepdims=True)
         right /= np.linalg.norm(right, axis=1, keepdims=True)
         scores = left @ right.T / recipe.temperature
@@ -38,13 +38,13 @@ def test_the_gradient_is_that_of_the_loss() -> None:
         by_row, by_column = (np.log(np.exp(scores).sum(axis=axis)) - own for axis in (1, 0))
         return float((by_row.mean() + by_column.mean()) / 2)
 
-    found = _gradient(pairs, rows, product, recipe, np.random.default_rng(0))
-    for token, column in [(0, 0), (3, 2), (17, 5), (39, 1)]:
-        moved = [product.astype(float), product.astype(float)]
-        moved[0][token, column] += 1e-4
-        moved[1][token, column] -= 1e-4
+    found = _gradient(pairs, rows, products, recipe, np.random.default_rng(0))
+    for place in [(0, 0, 0), (1, 3, 2), (0, 17, 5), (1, 39, 1)]:
+        moved = [products.astype(float), products.astype(float)]
+        moved[0][place] += 1e-4
+        moved[1][place] -= 1e-4
         expected = (loss(moved[0]) - loss(moved[1])) / 2e-4
-        assert found[token, column] == pytest.approx(expected, abs=2e-5)
+        assert found[place] == pytest.approx(expected, abs=2e-5)
 
 
 def test_training_brings_what_belongs_together_to_the_top_and_repeats_bit_by_bit() -> None:
@@ -59,15 +59,16 @@ def test_training_brings_what_belongs_together_to_the_top_and_repeats_bit_by_bit
     weights = np.ones(len(table), np.float32)
     recipe = Recipe(epochs=60, batch=30, token_dropout=0.0)
 
-    def ranks(product: np.ndarray) -> float:
-        left, right = counted.texts.sqrt() @ product, counted.codes.sqrt() @ product
+    def ranks(products: np.ndarray) -> float:
+        left, right = counted.texts.sqrt() @ products[1], counted.codes.sqrt() @ products[0]
         left /= np.linalg.norm(left, axis=1, keepdims=True)
         right /= np.linalg.norm(right, axis=1, keepdims=True)
         return reciprocal_ranks(left @ right.T).mean()
 
     first, second = (train(counted, table, weights, recipe) for _ in range(2))
     assert all((one == other).all() for one, other in zip(first, second, strict=True))
-    assert ranks(first[1][:, None] * first[0]) > 0.9 > 0.3 > ranks(table)
+    assert first[1].shape == (2, len(table))
+    assert ranks(first[1][:, :, None] * first[0]) > 0.9 > 0.3 > ranks(np.stack([table, table]))
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 9), st.integers(0, 5))

@@ -49,8 +49,9 @@ def test_vectors_are_unit_float32_rows_whatever_the_text() -> None:
     vectors = ENCODER.encode_documents(TEXTS)
     assert (vectors.shape, vectors.dtype) == ((len(TEXTS), ENCODER.spec.dim), np.float32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    for text, vector in zip(TEXTS, vectors, strict=True):
-        np.testing.assert_array_equal(ENCODER.encode_query(text), vector)
+    asked = np.stack([ENCODER.encode_query(text) for text in TEXTS])
+    assert asked.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(asked, axis=1), 1, atol=1e-5)
 
 
 def test_a_vector_does_not_depend_on_order_company_or_what_was_encoded_before() -> None:
@@ -73,10 +74,21 @@ def test_the_vector_is_the_weighted_sum_of_rows_by_the_square_root_of_their_coun
         if parts and (len(ids) != 1 or ids == [0]):
             ids = []
         counts.update([*ids, *(one for part in parts for one in tokenizer.encode(part).ids)])
-    total = sum((scales[one] * count**0.5 * rows[one].astype(float) for one, count in counts.items()), np.zeros(256))
-    if not np.linalg.norm(total):
-        total = rows[0].astype(float)
-    np.testing.assert_allclose(ENCODER.encode_query(text), total / np.linalg.norm(total), atol=1e-5)
+    found = (ENCODER.encode_documents([text])[0], ENCODER.encode_query(text))
+    for vector, own in zip(found, scales, strict=True):
+        total = sum((own[one] * count**0.5 * rows[one].astype(float) for one, count in counts.items()), np.zeros(256))
+        if not np.linalg.norm(total):
+            total = rows[0].astype(float)
+        np.testing.assert_allclose(vector, total / np.linalg.norm(total), atol=1e-5)
+
+
+def test_an_encoder_of_an_earlier_release_has_the_same_weights_in_queries(copied: Path) -> None:
+    np.save(copied / "scales.npy", np.load(copied / "scales.npy")[0])
+    reseal(copied)
+    earlier = open_encoder(copied)
+    np.testing.assert_array_equal(earlier.encode_documents(TEXTS), ENCODER.encode_documents(TEXTS))
+    for text, vector in zip(TEXTS, earlier.encode_documents(TEXTS), strict=True):
+        np.testing.assert_array_equal(earlier.encode_query(text), vector)
 
 
 @pytest.mark.parametrize(("normalizer", "ids"), [(None, {2: 1, 3: 1}), (Replace("_", ""), {1: 1, 2: 1, 3: 1})])
@@ -151,7 +163,8 @@ def reseal(directory: Path) -> None:
         ("rows.npy", np.zeros((16_384, 256), np.float32)),
         ("rows.npy", np.zeros((100, 256), np.int8)),
         ("scales.npy", np.zeros(100, np.float32)),
-        ("scales.npy", np.full(16_384, np.nan, np.float32)),
+        ("scales.npy", np.ones((3, 16_384), np.float32)),
+        ("scales.npy", np.full((2, 16_384), np.nan, np.float32)),
         ("scales.npy", np.array([{}] * 16_384, object)),
     ],
 )

@@ -1,9 +1,9 @@
 """Learning a table of token vectors from pairs: symmetric InfoNCE with in-batch negatives, in NumPy and SciPy.
 
 A text is the vector of its token counts c; its embedding is the unit vector along ``sqrt(c) @ (w * E)`` with a table E
-and a weight w for each token. In each batch every text has to find its own code among all codes, and every code its
-text (van den Oord et al. 2018; Radford et al. 2021). The gradient is short enough to be written out, so that no
-framework is needed, also on a user's machine.
+and a weight w for each token, which is another one in code than in a text that asks for it. In each batch every text
+has to find its own code among all codes, and every code its text (van den Oord et al. 2018; Radford et al. 2021). The
+gradient is short enough to be written out, so that no framework is needed, also on a user's machine.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -88,14 +88,14 @@ def train(
     Args:
         pairs: Token counts of the pairs.
         table: (v, d) float32; stays unchanged.
-        weights: (v,) float32, positive; stay unchanged.
+        weights: (2, v) float32 in code and in texts, positive, or (v,) to begin with for both; stay unchanged.
         recipe: Hyperparameters.
         times: (n,) int, times an epoch shows each pair; None for once.
         groups: (n,) int from 0 on, package of each pair; None when all are of one.
         progress: Called with steps done and planned.
 
     Returns:
-        Trained table and weights, of the same shapes.
+        Trained table, (v, d), and weights, (2, v) in code and in texts.
     """
     shown = np.arange(pairs.texts.shape[0])
     if times is not None:
@@ -104,7 +104,8 @@ def train(
     batch = min(recipe.batch, count)
     planned = recipe.epochs * (count // batch)
     random = np.random.default_rng(recipe.seed)
-    table, logs = table.astype(np.float32), np.log(weights, dtype=np.float32)
+    table = table.astype(np.float32)
+    logs = np.log(np.broadcast_to(weights, (2, len(table))), dtype=np.float32)
     of_table, of_logs = _Adam(table), _Adam(logs)
     done = 0
     for _ in range(recipe.epochs):
@@ -114,10 +115,11 @@ def train(
         for start in range(0, count - batch + 1, batch):
             left = 1 - done / planned
             rows = np.sort(order[start : start + batch])
-            of_product = _gradient(pairs, rows, np.exp(logs)[:, None] * table, recipe, random)
-            of_weights = (of_product * table).sum(axis=1) * np.exp(logs)
-            of_product *= np.exp(logs)[:, None]
-            of_table.step(of_product, recipe.rate * left)
+            weights = np.exp(logs)
+            slopes = _gradient(pairs, rows, weights[:, :, None] * table, recipe, random)
+            of_weights = (slopes * table).sum(axis=2) * weights
+            slopes *= weights[:, :, None]
+            of_table.step(slopes.sum(axis=0), recipe.rate * left)
             of_logs.step(of_weights, recipe.rate * recipe.weight_rate * left)
             done += 1
             if progress is not None:
@@ -145,26 +147,26 @@ def _in_runs(shuffled: np.ndarray, groups: np.ndarray, run: int, random: np.rand
 
 
 def _gradient(
-    pairs: Bags, rows: np.ndarray, product: np.ndarray, recipe: Recipe, random: np.random.Generator
+    pairs: Bags, rows: np.ndarray, products: np.ndarray, recipe: Recipe, random: np.random.Generator
 ) -> np.ndarray:
-    """Return the gradient of the loss over one batch with respect to ``w * E``.
+    """Return the gradient of the loss over one batch with respect to ``w * E``, in code and in texts.
 
     Args:
         pairs: Token counts of all pairs.
         rows: Indexes of the pairs in the batch.
-        product: ``w * E``, (v, d).
+        products: ``w * E`` in code and in texts, (2, v, d).
         recipe: Hyperparameters.
         random: Source of dropout.
 
     Returns:
-        (v, d) float32.
+        (2, v, d) float32.
     """
     from scipy import sparse
 
     shown = (random.random(len(rows)) >= recipe.header_dropout).astype(np.float32)
     texts = _roots(pairs.texts[rows], recipe, random)
     codes = _roots(pairs.codes[rows] + sparse.diags(shown) @ pairs.headers[rows], recipe, random)
-    (left, left_norm), (right, right_norm) = _unit(texts @ product), _unit(codes @ product)
+    (left, left_norm), (right, right_norm) = _unit(texts @ products[1]), _unit(codes @ products[0])
     similar = left @ right.T
     similar /= recipe.temperature
     slope = _softmax(similar, 1)
@@ -172,10 +174,9 @@ def _gradient(
     slope /= 2 * len(rows)
     slope[np.arange(len(rows)), np.arange(len(rows))] -= 1 / len(rows)
     slope /= recipe.temperature
-    of_left, of_right = slope @ right, slope.T @ left
-    return texts.T.tocsr() @ _before_unit(of_left, left, left_norm) + codes.T.tocsr() @ _before_unit(
-        of_right, right, right_norm
-    )
+    of_texts = texts.T.tocsr() @ _before_unit(slope @ right, left, left_norm)
+    of_codes = codes.T.tocsr() @ _before_unit(slope.T @ left, right, right_norm)
+    return np.stack([of_codes, of_texts])
 
 
 def _roots(counts: Any, recipe: Recipe, random: np.random.Generator) -> Any:

@@ -134,7 +134,7 @@ def _ranks(encoder: StaticEncoder, package: HeldOut) -> np.ndarray:
 
 
 def _unpacked(base: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows as unit vectors, (v, d) float32, and their weights, (v,) float32, 1 on average."""
+    """Return the rows as unit vectors, (v, d) float32, and their weights, (2, v) or (v,) float32, 1 on average."""
     rows = read_array(base / ROWS_FILE).astype(np.float32)
     norms = np.maximum(np.linalg.norm(rows, axis=1), np.float32(1e-6))
     weights = np.maximum(read_array(base / SCALES_FILE) * norms, np.float32(1e-6))

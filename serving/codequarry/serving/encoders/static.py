@@ -3,12 +3,14 @@
 The directory holds, besides its description::
 
     rows.npy        (v, d) int8: the vector of each token
-    scales.npy      (v,) float32: what a row is multiplied with, the token's learned weight included
+    scales.npy      (2, v) float32: what a row is multiplied with in a document, and in a query, the token's learned
+                    weights included; encoders of earlier releases have (v,) for both
     tokenizer.json  splits the tokens of the analyzer into the v tokens
 
 A text is split by the analyzer of the lexical index. Each identifier counts as its parts, and also as a whole if it is
 a token of its own. The vector is the sum over tokens of ``scale * sqrt(count) * row``, normalized: repetitions count,
-but less each time (the plain mean loses .045 MRR). A text has the same vector whatever other texts are encoded with it.
+but less each time (the plain mean loses .045 MRR). A word may tell more in a question than in code, or less. A text has
+the same vector whatever other texts are encoded with it.
 """
 
 from __future__ import annotations
@@ -97,12 +99,12 @@ class StaticEncoder:
         Args:
             spec: Description of the encoder.
             rows: (v, d) int8.
-            scales: (v,) float32.
+            scales: (2, v) float32, of documents and of queries, or (v,) for both.
             ids: Tokenizer of source tokens.
         """
         self.spec = spec
         self._rows = rows
-        self._scales = scales
+        self._of_documents, self._of_queries = np.broadcast_to(scales, (2, len(rows)))
         self._ids = ids
 
     @classmethod
@@ -114,11 +116,12 @@ class StaticEncoder:
         except (OSError, IntegrityError) as error:
             raise IntegrityError(f"{directory}: not the tables of an encoder: {error}", suggestion=REMEDY) from error
         tokenizer = open_tokenizer(directory, spec)
-        expected = ((tokenizer.get_vocab_size(), spec.dim), np.int8, (len(rows),), np.float32)
-        if (rows.shape, rows.dtype, scales.shape, scales.dtype) != expected or not np.isfinite(scales).all():
+        expected = (tokenizer.get_vocab_size(), spec.dim)
+        fits = (rows.shape, rows.dtype, scales.dtype) == (expected, np.int8, np.float32)
+        if not fits or scales.shape not in ((2, len(rows)), (len(rows),)) or not np.isfinite(scales).all():
             raise IntegrityError(
                 f"{directory}: {ROWS_FILE} is {rows.shape} {rows.dtype} and {SCALES_FILE} {scales.shape} "
-                f"{scales.dtype}, expected {expected[0]} int8 and a finite float32 for each row",
+                f"{scales.dtype}, expected {expected} int8 and two finite float32 for each row",
                 suggestion=REMEDY,
             )
         return cls(spec, rows, scales, TokenIds(tokenizer))
@@ -127,27 +130,27 @@ class StaticEncoder:
         """Encode documents, see `Encoder.encode_documents`."""
         vectors = np.empty((len(texts), self.spec.dim), np.float32)
         for row, text in enumerate(texts):
-            vectors[row] = self._encode(self.spec.document_prefix + text)
+            vectors[row] = self._encode(self.spec.document_prefix + text, self._of_documents)
             if progress is not None and ((row + 1) % _PROGRESS_EVERY == 0 or row + 1 == len(texts)):
                 progress(row + 1)
         return vectors
 
     def encode_query(self, text: str) -> np.ndarray:
         """Encode a query, see `Encoder.encode_query`."""
-        return self._encode(prefixed(self.spec.query_prefix, text))
+        return self._encode(prefixed(self.spec.query_prefix, text), self._of_queries)
 
-    def _encode(self, text: str) -> np.ndarray:
+    def _encode(self, text: str, scales: np.ndarray) -> np.ndarray:
         # A lone surrogate, legal in JSON and in paths, is not UTF-8, which the tokenizer requires.
         counts = self._ids.counts(text.encode("utf-8", "replace").decode("utf-8"))
-        vector = self._sum(counts)
+        vector = self._sum(counts, scales)
         norm = np.sqrt((vector * vector).sum())
         if not norm > 0:
-            vector = self._sum({UNKNOWN: 1})
+            vector = self._sum({UNKNOWN: 1}, scales)
             norm = np.sqrt((vector * vector).sum())
         return vector / norm
 
-    def _sum(self, counts: dict[int, int]) -> np.ndarray:
+    def _sum(self, counts: dict[int, int], scales: np.ndarray) -> np.ndarray:
         ids = np.fromiter(counts, np.intp, len(counts))
-        weights = np.sqrt(np.fromiter(counts.values(), np.float32, len(counts))) * self._scales[ids]
+        weights = np.sqrt(np.fromiter(counts.values(), np.float32, len(counts))) * scales[ids]
         # Not a matrix product: the order in which BLAS adds depends on threads and on the alignment of the arrays.
         return (self._rows[ids] * weights[:, None]).sum(axis=0)

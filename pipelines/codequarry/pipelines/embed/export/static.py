@@ -1,4 +1,4 @@
-"""Export of a static encoder: a trained table becomes int8 rows with one scale each."""
+"""Export of a static encoder: a trained table becomes int8 rows, each with a scale in documents and one in queries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def export_static(
         directory: Created when missing; files of the same names are replaced.
         tokenizer: Tokenizer of the encoder.
         table: (v, d) float32.
-        weights: (v,) float32, positive; they go into the scales.
+        weights: (2, v) float32 of documents and of queries, positive, or (v,) for both; they go into the scales.
         name: Name of the encoder.
         source: Origin of the encoder, for its description.
         adapted: Evaluation of the adaptation, if it is an adapted encoder.
