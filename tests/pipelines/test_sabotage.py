@@ -14,12 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from codequarry.pipelines.bundle import manifest as manifest_module
 from codequarry.pipelines.embed import encoders
 from codequarry.pipelines.gates import secrets as secret_gate
 from codequarry.pipelines.gates.answers import latency
 from codequarry.pipelines.gates.verify import verify_staged
 from codequarry.pipelines.indexes import faiss_stage
 from codequarry.pipelines.secrets import redaction
+from codequarry.pipelines.store.library_versions import tool_versions
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import IntegrityError, PublishError
 from tests.pipelines.canaries import GITHUB
@@ -306,6 +308,16 @@ def test_another_model_with_the_same_settings_is_stopped_and_may_be_accepted(
     stopped(scene, "encoders that changed: 1, expected 0 .*faiss: ", lambda scene: scene.index() and None)
     allowed = replace(scene, more=(("drift", {"encoders_may_change": True}),))
     assert allowed.index().accepted == ()
+
+
+def test_another_program_may_bring_another_model(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = scene.index().encoder.fingerprint
+    small_encoder(tmp_path / "encoder")
+    monkeypatch.setattr(encoders, "SHIPPED", tmp_path / "encoder")
+    monkeypatch.setattr(manifest_module, "tool_versions", lambda: {**tool_versions(), "codequarry": "99"})
+    made = scene.index()
+    assert made.encoder.fingerprint != before
+    assert made.accepted == ()
 
 
 def test_another_model_that_the_settings_ask_for_is_stopped_by_its_answers(scene: Scene, tmp_path: Path) -> None:

@@ -171,13 +171,14 @@ def _files_by_language(paths: BundlePaths, manifest: Manifest) -> dict[str, Coun
 
 
 def _encoders(held: Manifest, manifest: Manifest, settings: Settings) -> Check:
-    """Check that the encoders are those of CURRENT, unless the settings ask for others."""
+    """Check that the encoders are those of CURRENT, unless the settings or another program bring others."""
     second = settings.embedding.second
     given = {
         "faiss": settings.embedding.folder or settings.embedding.adapt,
         "faiss2": second is not None and second.folder,
     }
-    asked = held.settings_sha256 != manifest.settings_sha256 or settings.drift.encoders_may_change
+    upgraded = held.tools.get("codequarry") != manifest.tools.get("codequarry")
+    asked = upgraded or held.settings_sha256 != manifest.settings_sha256 or settings.drift.encoders_may_change
     before, after = _fingerprints(held), _fingerprints(manifest)
     changed = [
         f"{leg}: {before[leg][:12]} -> {after[leg][:12]}"
