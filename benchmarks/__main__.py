@@ -8,48 +8,29 @@ import sys
 
 from benchmarks.report import machine
 
-ALL = (
-    "chunking",
-    "syntax",
-    "census",
-    "reindex",
-    "deltas",
-    "branches",
-    "served_fleet",
-    "routed_fleet",
-    "fleet_push",
-    "fleet_plan",
-    "encoder_copies",
-    "question_search",
-    "footprint",
-    "engines",
-    "serving",
-    "service",
-    "search",
-    "code_search",
-    "symbols",
-    "flips",
-    "opening",
-    "watch",
-    "embedding",
-    "encoders",
-    "late_interaction",
-    "sparse",
-    "coir",
-    "agent",
-    "confidence",
-)
+ROOMS = {
+    "indexing": ("chunking", "syntax", "census", "embedding", "reindex", "engines", "footprint"),
+    "versions": ("deltas", "branches", "encoder_copies", "flips", "opening", "watch"),
+    "fleets": ("served_fleet", "routed_fleet", "fleet_push", "fleet_plan"),
+    "server": ("serving", "service", "search", "code_search"),
+    "lookups": ("symbols",),
+    "indexes": ("late_interaction", "sparse"),
+    "quality": ("question_search", "encoders", "coir", "confidence"),
+    "agents": ("agent",),
+}
+"""Benchmarks that need nothing but this checkout, by the folder they are in, in the order in which they run."""
 
 
 def main() -> None:
     """Print every table, the machine first."""
-    names = sys.argv[1:] or list(ALL)
-    if unknown := set(names) - set(ALL):
-        raise SystemExit(f"unknown benchmark {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
+    rooms = {name: room for room, names in ROOMS.items() for name in names}
+    names = sys.argv[1:] or list(rooms)
+    if unknown := set(names) - set(rooms):
+        raise SystemExit(f"unknown benchmark {', '.join(sorted(unknown))}; there are: {', '.join(rooms)}")
     print(f"machine: {machine()}")
     cores = os.sched_getaffinity(0)
     for name in names:
-        importlib.import_module(f"benchmarks.{name}").run()
+        importlib.import_module(f"benchmarks.{rooms[name]}.{name}").run()
         os.sched_setaffinity(0, cores)  # some keep to one core
 
 

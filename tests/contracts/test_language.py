@@ -12,6 +12,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 LAYERS = ("schemas", "pipelines", "serving", "assets", "tools")
 MODULES = sorted(file for layer in LAYERS for file in (PROJECT / layer).rglob("*.py"))
+PROGRAMS = [*MODULES, *sorted((PROJECT / "benchmarks").rglob("*.py"))]
 MOST_IN_A_ROOM = 14
 _CLAUSE = re.compile(r"(What|Whether|Where|Which|How|Who|When|Why|Whose|That|If|As)\b")
 _PARTICIPLES = frozenset(
@@ -103,12 +104,12 @@ def test_sections_of_docstrings_are_complete() -> None:
 
 
 def test_no_room_has_more_than_fourteen_modules() -> None:
-    counts = Counter(file.parent for file in MODULES if file.name not in ("__init__.py", "__main__.py"))
+    counts = Counter(file.parent for file in PROGRAMS if file.name not in ("__init__.py", "__main__.py"))
     assert {str(room.relative_to(PROJECT)): n for room, n in counts.items() if n > MOST_IN_A_ROOM} == {}
 
 
 def test_every_room_says_what_it_is() -> None:
-    rooms = {file.parent for file in MODULES}
+    rooms = {file.parent for file in PROGRAMS}
     silent = [str(room.relative_to(PROJECT)) for room in rooms if room.name != "codequarry" and not _says(room)]
     assert silent == []
 

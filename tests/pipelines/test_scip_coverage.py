@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.corpus import package_folder
-from benchmarks.scip_coverage import coverage
+from benchmarks.lookups.scip_coverage import coverage
 from codequarry.schemas.settings.load import PathsSettings, RepositorySettings, Settings
 
 

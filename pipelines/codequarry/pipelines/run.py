@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codequarry.pipelines.bundle.disk_space import require_space_for_run
-from codequarry.pipelines.bundle.manifest import is_current
+from codequarry.pipelines.bundle.manifest import is_current, list_differences
 from codequarry.pipelines.bundle.stage import stage_bundle
 from codequarry.pipelines.embed.encoders import keeps_vectors
 from codequarry.pipelines.embed.stage import EmbeddingReport, require_encoders
@@ -84,6 +84,8 @@ class IndexReport:
     """Files of a delta version; None for a complete one."""
     files: Mapping[str, Mapping[str, str]] | None = None
     """Digests of the indexed files by repository and path; None where the census in the work folder says them."""
+    differences: tuple[str, ...] = ()
+    """Settings, tools and encoders that CURRENT was made with otherwise, so that little of it could be taken over."""
     pushed: Pushed | None = None
     """Push to the object storage of the settings; None when there was none."""
 
@@ -158,6 +160,7 @@ def _index(
             _release(names, current, settings)
             path = root.version(current.version).path
             return IndexReport(path, current, True, clock.seconds, clock.cpu_seconds, snapshots)
+        differences = () if current is None else tuple(list_differences(current, settings))
         adaptation = _fit_encoder(settings, progress, clock)
         with clock.time("embed"):  # what is missing is said before the long stages
             require_encoders(settings)
@@ -183,7 +186,7 @@ def _index(
         snapshots, tuple(each.chunks for each in reports), tuple(each.modules for each in reports),
         tuple(each.scip for each in reports), tuple(each.embeddings for each in reports),
         published.linked_bytes, published.pruned, staged.reused_shards, adaptation,
-        (*verified.warnings, *fallbacks, *limits),
+        (*verified.warnings, *fallbacks, *limits), differences=differences,
     )  # fmt: skip
 
 

@@ -50,6 +50,20 @@ def test_the_current_folder_is_the_default_and_a_second_run_says_unchanged(run: 
     assert "unchanged: CURRENT already is" in again.stderr
 
 
+def test_a_run_with_other_settings_says_why_it_makes_everything_anew(run: Run, tmp_path: Path) -> None:
+    write_shop(tmp_path)
+    settings = tmp_path / "settings.toml"
+    repositories = '[[sources.repositories]]\npath = "shop"\n'
+    settings.write_text(repositories)
+    first = run("index", "--settings", settings)
+    assert "made anew" not in first.stderr
+    settings.write_text(f"{repositories}[chunking]\nmax_chars = 1200\n")
+    again = run("index", "--settings", settings)
+    assert again.returncode == 0, again.stderr
+    assert "as settings or tools are not those of the version before: settings that decide the contents" in again.stderr
+    assert "made anew" not in run("index", "--settings", settings, "--force").stderr
+
+
 def test_what_indexing_leaves_in_a_repository_is_invisible_to_git(run: Run, tmp_path: Path) -> None:
     commit(tmp_path / "cwd", {"app.py": "def start():\n    return 'started'\n"})
     assert run("index").returncode == 0

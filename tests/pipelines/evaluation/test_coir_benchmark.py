@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import coir
+from benchmarks.quality import coir
 from codequarry.pipelines.evaluation.qrels import is_collection, read_collection
 from tools.train_encoder.sources import read_sources
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.many_repositories import main
-from benchmarks.misspelt import misspelt
-from benchmarks.name_fragments import CUTS, fragments
+from benchmarks.quality.many_repositories import main
+from benchmarks.quality.misspelt import misspelt
+from benchmarks.quality.name_fragments import CUTS, fragments
 from codequarry.pipelines.measure.name_questions import IDENTIFIER, LITERAL
 from codequarry.pipelines.measure.questions import Question, Target
 from codequarry.serving.text.typos import is_near

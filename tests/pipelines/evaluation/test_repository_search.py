@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.repository_search import _all_but, main
+from benchmarks.quality.repository_search import _all_but, main
 from codequarry.pipelines.ignore.rules import settings_patterns
 from tests.pipelines.repositories import git
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from codequarry.pipelines.run import IndexReport, StackedFiles, index_repositories
+from codequarry.pipelines.sources import files
+from codequarry.pipelines.sources.beneath import Beneath
+from codequarry.pipelines.sources.stamps import Stamp
 from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.settings.load import RepositorySettings, Settings
@@ -184,6 +188,77 @@ def test_folders_without_git(tmp_path: Path, make_settings: MakeSettings) -> Non
     over = changes(settings)
     require_same(over, index_repositories(make_settings(repo, home=tmp_path / "full")))
     assert over.stacked is not None and (over.stacked.changed, over.stacked.deleted) == (1, 1)
+
+
+def edit_and_set_back_the_time(repo: Path) -> None:
+    path = repo / "pkg/mod3.py"
+    before = path.stat()
+    edit_of_equal_length(repo)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def is_excluded_as_by_git(repo: Path) -> None:
+    (repo / ".gitignore").write_text("pkg/mod4.py\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (edit, (1, 0)),
+        (add_untracked, (1, 0)),
+        (edit_of_equal_length, (1, 0)),
+        (edit_and_set_back_the_time, (1, 0)),
+        (touch, None),
+        (change_mode, None),
+        (becomes_binary, (1, 0)),
+        (becomes_text, (1, 0)),
+        (is_excluded, (2, 0)),
+        (is_excluded_as_by_git, (2, 0)),
+    ],
+)
+def test_of_a_folder_without_git_the_files_are_read_that_were_written(
+    change: Change,
+    expected: tuple[int, int] | None,
+    tmp_path: Path,
+    make_settings: MakeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repo = tmp_path / "app"
+    commit(repo, FILES)
+    shutil.rmtree(repo / ".git")
+    settings = with_any_share(make_settings(repo))
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 60 * 10**9)  # all of it was written long before the census
+    base = index_repositories(settings)
+    change(repo)
+    read: list[bytes] = []
+    really = Beneath.read
+    monkeypatch.setattr(Beneath, "read", lambda *given: (read.append(given[1]), really(*given))[1])
+    over = changes(settings)
+    monkeypatch.undo()
+    require_same(over, index_repositories(make_settings(repo, home=tmp_path / "full")))
+    assert over.unchanged == (expected is None)
+    if over.stacked is None:
+        assert over.path == base.path
+    else:
+        assert (over.stacked.changed, over.stacked.deleted) == expected
+    if not change.__name__.startswith("is_excluded"):
+        assert len(set(read)) <= 2  # one that was written, and one that is read again, as a version has one at least
+
+
+def test_a_file_that_was_written_about_when_it_was_read_is_read_again(
+    tmp_path: Path, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its times may stay the same though its contents change: the clock of a file system has ticks."""
+    repo = tmp_path / "app"
+    commit(repo, FILES)
+    shutil.rmtree(repo / ".git")
+    settings = with_any_share(make_settings(repo))
+    written = Stamp(28, time.time_ns(), time.time_ns(), 1)
+    monkeypatch.setattr(files, "stamp_of", lambda status: written)
+    index_repositories(settings)
+    edit_of_equal_length(repo)
+    assert changes(settings).stacked is not None
 
 
 def test_a_branch_is_compared_commit_by_commit(tmp_path: Path, make_settings: MakeSettings) -> None:

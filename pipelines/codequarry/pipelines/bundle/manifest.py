@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -242,15 +242,25 @@ def holds_sources(current: Manifest, snapshots: Sequence[Snapshot], settings: Se
 
 def is_made_alike(current: Manifest, settings: Settings) -> bool:
     """Return whether the same settings, tools and encoders made this version."""
-    made_alike = current.settings_sha256 == settings.index_hash() and current.tools == tools_in_use(settings)
-    ranked_alike = (RANKING_FILE, profile_sha256(settings)) in {(entry.path, entry.sha256) for entry in current.files}
-    return (
-        made_alike
-        and ranked_alike
-        and same_encoders(current, settings)
-        and _same_tokens(current, settings)
-        and _same_sparse(current, settings)
+    return next(list_differences(current, settings), None) is None
+
+
+def list_differences(current: Manifest, settings: Settings) -> Iterator[str]:
+    """Yield what made this version otherwise than a run would today: settings, tools and encoders, by name."""
+    tools = tools_in_use(settings)
+    yield from sorted(
+        name for name in tools.keys() | current.tools.keys() if tools.get(name) != current.tools.get(name)
     )
+    if current.settings_sha256 != settings.index_hash():
+        yield "settings that decide the contents"
+    if (RANKING_FILE, profile_sha256(settings)) not in {(entry.path, entry.sha256) for entry in current.files}:
+        yield "the weights of the ranking"
+    if not same_encoders(current, settings):
+        yield "the dense encoder"
+    if not _same_tokens(current, settings):
+        yield "the encoder of late interaction"
+    if not _same_sparse(current, settings):
+        yield "the encoders of learned sparse terms"
 
 
 def _same_tokens(current: Manifest, settings: Settings) -> bool:

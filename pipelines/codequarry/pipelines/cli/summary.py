@@ -88,6 +88,8 @@ def _brief_lines(report: IndexReport) -> Iterator[str]:
     yield f"{counted(counts.files, 'file')}, {counted(counts.chunks, 'chunk')}{symbols}{without}"
     if changes := _changes(report):
         yield changes
+    if report.differences:
+        yield f"made anew, as settings or tools are not those of the version before: {', '.join(report.differences)}"
     if report.chunks:
         yield from _without_scip(report.manifest)
     if any(snapshot.secrets for snapshot in report.snapshots):

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codequarry.pipelines.git.trees import SUBMODULE_MODE, blob_oid
 from codequarry.pipelines.ignore.patterns import MatchingBudget, TooMuchWorkError
@@ -18,6 +18,7 @@ from codequarry.pipelines.sources.files import SourceFiles, open_files, read_pla
 from codequarry.pipelines.sources.path_classes import path_class
 from codequarry.pipelines.sources.skip import by_content, by_kind, by_name, by_size, is_reserved, is_secret
 from codequarry.pipelines.sources.sources import Source
+from codequarry.pipelines.sources.stamps import Stamp
 from codequarry.schemas.languages import language_of
 from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.settings.load import SourcesSettings
@@ -61,6 +62,8 @@ class CensusFile:
     differs_from_head: bool = False
     may_differ: bool = False
     """True for a skipped file that differs from the commit, or was not read far enough to tell."""
+    stamp: Stamp | None = None
+    """Stamp of the file before it was looked at, where there is no commit to compare it with."""
 
     @property
     def path_class(self) -> str:
@@ -92,8 +95,12 @@ def take_census(
                 escapes[folder] = files.escapes(folder)
             if escapes[folder] or leads_out(raw.removesuffix(b"/")):
                 yield CensusFile(raw.decode("utf-8", "backslashreplace"), None, 0, "outside_tree")
-            else:
+            elif source.commit:
                 yield _examine(source, files, raw, settings, rules)
+            else:
+                status = files.status(raw)
+                entry = _examine(source, files, raw, settings, rules)
+                yield replace(entry, stamp=status.stamp if status is not None else None)
             if progress is not None and (done % 256 == 0 or done == len(source.paths)):
                 progress(done, len(source.paths))
 

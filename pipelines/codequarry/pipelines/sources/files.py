@@ -10,6 +10,7 @@ from typing import Protocol
 from codequarry.pipelines.git.trees import SUBMODULE_MODE, SYMLINK_MODE, BlobReader
 from codequarry.pipelines.sources.beneath import Beneath, OutsideError, leads_out
 from codequarry.pipelines.sources.sources import Source
+from codequarry.pipelines.sources.stamps import Stamp, stamp_of
 from codequarry.schemas.resources import raise_if_exhausted
 
 
@@ -20,6 +21,8 @@ class FileStatus:
     mode: int
     """Mode as of ``lstat``."""
     size_bytes: int
+    stamp: Stamp | None = None
+    """Stamp of a file on disk; None in a commit."""
 
 
 class SourceFiles(Protocol):
@@ -96,7 +99,7 @@ class _DiskFiles:
             status = self._tree.status(path)
         except OSError:
             return None
-        return FileStatus(status.st_mode, status.st_size)
+        return FileStatus(status.st_mode, status.st_size, stamp_of(status))
 
     def read(self, path: bytes, limit: int) -> bytes:
         return self._tree.read(path, limit)

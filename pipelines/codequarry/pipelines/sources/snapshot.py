@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 from codequarry.pipelines.secrets.redaction import Redactor, Secret, open_redactor
 from codequarry.pipelines.sources.census import CensusFile, take_census
 from codequarry.pipelines.sources.sources import Source, open_source
+from codequarry.pipelines.sources.stamps import Stamp, is_settled, write_stamps
 from codequarry.pipelines.store.workspace import (
     Progress,
     RepositoryWork,
@@ -89,7 +91,8 @@ class Snapshot:
 def snapshot_repository(repository: RepositorySettings, settings: Settings, progress: Progress = silent) -> Snapshot:
     """Take the census of a repository and copy what is indexed into the work folder.
 
-    Writes ``census.parquet``, ``contents.parquet`` and ``snapshot.json``. Memory is bounded by one batch of files.
+    Writes ``census.parquet``, ``contents.parquet``, ``snapshot.json`` and, without git, ``stamps.parquet``. Memory is
+    bounded by one batch of files.
 
     Args:
         repository: Repository with its name.
@@ -129,6 +132,9 @@ def snapshot_source(
         SourceError: None of the files can be indexed.
     """
     work = repository_work(settings.paths.work, repository.name)
+    work.stamps.unlink(missing_ok=True)  # the last that is written: stamps are never newer than their census
+    stamps: dict[str, Stamp] = {}
+    began_ns = time.time_ns()
     rows: list[CensusFile] = []
     tree = hashlib.sha256()
     places: list[str] = []
@@ -143,6 +149,8 @@ def snapshot_source(
             dirty = dirty or entry.differs_from_head
             if (entry.differs_from_head or entry.may_differ) and len(differing) <= _MOST_DIFFERING:
                 differing.append(entry.path)
+            if known is None and entry.stamp is not None and is_settled(entry.stamp, began_ns):
+                stamps[entry.path] = entry.stamp
             if known is None or known.get(entry.path) != identity_of(entry):
                 yield entry
 
@@ -189,6 +197,9 @@ def snapshot_source(
         differing=differing if len(differing) <= _MOST_DIFFERING else None,
     )
     write_json(work.snapshot, asdict(snapshot))
+    if stamps:
+        with replacing(work.stamps) as temporary:
+            write_stamps(temporary, stamps)
     trim_memory()
     return snapshot
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from codequarry.pipelines.bundle.manifest import is_made_alike, list_given_indexes
+from codequarry.pipelines.bundle.manifest import list_differences, list_given_indexes
 from codequarry.pipelines.publish.retention import created
 from codequarry.pipelines.scip.given import given_files, given_identity
 from codequarry.pipelines.sources.base_work import find_base_work
@@ -98,8 +98,8 @@ def find_base(names: Sequence[str], settings: Settings) -> Base:
     current, manifest = current_manifest(root), complete_manifest(root)
     if current is None or manifest is None:
         raise FullBuildNeededError("no whole version is published")
-    if not is_made_alike(manifest, settings):
-        raise FullBuildNeededError("settings, tools or encoders are not those of the published version")
+    if differences := ", ".join(list_differences(manifest, settings)):
+        raise FullBuildNeededError(f"the published version was made with other settings or tools ({differences})")
     if settings.embedding.adapt or manifest.encoder.adaptation:
         raise FullBuildNeededError("the encoder is fitted to the repositories")
     if {source.name for source in manifest.sources} != set(names):

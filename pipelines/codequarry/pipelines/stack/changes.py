@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,8 +11,10 @@ from hashlib import sha256
 from codequarry.pipelines.git.trees import changed_paths
 from codequarry.pipelines.ignore.rules import OWN_IGNORE_FILE
 from codequarry.pipelines.scip.stage import entries_over
+from codequarry.pipelines.sources.files import SourceFiles, open_files
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
+from codequarry.pipelines.sources.stamps import Stamp, read_stamps
 from codequarry.pipelines.stack.base_version import BaseSource, CensusRow, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
 from codequarry.schemas.bundle.manifest import ScipEntry
@@ -103,6 +106,8 @@ def find_changes(
 def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], settings: Settings) -> set[str]:
     """Return the listed paths that may differ from the base."""
     before = base.snapshot
+    if not (source.commit or before.commit):
+        return _touched(source, base, listed)
     if not (source.commit and before.commit) or before.differing is None:
         return set(listed)
     try:
@@ -115,7 +120,26 @@ def _candidates(source: Source, base: BaseSource, listed: dict[str, bytes], sett
     except SourceError:  # the base's commit is gone, as after a shallow fetch
         return set(listed)
     found = {path.decode("utf-8", "backslashreplace") for path in changed}.union(before.differing)
-    if any(path.rpartition("/")[2] == OWN_IGNORE_FILE for path in found | (listed.keys() ^ base.census.keys())):
+    return _with_came(found, base, listed, {OWN_IGNORE_FILE})
+
+
+def _touched(source: Source, base: BaseSource, listed: dict[str, bytes]) -> set[str]:
+    """Return the listed paths of a folder without git that were written since the base, or may have been."""
+    before = read_stamps(base.work.stamps)
+    with open_files(source) as files:
+        found = {path for path, raw in listed.items() if path not in before or _stamp(files, raw) != before[path]}
+    return _with_came(found, base, listed, {OWN_IGNORE_FILE, ".gitignore"})
+
+
+def _stamp(files: SourceFiles, raw: bytes) -> Stamp | None:
+    """Return the stamp of a file on disk; None where there is none, or a link is on its way."""
+    status = None if files.escapes(os.path.dirname(raw)) else files.status(raw)
+    return status.stamp if status is not None else None
+
+
+def _with_came(found: set[str], base: BaseSource, listed: dict[str, bytes], ignore_files: set[str]) -> set[str]:
+    """Return the listed paths among those found and those that came; all where a file of ignore rules is among them."""
+    if any(path.rpartition("/")[2] in ignore_files for path in found | (listed.keys() ^ base.census.keys())):
         return set(listed)
     return (found & listed.keys()) | (listed.keys() - base.census.keys())
 

@@ -47,6 +47,11 @@ class RepositoryWork:
         return self.path / "census.parquet"
 
     @property
+    def stamps(self) -> Path:
+        """Stamps of the files of a folder without git, as of the census."""
+        return self.path / "stamps.parquet"
+
+    @property
     def contents(self) -> Path:
         return self.path / "contents.parquet"
 

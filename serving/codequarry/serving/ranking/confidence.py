@@ -2,7 +2,8 @@
 
 Scores of results compare the results of one query, and the first of a nonsense query has a high score too. Confidence
 is a logistic regression over three figures that mean the same everywhere. It was fitted to mined questions, asked of
-the repository they come from and of others; ``python -m benchmarks.confidence`` fits it again, and ADR 32 has figures.
+the repository they come from and of others; ``python -m benchmarks.quality.confidence`` fits it again, and ADR 32 has
+figures.
 """
 
 from __future__ import annotations

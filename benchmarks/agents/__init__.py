@@ -1,0 +1,1 @@
+"""What an agent's questions cost in tokens, beside grep and reading files."""

@@ -1,0 +1,1 @@
+"""Fleets of bundles: plans, pushes, routers and replicas."""

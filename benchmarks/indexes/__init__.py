@@ -1,0 +1,1 @@
+"""Single indexes beside exact search and beside their rivals: dense, late interaction, learned sparse."""

@@ -1,0 +1,1 @@
+"""A first index and its stages: CPU, time, memory and bytes."""

@@ -1,0 +1,1 @@
+"""Symbols: definitions, references, relations and affected tests."""

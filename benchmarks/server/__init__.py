@@ -1,0 +1,1 @@
+"""The serving process: start, searches, text search and many clients."""

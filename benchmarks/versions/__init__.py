@@ -1,0 +1,1 @@
+"""Versions over versions: deltas, branches, watches, and opening them."""
