@@ -7,8 +7,8 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.serving.version.file_checks import check_version
 from tests.assets.conftest import Workbench
 from tests.assets.test_reindex import materializations
-from tests.pipelines.encoders import small_encoder
-from tests.pipelines.sparse_models import write_model
+from tests.pipelines.embed.encoders import small_encoder
+from tests.pipelines.embed.sparse_models import write_model
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ from pydantic import Field
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service, serve_http
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import COMMITS, PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import COMMITS, PIECES
 
 
 def add_fixtures(server: FastMCP) -> None:

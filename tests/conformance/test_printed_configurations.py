@@ -21,8 +21,8 @@ from fastmcp import Client
 
 from codequarry.serving.server.mcp import listed_tools
 from tests.conformance.node import node
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 pytestmark = [pytest.mark.mcp_suites]
 

@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 
 from codequarry.schemas.settings.load import RepositorySettings, Settings
-from tests.contracts import catalog_page, command_pages
-from tests.contracts.tool_pages import page
+from tests.contracts.pages import catalog_page, command_pages
+from tests.contracts.pages.tool_pages import page
 from tools.pictures.terminal import run_in_terminal
 from tools.train_encoder.sources import read_sources
 
@@ -107,19 +107,19 @@ def test_the_licence_report_names_every_package_of_the_encoder() -> None:
 
 def test_the_page_of_tools_is_the_one_the_models_make() -> None:
     written = (PROJECT / "docs" / "TOOLS.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m tests.contracts.tool_pages"
+    assert written == page(), "run: python -m tests.contracts.pages.tool_pages"
 
 
 def test_the_pages_of_commands_are_those_the_command_line_makes() -> None:
     for file, made in ((command_pages.PAGE, command_pages.markdown()), (command_pages.MANUAL, command_pages.manual())):
-        assert file.read_text(encoding="utf-8") == made, "run: python -m tests.contracts.command_pages"
+        assert file.read_text(encoding="utf-8") == made, "run: python -m tests.contracts.pages.command_pages"
 
 
 def test_the_page_of_the_catalog_is_the_one_the_schemas_make(tmp_path: Path) -> None:
     written = (PROJECT / "docs" / "CATALOG.md").read_text(encoding="utf-8")
     made = catalog_page.page(tmp_path)
     assert "| |" not in made, "a column without a description, see schemas/catalog/column_meanings.py"
-    assert written == made, "run: python -m tests.contracts.catalog_page"
+    assert written == made, "run: python -m tests.contracts.pages.catalog_page"
 
 
 def test_every_promise_of_the_contract_names_tests_that_exist() -> None:

@@ -19,8 +19,8 @@ from codequarry.serving.files.integrity import list_files, read_manifest
 from codequarry.serving.version.file_checks import check_version
 from tests.contracts.gates import gates
 from tests.contracts.manifest_fields import CHECKSUM, rows
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 PROJECT = Path(__file__).resolve().parents[2]
 BUNDLE = (PROJECT / "docs" / "BUNDLE.md").read_text(encoding="utf-8")

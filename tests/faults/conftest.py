@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.moving import Adding, Moving, build_moving
-from tests.faults.project import Project, build_project
-from tests.faults.scene import Scene, build_scene
-from tests.faults.stacked import Naming, Stacked, build_leaving, build_naming, build_stacked
+from tests.faults.scenes.moving import Adding, Moving, build_moving
+from tests.faults.scenes.project import Project, build_project
+from tests.faults.scenes.scene import Scene, build_scene
+from tests.faults.scenes.stacked import Naming, Stacked, build_leaving, build_naming, build_stacked
 
 Copies = Callable[[], Scene]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from codequarry.pipelines.bundle import manifest as version_manifest
-from tests.faults.project import Project
+from tests.faults.scenes.project import Project
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 CLOCKS = {"set back": NOW - timedelta(days=4000), "far ahead": NOW + timedelta(days=25_000)}

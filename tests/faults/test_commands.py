@@ -12,7 +12,7 @@ from codequarry.pipelines.cli import root as cli
 from codequarry.schemas.bundle.layout import Current
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.files.lease import hold_version
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, Scene
 
 Run = Callable[..., tuple[int, str, str]]
 

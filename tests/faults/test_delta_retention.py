@@ -18,8 +18,8 @@ from codequarry.schemas.bundle.refs import RefName, left_versions, ref_file
 from codequarry.schemas.settings.load import BundleSettings
 from codequarry.serving.files.integrity import is_whole
 from codequarry.serving.files.lease import hold_version
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
-from tests.faults.stacked import BASE
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, Scene
+from tests.faults.scenes.stacked import BASE
 
 days = st.integers(0, 30)
 

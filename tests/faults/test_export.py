@@ -21,10 +21,10 @@ from codequarry.schemas.wire.search import SearchRequest, SearchResult
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files.integrity import list_files
 from codequarry.serving.files.lease import sole_user
-from tests.faults.moving import Moving, anything, fingerprint, flip
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
+from tests.faults.scenes.moving import Moving, anything, fingerprint, flip
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, Scene
 from tests.machine import can_mount
-from tests.pipelines.archives import listed
+from tests.pipelines.publish.archives import listed
 
 
 def answer(root: BundleRoot) -> list[SearchResult]:

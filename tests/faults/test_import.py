@@ -34,8 +34,8 @@ from codequarry.schemas.errors import (
 )
 from codequarry.serving.files.integrity import file_sha256, list_files, read_manifest
 from codequarry.serving.files.lease import sole_user
-from tests.faults.moving import Adding, Moving, anything, fingerprint, flip
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
+from tests.faults.scenes.moving import Adding, Moving, anything, fingerprint, flip
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, Scene
 
 
 def test_an_import_publishes_links_and_prunes_like_any_other_run(moving: Moving) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from codequarry.schemas.errors import PublishError
-from tests.faults.broken_current import SHAPES
-from tests.faults.scene import NEW, OLD, OLDEST, Scene
+from tests.faults.scenes.broken_current import SHAPES
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, Scene
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "a folder"])

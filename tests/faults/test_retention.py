@@ -27,10 +27,10 @@ from codequarry.schemas.settings.load import BundleSettings
 from codequarry.serving.files import disk
 from codequarry.serving.files.integrity import is_whole, unique_bytes
 from codequarry.serving.files.lease import hold_version
-from tests.faults.calls import Recorder, Refuser, intercepted
-from tests.faults.scene import NEW, OLD, OLDEST, STAGED, Scene
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.faults.scenes.calls import Recorder, Refuser, intercepted
+from tests.faults.scenes.scene import NEW, OLD, OLDEST, STAGED, Scene
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 
 def linked(scene: Scene) -> set[str]:

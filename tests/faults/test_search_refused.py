@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.project import Project
-from tests.faults.traced import Point, points, strace_works, tampered
+from tests.faults.scenes.project import Project
+from tests.faults.scenes.traced import Point, points, strace_works, tampered
 
 pytestmark = pytest.mark.skipif(not strace_works(), reason="strace is not installed, or may not trace here")
 QUERY = ("search", "multiply", "--json")

@@ -22,10 +22,10 @@ from codequarry.schemas.errors import ResourcesError
 from codequarry.schemas.resources import exhaustion
 from codequarry.serving.engine import follow as following
 from codequarry.serving.version.open import Bundle
-from tests.faults.moving import Moving
-from tests.faults.project import Project
-from tests.faults.scene import NEW, OLD, OLDEST
-from tests.serving.versions import flip, followed, publish
+from tests.faults.scenes.moving import Moving
+from tests.faults.scenes.project import Project
+from tests.faults.scenes.scene import NEW, OLD, OLDEST
+from tests.serving.bundles.versions import flip, followed, publish
 
 APP = build_app()
 STEPS = range(7)

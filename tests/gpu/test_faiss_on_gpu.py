@@ -13,7 +13,7 @@ import pytest
 from codequarry.pipelines.indexes.faiss import faiss_factory, write_faiss
 from codequarry.schemas.settings.indexes import IndexesSettings
 from codequarry.serving.channels.gpu import GpuCopy, copy_to_gpu, gpu_problem
-from tests.serving.bundle_factory import mapped_index
+from tests.serving.bundles.bundle_factory import mapped_index
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(gpu_problem()), reason=gpu_problem())]
 DIM, COUNT = 256, 200_000

@@ -25,7 +25,7 @@ from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.encoders.sparse import SparseEncoder
 from codequarry.serving.engine.engine import Engine
 from tests.pipelines.corpus import write_shop
-from tests.pipelines.sparse_models import tokenizer, vocabulary
+from tests.pipelines.embed.sparse_models import tokenizer, vocabulary
 
 # Warnings of torch and transformers are theirs.
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("ignore")]

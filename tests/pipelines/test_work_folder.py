@@ -19,9 +19,9 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.settings.load import Settings
 from codequarry.serving.files.integrity import file_sha256
 from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.gates.test_tiers import own_store
 from tests.pipelines.repositories import commit
 from tests.pipelines.test_incremental import contents, corpus, from_nothing, module, small_shards
-from tests.pipelines.test_tiers import own_store
 
 __all__ = ["small_shards"]
 GONE = RELEASED | {"contents.parquet", "ast_references.parquet"}

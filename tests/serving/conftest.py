@@ -11,10 +11,10 @@ import pytest
 from codequarry.pipelines.cli import root as cli
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import COMMITS, PIECES
-from tests.serving.symbol_corpus import SOURCES
-from tests.serving.symbol_rows import pieces_and_rows
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import COMMITS, PIECES
+from tests.serving.bundles.symbol_corpus import SOURCES
+from tests.serving.bundles.symbol_rows import pieces_and_rows
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from codequarry.schemas.wire.search import WITH_CODE
 from codequarry.serving.channels import query_encoder
 from codequarry.serving.cli.finding.search import for_terminal
 from codequarry.serving.server.mcp import build_server, listed_tools
-from tests.serving.bundle_factory import VERSION, write_bundle
-from tests.serving.corpus import HOSTILE, INDEX_OPEN, LONG, PIECES, SESSION
+from tests.serving.bundles.bundle_factory import VERSION, write_bundle
+from tests.serving.bundles.corpus import HOSTILE, INDEX_OPEN, LONG, PIECES, SESSION
 from tests.serving.server.test_mcp import ERAS, call
 
 

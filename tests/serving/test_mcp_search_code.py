@@ -10,7 +10,7 @@ from fastmcp import FastMCP
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.server.mcp import build_server
-from tests.serving.corpus import INDEX_OPEN
+from tests.serving.bundles.corpus import INDEX_OPEN
 from tests.serving.server.test_mcp import ERAS, call, failed
 
 

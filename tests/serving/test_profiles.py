@@ -15,7 +15,7 @@ from fastmcp.client.transports import StdioTransport
 from codequarry.schemas.bundle.manifest import SourceEntry
 from codequarry.serving.server.chatgpt import permalink
 from codequarry.serving.server.mcp import build_server, listed_tools
-from tests.serving.corpus import INDEX_OPEN, SESSION
+from tests.serving.bundles.corpus import INDEX_OPEN, SESSION
 from tests.serving.server.test_mcp import ERAS, failed, talk
 
 CONNECTOR = {tool["name"]: tool for tool in listed_tools("chatgpt")}

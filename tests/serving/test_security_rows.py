@@ -22,10 +22,10 @@ from codequarry.serving.http.app import Service
 from codequarry.serving.page.mcp_app import read_app_resource
 from codequarry.serving.server.mcp import build_server, listed_tools
 from codequarry.serving.version.open import Bundle
-from tests.faults.traced import strace_works
+from tests.faults.scenes.traced import strace_works
 from tests.machine import can_run
-from tests.serving.bundle_factory import Piece, write_bundle
-from tests.serving.corpus import LONG, PIECES, SESSION
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.corpus import LONG, PIECES, SESSION
 from tests.serving.live import request, running, tool_call
 from tests.serving.server.test_mcp import ERAS, call, failed
 

@@ -12,8 +12,8 @@ import pytest
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.symbols import DefinitionRequest, ReferencesRequest
 from codequarry.serving.engine.engine import Engine
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.symbol_rows import Source, pieces_and_rows
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.symbol_rows import Source, pieces_and_rows
 
 NAMES = ("open", "Open", "close", "größe", "x1", "run")
 SYNTAX_BITS = {"call": 256, "type": 512, "import": 2, "other": 0}

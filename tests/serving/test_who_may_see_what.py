@@ -31,9 +31,9 @@ from codequarry.serving.http.auth import build_auth
 from codequarry.serving.server.mcp import listed_tools
 from codequarry.serving.telemetry.telemetry import Telemetry
 from codequarry.serving.telemetry.usage import TIMELINE
-from tests.serving.bundle_factory import write_bundle
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.symbol_rows import Source, pieces_and_rows
 from tests.serving.live import request, running
-from tests.serving.symbol_rows import Source, pieces_and_rows
 
 SEEN, HIDDEN = ("billing", "ledger-eu"), ("ledger", "vault")
 OWN = {"billing": "invoice", "ledger-eu": "posting", "ledger": "zebrafish", "vault": "quokka"}

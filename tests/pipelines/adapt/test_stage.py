@@ -19,8 +19,8 @@ from codequarry.schemas.settings.load import Settings
 from codequarry.serving.encoders.spec import EncoderSpec
 from tests.pipelines.adapt.test_tuning import jargon, write
 from tests.pipelines.conftest import MakeSettings, Run
+from tests.pipelines.gates.test_tiers import own_store
 from tests.pipelines.repositories import commit
-from tests.pipelines.test_tiers import own_store
 
 BASE = EncoderSpec.load(SHIPPED).fingerprint
 

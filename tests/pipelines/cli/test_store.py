@@ -17,7 +17,7 @@ import pytest
 from codequarry.pipelines.store import content
 from codequarry.pipelines.store.content import open_content_store
 from tests.pipelines.conftest import run_here
-from tests.pipelines.encoders import small_encoder
+from tests.pipelines.embed.encoders import small_encoder
 from tests.pipelines.repositories import commit
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -18,7 +18,7 @@ import anyio.from_thread
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from tests.pipelines.cli.watch_process import COMMAND, DEADLINE_S, Watch
+from tests.pipelines.cli.watch.watch_process import COMMAND, DEADLINE_S, Watch
 from tests.pipelines.repositories import shim
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "WALKTHROUGH.md"

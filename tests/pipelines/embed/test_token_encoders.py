@@ -36,7 +36,7 @@ from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.encoders.spec import EncoderSpec, QueryShape
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.file_checks import check_version
-from tests.pipelines import late_models
+from tests.pipelines.embed import late_models
 
 FILES = {
     "sessions.py": "def remove_expired(self):\n    session = self.store\n    return session\n",

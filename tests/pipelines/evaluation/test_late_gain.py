@@ -20,7 +20,7 @@ from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.ranking_profile import read_profile
 from codequarry.schemas.settings.load import Settings
 from tests.pipelines.evaluation.library import write_library
-from tests.pipelines.test_warp_bundle import warp_settings
+from tests.pipelines.indexes.test_warp_bundle import warp_settings
 
 BETTER = LateGain(40, 0.5, 0.6, 0.02, 0.18)
 WORSE = LateGain(40, 0.6, 0.5, -0.18, -0.02)

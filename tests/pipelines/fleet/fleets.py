@@ -12,7 +12,7 @@ from typing import Any
 from codequarry.pipelines.fleet.fleet_store import FleetStore
 from codequarry.pipelines.publish.remote.store import RemoteStore
 from codequarry.schemas.fleet.generation import FleetManifest
-from tests.pipelines.cli.watch_process import DEADLINE_S
+from tests.pipelines.cli.watch.watch_process import DEADLINE_S
 from tests.pipelines.conftest import Run
 from tests.pipelines.repositories import commit
 

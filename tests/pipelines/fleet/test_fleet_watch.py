@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codequarry.schemas.fleet.generation import FleetManifest
-from tests.pipelines.cli.watch_process import COMMAND, DEADLINE_S
+from tests.pipelines.cli.watch.watch_process import COMMAND, DEADLINE_S
 from tests.pipelines.fleet.fleets import NAMES, Fleet, wait_until
 from tests.pipelines.repositories import commit
 

@@ -15,7 +15,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from codequarry.schemas.fleet.replica import ReplicaRoot
-from tests.pipelines.cli.watch_process import COMMAND, DEADLINE_S
+from tests.pipelines.cli.watch.watch_process import COMMAND, DEADLINE_S
 from tests.pipelines.conftest import run_here
 from tests.pipelines.fleet.fleets import Fleet, wait_until
 

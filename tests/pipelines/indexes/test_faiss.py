@@ -21,10 +21,10 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.file_checks import check_version
 from codequarry.serving.version.open import Bundle
 from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.indexes.test_faiss_gpu import stand_in
 from tests.pipelines.repositories import commit
-from tests.pipelines.test_faiss_gpu import stand_in
 from tests.pipelines.test_incremental import contents, from_nothing, small_shards
-from tests.serving.ask_channel import ask_channel
+from tests.serving.channels.ask_channel import ask_channel
 
 __all__ = ["small_shards", "stand_in"]  # fixtures
 WORDS = (

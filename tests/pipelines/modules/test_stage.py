@@ -25,7 +25,7 @@ from codequarry.schemas.errors import SourceError
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.records import Import, ModuleFacts
 from tests.pipelines.conftest import MakeSettings, Run
-from tests.pipelines.module_trees import TREES
+from tests.pipelines.modules.module_trees import TREES
 from tests.pipelines.repositories import commit
 
 Rows = dict[str, dict]

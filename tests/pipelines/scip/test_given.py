@@ -22,7 +22,7 @@ from codequarry.schemas.settings.load import ScipSettings, Settings
 from codequarry.serving.files.integrity import file_sha256, read_manifest
 from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.repositories import commit
-from tests.pipelines.scip_writer import document, external, information, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, external, information, metadata, occurrence
 
 GO = "package tools\n\nfunc Retry() {}\n\nfunc main() { Retry() }\n"
 RUST = "pub fn pop() {}\n"

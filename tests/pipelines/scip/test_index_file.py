@@ -14,7 +14,7 @@ from codequarry.pipelines.scip.index_file import ScipIndex, decode_document, rea
 from codequarry.pipelines.scip.positions import Positions, as_utf8
 from codequarry.pipelines.scip.symbols import parse_symbol
 from codequarry.schemas.errors import ScipIndexError
-from tests.pipelines.scip_writer import document, external, information, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, external, information, metadata, occurrence
 
 BOX = "scip-test pip box 1.0 `box.py`/Box#"
 OPEN = f"{BOX}open()."

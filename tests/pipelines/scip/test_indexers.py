@@ -17,7 +17,7 @@ from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.languages import MODULE_LANGUAGES
 from codequarry.schemas.settings.load import PathsSettings, Settings
 from tests.pipelines.conftest import MakeSettings, Run
-from tests.pipelines.scip_writer import document, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, metadata, occurrence
 
 FILES = {
     "go.mod": "module demo\n",

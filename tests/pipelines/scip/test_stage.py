@@ -23,7 +23,7 @@ from codequarry.schemas.errors import ScipIndexError
 from codequarry.schemas.settings.load import PathsSettings, ScipSettings, Settings
 from codequarry.schemas.trust.programs import tools_folder
 from tests.pipelines.conftest import MakeSettings
-from tests.pipelines.scip_writer import document, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, metadata, occurrence
 
 PY = '''"""Ünicode."""
 import os

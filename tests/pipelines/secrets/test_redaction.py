@@ -15,7 +15,7 @@ from codequarry.pipelines.secrets.redaction import Redacted, open_redactor
 from codequarry.pipelines.secrets.scanner import ALLOWED, find_secrets
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings.load import PathsSettings, Settings
-from tests.pipelines.canaries import AWS, GITHUB, IN_BASE64, KEY_LINES, LINES, PASSWORD, PRIVATE_KEY
+from tests.pipelines.secrets.canaries import AWS, GITHUB, IN_BASE64, KEY_LINES, LINES, PASSWORD, PRIVATE_KEY
 
 
 def settings(folder: Path, **secrets: object) -> Settings:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.pipelines.scip_writer import document, information, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, information, metadata, occurrence
 
 PACKAGE = "scip-test python app 1"
 IMPLEMENTS = 3

@@ -20,8 +20,8 @@ from codequarry.serving.stack.stacked_channels import StackedSplade, StackedWarp
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.file_checks import check_version
 from tests.pipelines.conftest import MakeSettings
+from tests.pipelines.embed.sparse_models import write_model
 from tests.pipelines.repositories import commit
-from tests.pipelines.sparse_models import write_model
 from tests.pipelines.stack.test_answers import Edit, apply, tree, with_large_deltas
 
 EDITS: tuple[Edit, ...] = (

@@ -25,7 +25,7 @@ from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.version.file_checks import check_version
 from tests.pipelines.conftest import MakeSettings
 from tests.pipelines.repositories import commit
-from tests.pipelines.scip_writer import document, information, metadata, occurrence
+from tests.pipelines.scip.scip_writer import document, information, metadata, occurrence
 from tests.pipelines.stack.small_indexer import OS, PACKAGE, write_index
 from tests.pipelines.stack.test_answers import Edit, apply, edits, tree, with_large_deltas
 

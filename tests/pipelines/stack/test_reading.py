@@ -35,7 +35,7 @@ from codequarry.serving.version.version_differences import compare_files, read_c
 from tests.pipelines.repositories import commit
 from tests.pipelines.stack.alike import differing
 from tests.pipelines.stack.test_answers import tree
-from tests.serving.versions import until
+from tests.serving.bundles.versions import until
 
 
 class Roots(NamedTuple):

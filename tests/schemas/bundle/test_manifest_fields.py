@@ -37,7 +37,7 @@ from codequarry.schemas.bundle.manifest_fields import (
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.integrity import list_files
-from tests.pipelines.archives import sealed
+from tests.pipelines.publish.archives import sealed
 
 EVIL = "a\x1b[2J\x9b31m\x07\x00\x7f\r\n\u202e\u2066\u200b\u2028\ufeff\U000e0041\U000e0101\ufe0fb"
 MODEL = ModelEntry(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from codequarry.schemas.bundle.warp import WarpSpec, cluster_dtype
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.channels.warp.index import map_arrays, pack, unpack
-from tests.serving.warp_corpus import built, random_documents
+from tests.serving.bundles.warp_corpus import built, random_documents
 
 
 @given(bits=st.sampled_from([2, 4]), rows=st.integers(0, 5), width=st.integers(1, 16), seed=st.integers(0, 99))

@@ -13,8 +13,8 @@ import pytest
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.catalog.views import GROUPS, OPEN_SQL, SET_BUNDLE, TABLES, limit_memory, views
 from tests.machine import can_mount
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 PLAIN = """
 import json, sys

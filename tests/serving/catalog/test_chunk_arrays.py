@@ -17,7 +17,7 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.chunk_arrays import TEXTS, RowIndex, Strings
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
 
 PIECES = (
     Piece("io/index.py", "class Index:\n", "Index", ("Index",), kind="class"),

@@ -14,8 +14,8 @@ from codequarry.pipelines.cli.root import build_app
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving import open_catalog
 from codequarry.serving.sql.confinement import PREFIX, ReadOnlyFiles, confined_connection
-from tests.serving.bundle_factory import VERSION, write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import VERSION, write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 # {v}: the version's folder, {b}: the same as the session names it, {h}: the home folder.
 WRITES = """

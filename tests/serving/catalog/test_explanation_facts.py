@@ -15,7 +15,7 @@ from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.catalog.explanation_facts import MAX_LEAVES, MAX_SAID, ChunkFacts
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
 
 POOL = Piece("web/pool.py", "class Pool: ...\n", "Pool", ("Pool",), kind="class")
 CLOSE = Piece("web/pool.py", "def close(): ...\n", "close", ("close",), start_line=1, start_byte=16)

@@ -5,7 +5,7 @@ import pytest
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.schemas.wire.search import SearchFilters
 from codequarry.serving.catalog.filters import allowed_chunks
-from tests.serving.corpus import (
+from tests.serving.bundles.corpus import (
     CONFIG,
     GO_SERVER,
     HOSTILE,

@@ -9,7 +9,7 @@ import pytest
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 
 FILLING = "    counted = counted + 1\n" * 10
 TEXT = (

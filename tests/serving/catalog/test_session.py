@@ -19,10 +19,10 @@ from codequarry.schemas.trust.trusted_folders import add_trust
 from codequarry.serving import open_catalog
 from codequarry.serving.files.integrity import file_sha256
 from codequarry.serving.files.lease import sole_user
-from tests.contracts.catalog_page import undescribed
+from tests.contracts.pages.catalog_page import undescribed
 from tests.machine import can_mount
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 FIRST, SECOND = "20260101T000000Z-0123abcd", "20260102T000000Z-0123abcd"
 OF_THE_MISSION = (

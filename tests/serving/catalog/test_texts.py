@@ -17,7 +17,7 @@ from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
 from codequarry.serving.catalog.texts import MappedTexts, _rows_holding
 from codequarry.serving.text.literal_patterns import fold
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 
 _TEXT = st.text("abA B\nKßİſé€😀", min_size=1, max_size=12)
 

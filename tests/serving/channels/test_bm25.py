@@ -16,8 +16,8 @@ from codequarry.schemas.ranking_profile import BUILT_IN
 from codequarry.serving.channels.bm25 import MAX_TERMS, Bm25Channel, matched_terms
 from codequarry.serving.text.lexical import FIELDS, tantivy_schema
 from codequarry.serving.text.query_classes import analyze_query
-from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import Piece, tokens_of, write_bm25
+from tests.serving.bundles.bundle_factory import Piece, tokens_of, write_bm25
+from tests.serving.channels.ask_channel import ask_channel
 
 K1, B = 1.2, 0.75
 

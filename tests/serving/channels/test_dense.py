@@ -14,8 +14,8 @@ from codequarry.serving.channels import dense
 from codequarry.serving.channels.dense import FaissChannel, source_name
 from codequarry.serving.channels.faiss_search import Effort
 from codequarry.serving.channels.query_encoder import LazyEncoder
-from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import mapped_index
+from tests.serving.bundles.bundle_factory import mapped_index
+from tests.serving.channels.ask_channel import ask_channel
 
 ROWS, DIM, LIMIT = 2000, 32, 20
 EXACT, APPROXIMATE = ("Flat",), ("HNSW32,SQ8", "IVF16,SQ8", "IVF16,PQ16x4fs_64", "PCA16,IVF16,Flat")

@@ -14,7 +14,7 @@ from codequarry.serving.channels.misspelt_words import correct_words
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
 
 PIECES = tuple(
     Piece(path, text, name, (name,))

@@ -26,9 +26,9 @@ from codequarry.serving.channels.warp.search import Searcher
 from codequarry.serving.request.deadline import NEVER, Deadline
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import SERVED_CHANNELS, Bundle
-from tests.serving import sparse_corpus, warp_corpus
-from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import Piece, definition_row, mapped_index, write_bundle
+from tests.serving.bundles import sparse_corpus, warp_corpus
+from tests.serving.bundles.bundle_factory import Piece, definition_row, mapped_index, write_bundle
+from tests.serving.channels.ask_channel import ask_channel
 
 COUNT = 300
 """Chunks of every channel: more than are listed in a lexical query, fewer than late interaction rescores."""

@@ -16,7 +16,7 @@ from codequarry.schemas.errors import DeadlineError, IntegrityError, Unavailable
 from codequarry.serving.channels.splade_index import SpladeIndex, map_arrays, strange_postings
 from codequarry.serving.encoders.sparse import SparseQuery
 from codequarry.serving.request.deadline import Deadline
-from tests.serving.sparse_corpus import Documents, built, impacts, naive, query, zipf_documents
+from tests.serving.bundles.sparse_corpus import Documents, built, impacts, naive, query, zipf_documents
 
 VOCABULARY = 12
 DOCUMENTS = st.dictionaries(

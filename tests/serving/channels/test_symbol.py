@@ -22,8 +22,8 @@ from codequarry.serving.server.mcp import build_server
 from codequarry.serving.text.analyzer import words
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
-from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.channels.ask_channel import ask_channel
 
 
 def piece(path: str, *symbols: str, kind: str = "function", path_class: str = "source", repo: str = "quarry") -> Piece:

@@ -13,7 +13,7 @@ from codequarry.schemas.bundle.tables import write_vectors
 from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.channels.dense import FaissChannel
 from codequarry.serving.channels.vector_table import VectorTable, exact_indexes, map_codes
-from tests.serving.ask_channel import ask_channel
+from tests.serving.channels.ask_channel import ask_channel
 from tests.serving.channels.test_dense import DIM, IDS, QUERIES, ROWS, VECTORS, Rows, ready
 
 CUTS = [3, 3, 700, 1201]

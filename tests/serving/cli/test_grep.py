@@ -5,7 +5,7 @@ import json
 import pytest
 import typer
 
-from tests.serving.corpus import HOSTILE, LONG
+from tests.serving.bundles.corpus import HOSTILE, LONG
 
 
 def test_output_as_of_grep(run, lexical_root) -> None:

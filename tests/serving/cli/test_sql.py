@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from codequarry.pipelines.cli.root import build_app
 from codequarry.schemas.errors import InvalidArgumentError
-from tests.serving.bundle_factory import VERSION, write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import VERSION, write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 
 from codequarry.pipelines.cli.root import build_app
 from codequarry.serving.cli.terminal import escaped, for_terminal
-from tests.serving.bundle_factory import Piece, write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 EVIL = "\x1b[2J\x9b31m\x07\x7f\u202e\u200b\U000e0041"
 TEXT = f"evilness {EVIL} größe 日本\n"

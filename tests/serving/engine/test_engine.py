@@ -20,9 +20,9 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.engine.first_version import FirstVersion, Step
 from codequarry.serving.http.app import Service, http_app
 from codequarry.serving.server.mcp import build_server, listed_tools
-from tests.serving.bundle_factory import VERSION
-from tests.serving.corpus import PIECES
-from tests.serving.versions import flip, followed, publish, until
+from tests.serving.bundles.bundle_factory import VERSION
+from tests.serving.bundles.corpus import PIECES
+from tests.serving.bundles.versions import flip, followed, publish, until
 
 
 def over_mcp(engine: Engine) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.engine.follow import Follower
 from codequarry.serving.files.integrity import read_manifest
 from codequarry.serving.files.lease import sole_user
-from tests.serving.bundle_factory import seal
-from tests.serving.corpus import COMMITS, PIECES, SESSION
-from tests.serving.versions import MARKER, flip, followed, marked, number_of, publish, until
+from tests.serving.bundles.bundle_factory import seal
+from tests.serving.bundles.corpus import COMMITS, PIECES, SESSION
+from tests.serving.bundles.versions import MARKER, flip, followed, marked, number_of, publish, until
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from codequarry.serving.engine import scrub
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.engine.follow import Follower
 from codequarry.serving.engine.scrub import Scrub
-from tests.serving.versions import MARKER, followed, number_of, publish, until
+from tests.serving.bundles.versions import MARKER, followed, number_of, publish, until
 
 
 class Clock:

@@ -21,8 +21,8 @@ from codequarry.serving.catalog.chunk_arrays import CHUNK, RowIndex
 from codequarry.serving.catalog.explanation_facts import ChunkFacts
 from codequarry.serving.files.arrays import map_array, read_array
 from codequarry.serving.files.file_index import FileIndex
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 READERS = (read_array, map_array)
 RECORD = np.dtype([(name, kinds[0]) for name, kinds in CHUNK.items()])

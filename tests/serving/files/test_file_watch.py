@@ -23,8 +23,8 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.files import file_watch
 from codequarry.serving.files.file_watch import FileWatch
 from codequarry.serving.files.integrity import read_manifest
+from tests.serving.bundles.versions import MARKER, flip, followed, number_of, publish, until
 from tests.serving.live import request, tool_call
-from tests.serving.versions import MARKER, flip, followed, number_of, publish, until
 
 SERVE = (
     "from codequarry.serving.files import file_watch; file_watch.FRESH_S = 0.0; "

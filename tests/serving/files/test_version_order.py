@@ -13,8 +13,8 @@ from codequarry.schemas.errors import ResourcesError
 from codequarry.serving.files import integrity
 from codequarry.serving.files.integrity import read_manifest
 from codequarry.serving.files.version_order import next_sequence, ordered_versions, sequence_of, versions_before
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 LATE, EARLY, MIDDLE = "20990101T000000Z-0000000a", "20150101T000000Z-0000000b", "20260101T000000Z-0000000c"
 

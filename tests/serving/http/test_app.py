@@ -23,7 +23,7 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http import app as serving_http
 from codequarry.serving.http.app import Service
 from codequarry.serving.server.mcp import listed_tools
-from tests.serving.corpus import SESSION
+from tests.serving.bundles.corpus import SESSION
 from tests.serving.live import raw, request, serving, tool_call
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -14,8 +14,8 @@ from codequarry.schemas.settings.service import TelemetrySettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from codequarry.serving.telemetry.telemetry import Telemetry
+from tests.serving.bundles.versions import publish
 from tests.serving.live import running
-from tests.serving.versions import publish
 
 FIRST, SECOND = "20260101T000001Z-0123abcd", "20260101T000002Z-0123abcd"
 STOPPED = "20260101T000000Z-0000feed"

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
-from tests.assets.browser import Page, browsing, installed
+from tests.assets.pages.browser import Page, browsing, installed
 from tests.conformance.node import node
 from tests.serving.live import running
 

@@ -12,7 +12,7 @@ import pytest
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
-from tests.assets.browser import Page, browsing, installed
+from tests.assets.pages.browser import Page, browsing, installed
 from tests.serving.live import running
 from tests.serving.page.conftest import FIRST, SECOND
 

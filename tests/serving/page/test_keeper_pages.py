@@ -18,12 +18,12 @@ from codequarry.serving.http.app import Service
 from codequarry.serving.http.auth import build_auth
 from codequarry.serving.page.version_history import difference_between
 from codequarry.serving.version.version_differences import compare_chunks, read_chunks
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.versions import MARKER, until
 from tests.serving.live import request, running
 from tests.serving.page.conftest import FIRST, SECOND, STOPPED, verdict
 from tests.serving.page.test_page import page_of
 from tests.serving.test_who_may_see_what import CLERK, HIDDEN, OWNER, SEEN, auth_of, with_password, write
-from tests.serving.versions import MARKER, until
 
 PAGES = ("/versions", f"/versions/difference?before={FIRST}&after={SECOND}", "/asked")
 

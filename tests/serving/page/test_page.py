@@ -21,9 +21,9 @@ from codequarry.serving.http.app import Service
 from codequarry.serving.page.highlighting import highlighted
 from codequarry.serving.page.score_parts import score_parts
 from codequarry.serving.tools.search import search
-from tests.serving.bundle_factory import write_bundle
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.symbol_rows import Source, pieces_and_rows
 from tests.serving.live import request, running
-from tests.serving.symbol_rows import Source, pieces_and_rows
 
 HOSTILE = '<script>alert("pwned")</script><img src=x onerror=alert(1)>'
 LIMIT = 150_000

@@ -13,8 +13,8 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.ranking.duplicates import SPARE, keep_distinct, sound
 from codequarry.serving.server.mcp import build_server
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, write_bundle
-from tests.serving.corpus import CONFIG, INDEX_OPEN, PIECES, SESSION
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.corpus import CONFIG, INDEX_OPEN, PIECES, SESSION
 from tests.serving.server.test_mcp import ERAS, call, failed
 
 BODY = "def retry(call, times):\n" + "".join(f"    attempt({number}, call)\n" for number in range(60))

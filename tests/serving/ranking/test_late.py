@@ -25,7 +25,7 @@ from codequarry.serving.request.trace import Trace, tracing
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.tools.search import find_results
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 from tests.serving.contexts import context_of
 from tests.serving.ranking.test_ranking import FILES, FORMS, QUERIES, candidates, methods, scored
 from tests.serving.scores import recomputed

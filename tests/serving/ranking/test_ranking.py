@@ -29,7 +29,7 @@ from codequarry.serving.ranking.file_evidence import (
 from codequarry.serving.ranking.ranking import Scored, channel_weights, rank
 from codequarry.serving.text.query_classes import analyze_query
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
 from tests.serving.scores import recomputed
 
 PATHS = ("lib/mime.c", "lib/mime.h", "src/session.py", "src/store.py", "tests/test_session.py")

@@ -22,7 +22,7 @@ from codequarry.serving.ranking.rerank import Reranker, dealt
 from codequarry.serving.request.trace import Trace, tracing
 from codequarry.serving.tools.pro import semantic_search_pro
 from tests.endpoint_server import Drip, Server, endpoint_server
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 from tests.serving.scores import recomputed
 
 PIECES = [

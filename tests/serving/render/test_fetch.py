@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from codequarry.schemas.wire.search import FetchRequest
 from codequarry.serving.render.fetch import fetch_text
-from tests.serving.corpus import HOSTILE, LONG, MINIFIED
-from tests.serving.symbol_corpus import INDEX
+from tests.serving.bundles.corpus import HOSTILE, LONG, MINIFIED
+from tests.serving.bundles.symbol_corpus import INDEX
 
 
 def text(engine, *references: object, **arguments) -> list[str]:

@@ -11,7 +11,7 @@ from codequarry.schemas.wire.search import WITH_CODE, SearchFilters, SearchReque
 from codequarry.serving.catalog.handles import ids_of_handle
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.ranked import search_text
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 
 
 def said(engine, query: str, **arguments) -> list[str]:

@@ -27,7 +27,7 @@ from codequarry.serving.server.mcp import build_server, listed_tools
 from codequarry.serving.tools import explanations
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.version.open import Bundle
-from tests.serving.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
+from tests.serving.bundles.corpus import CONFIG, INDEX_OPEN, LONG, SESSION
 
 TOOLS = [
     "search", "fetch", "semantic_search_pro", "search_code", "go_to_definition", "find_references", "relations",

@@ -13,7 +13,7 @@ from codequarry.schemas.kinds import KINDS
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from codequarry.serving.server.mcp import build_server, listed_tools
-from tests.serving.corpus import GO_SERVER, INDEX_OPEN, SESSION
+from tests.serving.bundles.corpus import GO_SERVER, INDEX_OPEN, SESSION
 from tests.serving.live import request, running
 from tests.serving.server.test_mcp import ERAS, call, failed
 

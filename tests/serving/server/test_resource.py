@@ -15,10 +15,10 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.http.app import Service
 from codequarry.serving.server.mcp import build_server
-from tests.serving.corpus import UNICODE
+from tests.serving.bundles.corpus import UNICODE
+from tests.serving.bundles.symbol_corpus import INDEX
 from tests.serving.live import running
 from tests.serving.server.test_mcp import ERAS, talk
-from tests.serving.symbol_corpus import INDEX
 
 URL = "repo://quarry/io/index.py"
 

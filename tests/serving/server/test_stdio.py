@@ -18,7 +18,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from codequarry.serving.server.mcp import listed_tools
-from tests.serving.corpus import INDEX_OPEN, SESSION
+from tests.serving.bundles.corpus import INDEX_OPEN, SESSION
 
 SEARCH = '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search","arguments":{"query":%s}}}'
 INITIALIZE = (

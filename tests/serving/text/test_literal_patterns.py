@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
 from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, TextPattern, fold
-from tests.serving import text_oracle
+from tests.serving.text import text_oracle
 
 NEVER = Deadline.after(3600)
 ALPHABET = "aAbBzZ09_ .(->\n\r\tßſKςσΣİéЖ語🎉"

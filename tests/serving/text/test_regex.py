@@ -14,7 +14,7 @@ from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.analyzer import analyze
 from codequarry.serving.text.literal_patterns import OutOfTimeError
 from codequarry.serving.text.regex import Regex, required_literals
-from tests.serving import text_oracle
+from tests.serving.text import text_oracle
 
 NEVER = Deadline.after(3600)
 

@@ -7,8 +7,8 @@ from codequarry.schemas.wire.search import FetchRequest, FileFilters
 from codequarry.schemas.wire.symbols import DefinitionAnswer, DefinitionRequest
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.definitions import go_to_definition
+from tests.serving.bundles.symbol_corpus import APP, CLASS, INDEX, LIMIT, OPEN, OUTSIDE, STORE
 from tests.serving.contexts import context_of
-from tests.serving.symbol_corpus import APP, CLASS, INDEX, LIMIT, OPEN, OUTSIDE, STORE
 
 HOSTILE = [
     "' OR 1=1 --",

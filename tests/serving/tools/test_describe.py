@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codequarry.serving.server.mcp import build_server
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.corpus import PIECES
 from tests.serving.server.test_mcp import ERAS, call, failed
 
 

@@ -13,10 +13,10 @@ from codequarry.serving.catalog.handles import handle_of
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.fetch import fetch
-from tests.serving.bundle_factory import definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import definition_row, write_bundle
+from tests.serving.bundles.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, PIECES, SESSION, UNICODE
+from tests.serving.bundles.symbol_corpus import INDEX
 from tests.serving.contexts import context_of
-from tests.serving.corpus import CONFIG, GO_SERVER, INDEX_OPEN, LONG, MINIFIED, PIECES, SESSION, UNICODE
-from tests.serving.symbol_corpus import INDEX
 
 
 def get(engine, *ids, **arguments):

@@ -20,9 +20,9 @@ from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools import grep as module
 from codequarry.serving.tools.grep import search_code
 from codequarry.serving.version.open import Bundle
-from tests.serving import text_oracle
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 from tests.serving.contexts import context_of
+from tests.serving.text import text_oracle
 
 FILES: dict[str, tuple[str, str, list[int]]] = {
     # path: (path class, text, where it is cut into chunks, in characters)

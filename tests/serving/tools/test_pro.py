@@ -9,7 +9,7 @@ import pytest
 from fastmcp import FastMCP
 
 from codequarry.serving.server.mcp import build_server
-from tests.serving.corpus import INDEX_OPEN
+from tests.serving.bundles.corpus import INDEX_OPEN
 from tests.serving.server.test_mcp import ERAS, call, failed
 
 

@@ -7,8 +7,8 @@ from codequarry.schemas.wire.search import FetchRequest, FileFilters
 from codequarry.schemas.wire.symbols import ReferencesAnswer, ReferencesRequest
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.references import find_references
+from tests.serving.bundles.symbol_corpus import APP, INDEX, OPEN, OUTSIDE, STORE
 from tests.serving.contexts import context_of
-from tests.serving.symbol_corpus import APP, INDEX, OPEN, OUTSIDE, STORE
 from tests.serving.tools.test_definitions import HOSTILE, at
 
 CALL_IN_STORE = "quarry/io/store.py:6:23"

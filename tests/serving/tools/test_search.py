@@ -16,9 +16,9 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.search import WEAK_MATCH, find_results
 from codequarry.serving.version.open import Bundle
-from tests.serving.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, definition_row, write_bundle
+from tests.serving.bundles.corpus import GO_SERVER, HOSTILE, INDEX_OPEN, INDEX_TEST, MINIFIED, PIECES, SESSION
 from tests.serving.contexts import context_of
-from tests.serving.corpus import GO_SERVER, HOSTILE, INDEX_OPEN, INDEX_TEST, MINIFIED, PIECES, SESSION
 from tests.serving.scores import recomputed
 
 

@@ -13,9 +13,9 @@ from codequarry.schemas.errors import FormatError, IntegrityError, NoBundleError
 from codequarry.serving.files.compatibility import compatibility
 from codequarry.serving.files.integrity import read_manifest
 from codequarry.serving.version.open import Bundle
-from tests.serving.ask_channel import ask_channel
-from tests.serving.bundle_factory import VERSION, seal, write_bundle
-from tests.serving.corpus import COMMITS, PIECES
+from tests.serving.bundles.bundle_factory import VERSION, seal, write_bundle
+from tests.serving.bundles.corpus import COMMITS, PIECES
+from tests.serving.channels.ask_channel import ask_channel
 
 
 @pytest.fixture

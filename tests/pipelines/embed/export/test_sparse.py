@@ -15,7 +15,7 @@ from codequarry.schemas.bundle.splade import MAX_IMPACT, QUERY_STEPS
 from codequarry.schemas.errors import IntegrityError, InvalidArgumentError, MissingExtraError
 from codequarry.serving.encoders.sparse import SparseEncoder, TermWeights, impacts_of, open_query_encoder
 from codequarry.serving.encoders.spec import EncoderSpec, open_encoder
-from tests.pipelines.sparse_models import (
+from tests.pipelines.embed.sparse_models import (
     ADDED,
     EXPANSIONS,
     STRONG,

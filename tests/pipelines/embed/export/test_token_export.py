@@ -17,7 +17,7 @@ from codequarry.schemas.errors import InvalidArgumentError, MissingExtraError
 from codequarry.serving.encoders.spec import EncoderSpec
 from codequarry.serving.encoders.tokens import SCALES_FILE, TokenEncoder
 from codequarry.serving.files.arrays import read_array
-from tests.pipelines import late_models
+from tests.pipelines.embed import late_models
 
 TEXT = "def remove_expired(self, key):\n    return self.store"
 QUERY = "where are the expired, deleted session"

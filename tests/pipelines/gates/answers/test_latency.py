@@ -13,8 +13,8 @@ from codequarry.schemas.settings.gates import RetrievalSettings
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import SearchRequest
 from codequarry.serving.engine.engine import Engine
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 MOST = RetrievalSettings().max_latency_ratio
 QUERIES = ["open a session", "index"]

@@ -20,7 +20,7 @@ from codequarry.schemas.bundle.warp import WarpSpec
 from codequarry.schemas.errors import InvalidArgumentError, UnavailableError
 from codequarry.serving.channels.warp.index import map_arrays, unpack
 from codequarry.serving.encoders.spec import EncoderSpec
-from tests.serving.warp_corpus import DIM, SCALES, built, codes_of, random_documents
+from tests.serving.bundles.warp_corpus import DIM, SCALES, built, codes_of, random_documents
 
 PLAN = WarpPlan(SCALES, "0" * 64)
 

@@ -14,7 +14,7 @@ from codequarry.pipelines.publish.archive.format import archive_size, described,
 from codequarry.pipelines.publish.archive.read import unpack
 from codequarry.schemas.bundle.manifest import to_json
 from codequarry.serving.files.integrity import list_files
-from tests.pipelines.archives import FILES, archive, honest_members, listed, manifest_of
+from tests.pipelines.publish.archives import FILES, archive, honest_members, listed, manifest_of
 
 NAMES = ["faiss.index", "größe", "x" * 100, "x" * 101, "d/" * 300 + "ü", "日" * 60, "tables/a.parquet"]
 SIZES = [0, 1, 511, 512, 8**11 - 1, 8**11, 1 << 60]

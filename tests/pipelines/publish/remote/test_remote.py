@@ -37,10 +37,10 @@ from tests.pipelines.conftest import MakeSettings, Run
 from tests.pipelines.publish.remote.servers import BUCKET, FaultyProxy, each_once
 from tests.pipelines.publish.remote.servers import proxy as proxy
 from tests.pipelines.publish.remote.servers import s3_port as s3_port
+from tests.pipelines.publish.test_moving_deltas import alike, elsewhere, names_in, same_files
+from tests.pipelines.publish.test_moving_deltas import stacked as stacked
 from tests.pipelines.repositories import commit
 from tests.pipelines.stack.test_changes import FILES
-from tests.pipelines.test_moving_deltas import alike, elsewhere, names_in, same_files
-from tests.pipelines.test_moving_deltas import stacked as stacked
 
 
 @pytest.fixture

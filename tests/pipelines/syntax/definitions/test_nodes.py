@@ -13,7 +13,7 @@ from codequarry.pipelines.syntax.chunks.chunk import chunk_source
 from codequarry.pipelines.syntax.definitions.nodes import MAX_DOC_CHARS, MAX_SIGNATURE_CHARS
 from codequarry.schemas.languages import language_of
 from codequarry.schemas.records import AstNode
-from tests.pipelines.ast_cases import ELIXIR, EXPECTED, HASKELL
+from tests.pipelines.syntax.definitions.ast_cases import ELIXIR, EXPECTED, HASKELL
 
 SOURCES = sorted((Path(__file__).parents[3] / "fixtures" / "sources").iterdir())
 

@@ -22,7 +22,7 @@ from codequarry.serving.channels.warp.kernels import LANES
 from codequarry.serving.channels.warp.query import QUERY_MAX, prepare
 from codequarry.serving.channels.warp.search import Searcher
 from codequarry.serving.request.deadline import Deadline
-from tests.serving.warp_corpus import (
+from tests.serving.bundles.warp_corpus import (
     DIM,
     SCALES,
     Documents,

@@ -19,7 +19,7 @@ from codequarry.serving.cli.install.kit import (
     registry_entry,
 )
 from codequarry.serving.server.mcp import listed_tools
-from tests.contracts.adoption_kit import files
+from tests.contracts.pages.adoption_kit import files
 from tests.serving.cli.install.adoption_schemas import check_format
 
 PROJECT = Path(__file__).resolve().parents[4]
@@ -65,4 +65,6 @@ def test_the_registry_entry_has_the_required_fields_and_its_mark_in_the_readme()
 
 @pytest.mark.parametrize("path", files())
 def test_the_copies_in_the_repository_are_the_ones_that_are_made(path: str) -> None:
-    assert (PROJECT / path).read_text(encoding="utf-8") == files()[path], "run: python -m tests.contracts.adoption_kit"
+    assert (PROJECT / path).read_text(encoding="utf-8") == files()[path], (
+        "run: python -m tests.contracts.pages.adoption_kit"
+    )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from codequarry.serving.tools.browse.excerpts import Excerpt, Excerpts
-from tests.serving.symbol_corpus import INDEX
+from tests.serving.bundles.symbol_corpus import INDEX
 
 
 @pytest.fixture

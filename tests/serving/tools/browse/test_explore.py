@@ -20,9 +20,9 @@ from codequarry.serving.render.explore import explore_text
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.server.mcp import build_server
 from codequarry.serving.tools.browse.explore import explore
-from tests.serving.bundle_factory import write_bundle
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.symbol_rows import Source, pieces_and_rows
 from tests.serving.contexts import context_of
-from tests.serving.symbol_rows import Source, pieces_and_rows
 
 TASK = "remove expired sessions"
 BODY = "".join(f"        self.log('step {number} of removing')\n" for number in range(9))

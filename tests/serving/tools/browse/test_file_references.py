@@ -6,7 +6,7 @@ import pytest
 
 from codequarry.schemas.errors import InvalidArgumentError, NotFoundError
 from codequarry.serving.tools.browse.file_references import files_below, find_place, named_place
-from tests.serving.corpus import HOSTILE
+from tests.serving.bundles.corpus import HOSTILE
 
 
 def place(engine, text: str) -> tuple[str, int, int, int]:

@@ -12,8 +12,8 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.search import FetchRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.tools.browse.file_text import around, beside, definitions_in
-from tests.serving.bundle_factory import Piece, write_bundle
-from tests.serving.symbol_corpus import INDEX, SOURCES
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.symbol_corpus import INDEX, SOURCES
 
 ODD = {
     "odd/crlf.txt": "one\r\ntwo\r\n\r\nfour",

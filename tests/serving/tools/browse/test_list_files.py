@@ -10,8 +10,8 @@ from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.browse import files_text
 from codequarry.serving.tools.browse.list_files import list_files
 from codequarry.serving.tools.scopes import set_scope
-from tests.serving.bundle_factory import Piece, write_bundle
-from tests.serving.corpus import PIECES
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.corpus import PIECES
 
 
 def ask(engine, pattern: str = "", **arguments):

@@ -10,7 +10,7 @@ from codequarry.schemas.wire.overview import OverviewRequest
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.browse import overview_text
 from codequarry.serving.tools.browse.overview import overview
-from tests.serving.bundle_factory import Piece, write_bundle
+from tests.serving.bundles.bundle_factory import Piece, write_bundle
 
 
 def ask(engine, *repos: str):

@@ -7,8 +7,8 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.tools.browse.excerpts import Excerpt
 from codequarry.serving.tools.browse.related_places import RelatedSearch, Subject, related_places
-from tests.serving.bundle_factory import write_bundle
-from tests.serving.symbol_rows import Source, pieces_and_rows
+from tests.serving.bundles.bundle_factory import write_bundle
+from tests.serving.bundles.symbol_rows import Source, pieces_and_rows
 from tests.serving.tools.browse.test_explore import JOBS, RULES, STORE, TEST
 
 

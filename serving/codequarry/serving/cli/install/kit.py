@@ -1,6 +1,7 @@
 """Texts for agents, and the folders that carry them: skill, block for AGENTS.md, plugin, extension, registry entry.
 
-The copies in ``integrations/`` and ``server.json`` are written from here by ``python -m tests.contracts.adoption_kit``.
+The copies in ``integrations/`` and ``server.json`` are written from here by
+``python -m tests.contracts.pages.adoption_kit``.
 """
 
 from __future__ import annotations
