@@ -132,7 +132,6 @@ def snapshot_source(
         SourceError: None of the files can be indexed.
     """
     work = repository_work(settings.paths.work, repository.name)
-    work.stamps.unlink(missing_ok=True)  # the last that is written: stamps are never newer than their census
     stamps: dict[str, Stamp] = {}
     began_ns = time.time_ns()
     rows: list[CensusFile] = []
@@ -169,6 +168,7 @@ def snapshot_source(
                 yield entry
 
     with open_redactor(settings) as redactor, replacing(work.contents) as temporary:
+        work.stamps.unlink(missing_ok=True)  # written last: stamps are never newer than their census
         _write_contents(temporary, entries(redactor))
         skipped = Counter(row.skip_reason for row in rows if row.skip_reason is not None)
         indexed = [row for row in rows if row.skip_reason is None]

@@ -59,13 +59,13 @@ def write_stamps(path: Path, stamps: Mapping[str, Stamp]) -> None:
 
     Args:
         path: File to write.
-        stamps: Stamps that are settled.
+        stamps: Stamps that are settled, one at least.
 
     Raises:
-        UnavailableError: The file cannot be written.
+        OSError: The file cannot be written.
     """
-    columns = [stamps.keys(), *zip(*stamps.values(), strict=True)] if stamps else [()] * len(_SCHEMA)
-    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    rows = [(name, *stamp) for name, stamp in stamps.items()]
+    arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
     write_table(path, pa.table(arrays, schema=_SCHEMA), _SCHEMA)
 
 
