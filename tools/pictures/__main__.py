@@ -26,12 +26,12 @@ _COLUMNS = 100
 _WINDOW = (1200, 900)
 """Pixels."""
 _COMMANDS = (
-    ["search", "how is a damaged version refused", "--limit", "2"],
+    ["search", "how are near names of a misspelt identifier found", "serving", "--limit", "2"],
     ["grep", "os.replace(", "--limit", "3"],
     ["relations", "callers", "read_manifest", "--limit", "3"],
 )
 _PAGES = {
-    "page-search": "/?" + urlencode({"q": "how is a damaged version refused"}),
+    "page-search": "/?" + urlencode({"q": "how are near names of a misspelt identifier found", "path": "serving/**"}),
     "page-symbol": "/symbol?" + urlencode({"name": "read_manifest"}),
     "page-versions": "/versions",
 }

@@ -33,7 +33,7 @@ VOID = frozenset({"meta", "link", "input", "br"})
 def hostile_sources() -> list[Source]:
     text = f'def evil(x):\n    """{HOSTILE}"""\n    return "{HOSTILE}"\n\n\ndef caller():\n    return evil(1)\n'
     source = Source('web/<script>alert("path")<_script>.py', text, repo="evil")
-    source.define("evil", "function", doc=HOSTILE, body=text[: text.index("\n\n\n")])
+    source.define("evil", "function", doc=f"It runs nothing.\n\n{HOSTILE}", body=text[: text.index("\n\n\n")])
     source.define("caller", "function", body="def caller():\n    return evil(1)")
     source.refer("evil", "call", nth=1)
     return [source]
@@ -165,6 +165,12 @@ def test_a_name_shows_definitions_uses_and_a_drawing(hostile: int) -> None:
     text = page.decode()
     assert status == 200 and "1 definition" in text and "Callers and callees" in text
     assert re.search(r"<svg class=\"graph\".*caller.*</svg>", text, re.DOTALL)
+
+
+def test_of_documentation_the_first_paragraph_stands_and_the_others_are_folded(hostile: int) -> None:
+    page = page_of(hostile, "/symbol", name="evil")[1].decode()
+    assert '<p class="said">It runs nothing.</p>' in page
+    assert re.search(r"<details class=\"said\"><summary>[^<]+</summary><p>&lt;script&gt;[^<]+</p></details>", page)
 
 
 @pytest.mark.parametrize(
