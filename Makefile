@@ -47,7 +47,7 @@ test: $(DEV_READY) lint  ## Run every check and test
 test-quick: $(DEV_READY)  ## Run the tests of single units: the inner loop
 	@$(BIN)/python -m pytest $(PARALLEL) -m unit
 
-test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (some minutes)
+test-faults: $(DEV_READY)  ## Run the long sweep of injected faults (half an hour)
 	@$(BIN)/python -m pytest tests/faults -m "faults_long or not faults_long" $(PARALLEL)
 
 MCP_TOOLS := $(CURDIR)/$(HOME_DIR)/mcp-tools
