@@ -18,7 +18,7 @@ ROOMS = {
     "quality": ("question_search", "encoders", "coir", "confidence"),
     "agents": ("agent",),
 }
-"""Benchmarks that need nothing but this checkout, by the folder they are in, in the order in which they run."""
+"""Benchmarks of `make bench` by the folder they are in, in order; one that lacks input names what it needs."""
 
 
 def main() -> None:

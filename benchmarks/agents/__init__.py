@@ -1,1 +1,1 @@
-"""What an agent's questions cost in tokens, beside grep and reading files."""
+"""Cost of an agent's questions in tokens, beside grep and reading files."""

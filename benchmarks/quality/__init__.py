@@ -1,1 +1,1 @@
-"""How often the right code is found: annotated, mined and people's questions."""
+"""Share of questions for which the right code is found: annotated, mined and people's questions."""
