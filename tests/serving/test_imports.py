@@ -58,6 +58,22 @@ def test_a_command_loads_nothing_heavy_before_it_needs_it(program: str, heavy: s
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
+def test_the_imports_of_files_are_read_without_what_prepares_for_many_files(bundle_root: Path) -> None:
+    """Prevents the regression in which a third of `codequarry references` was the loading of pyarrow.dataset."""
+    done = run_isolated(
+        f"""
+        import sys
+        from pathlib import Path
+        from codequarry.serving.version.open import Bundle
+        bundle = Bundle.open_current(Path({str(bundle_root)!r}), channels=())
+        bundle.imports
+        bundle.close()
+        print("pyarrow.parquet" in sys.modules, "pyarrow.dataset" in sys.modules)
+        """
+    )
+    assert done.stdout.strip() == "True False", done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_row_12_no_pickle_no_subprocess_no_network_no_print(source: Path) -> None:
     """A bundle is untrusted input and stdout belongs to the transport."""

@@ -207,11 +207,12 @@ def chunk_sizes_plot(files: Sequence[Path]) -> dg.MarkdownMetadataValue:
         The plot.
     """
     import numpy as np
-    import pyarrow.parquet as pq
+
+    from codequarry.schemas.bundle.tables import read_table
 
     counts = np.zeros(len(_EDGES) + 1, np.int64)
     for file in files:
-        table = pq.read_table(file, columns=["start_byte", "end_byte"])
+        table = read_table(file, ["start_byte", "end_byte"])
         sizes = table["end_byte"].to_numpy() - table["start_byte"].to_numpy()
         counts += np.bincount(np.searchsorted(_EDGES, sizes), minlength=len(counts))
     names = [*(f"≤ {edge} bytes" for edge in _EDGES), "more"]

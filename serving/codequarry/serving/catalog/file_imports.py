@@ -34,11 +34,12 @@ class FileImports:
         Returns:
             The imports between files.
         """
-        import pyarrow.parquet as pq  # takes longer to load than most questions do
+        # It takes longer to load than most questions do.
+        from codequarry.schemas.bundle.tables import read_table
 
         pairs: dict[int, list[int]] = {}
         for paths in layers:
-            table = pq.read_table(paths.table("modules"), columns=["repo", "path", "resolved"])
+            table = read_table(paths.table("modules"), ["repo", "path", "resolved"])
             for repo, path, resolved in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
                 if (file := directory.find(repo, path)) is None:
                     continue  # a delta version deletes it

@@ -35,15 +35,15 @@ def asked_searches(folder: Path) -> list[AskedSearch]:
         At most 500, the newest first; nothing where no part is written yet.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    from codequarry.schemas.bundle.tables import read_table
     from codequarry.schemas.catalog.session_tables import PART_PREFIX
 
     parts = sorted(folder.glob(f"{PART_PREFIX}*.parquet"), key=lambda part: part.stat().st_mtime_ns)[-_PARTS:]
     if not parts:
         return []
     columns = ["query_id", "ts", "query", "bundle", "channel"]
-    table = pa.concat_tables(pq.read_table(part, columns=columns) for part in parts)
+    table = pa.concat_tables(read_table(part, columns) for part in parts)
     grouped = table.group_by(["query_id", "ts", "query", "bundle"]).aggregate(
         [("channel", "distinct"), ("channel", "count")]
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pyarrow.parquet as pq
-
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.stack.build import NotStacked, index_changes
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent
+from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 from codequarry.schemas.wording import counted
 
@@ -64,7 +63,7 @@ def read_files(settings: Settings, report: IndexReport) -> Files:
         return {name: {**files} for name, files in report.files.items()}
     found: Files = {}
     for name in repositories_by_name(settings.sources.repositories):
-        census = pq.read_table(repository_work(settings.paths.work, name).census, columns=["path", "sha256"])
+        census = read_table(repository_work(settings.paths.work, name).census, ["path", "sha256"])
         pairs = zip(census["path"].to_pylist(), census["sha256"].to_pylist(), strict=True)
         found[name] = {path: digest for path, digest in pairs if digest}
     return found
