@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.corpus import package_folder
-from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
+from codequarry.pipelines.bundle.catalog import build_catalog
 from codequarry.pipelines.modules.stage import module_repository
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.store.workspace import RepositoryWork, repository_work
@@ -86,7 +86,6 @@ def build(home: Path) -> tuple[BundlePaths, float]:
     started = time.process_time()
     build_catalog(paths, _DIM)
     seconds = time.process_time() - started
-    write_row_index(paths)
     _seal(root, paths)
     return paths, seconds
 

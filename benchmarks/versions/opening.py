@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.corpus import HOME, index
 from benchmarks.report import Figure, at_least, at_most, percentile, print_figures
-from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
+from codequarry.pipelines.bundle.catalog import build_catalog
 from codequarry.pipelines.bundle.manifest import FileEntries
 from codequarry.pipelines.indexes.bm25 import write_meta, write_segments
 from codequarry.pipelines.indexes.faiss import write_idmap
@@ -100,7 +100,6 @@ def _build(base: BundlePaths, target: BundleRoot) -> None:
     write_idmap(paths.faiss_idmap, ids)
     write_meta(paths, segments)
     digest = build_catalog(paths, held.encoder.dim)
-    write_row_index(paths)
     _write_file_index(paths, held.encoder.dim)
     shutil.copyfile(base.ranking, paths.ranking)
     counts = held.counts.model_copy(update={"chunks": sum(map(len, ids)), "files": held.counts.files * copies})

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -16,13 +16,14 @@ import pytest
 from codequarry.pipelines.store.syntax import SyntaxStore
 from codequarry.pipelines.syntax import workers as chunk_workers
 from codequarry.pipelines.syntax.chunks.chunk import chunk_source
-from codequarry.pipelines.syntax.workers import SourceFile, chunk_files
+from codequarry.pipelines.syntax.workers import SourceFile, chunk_files, keeping_a_worker
 from codequarry.schemas.errors import CodequarryError
 from codequarry.schemas.languages import language_of
 from codequarry.schemas.settings.load import ChunkingSettings
 
 SOURCES = sorted((Path(__file__).parents[2] / "fixtures" / "sources").iterdir())
 SETTINGS = ChunkingSettings(max_chars=400, merge_chars=150)
+SIZES = {"max_chars": 400, "merge_chars": 150}
 
 
 def fixtures() -> list[SourceFile]:
@@ -58,19 +59,18 @@ def test_a_file_that_takes_all_memory_is_chunked_by_lines_and_the_others_by_synt
 
 def test_a_worker_that_is_killed_or_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     files = fixtures()
-    worker = chunk_workers._Worker(SETTINGS)
-    with worker:
+    with closing(chunk_workers._Worker()) as worker:
         os.kill(worker._process.pid, signal.SIGKILL)
-        worker.send(*files[0][1:])
+        worker.send(*files[0][1:], **SIZES)
         assert worker.receive() == chunk_workers._ENDED
-        worker.send(*files[0][1:])
+        worker.send(*files[0][1:], **SIZES)
         assert isinstance(worker.receive(), bytes)
         monkeypatch.setattr(chunk_workers, "_ANSWER_S", 0.05)
         os.kill(worker._process.pid, signal.SIGSTOP)
-        worker.send(*files[0][1:])
+        worker.send(*files[0][1:], **SIZES)
         assert worker.receive() == chunk_workers._NO_ANSWER
         monkeypatch.setattr(chunk_workers, "_ANSWER_S", 300.0)
-        worker.send(*files[0][1:])
+        worker.send(*files[0][1:], **SIZES)
         assert isinstance(worker.receive(), bytes)
 
 
@@ -82,21 +82,18 @@ class ScriptedWorker:
 
     sent: list[tuple[ScriptedWorker, bytes]]
 
-    def __init__(self, _settings: ChunkingSettings) -> None:
+    def __init__(self) -> None:
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
 
-    def __enter__(self) -> ScriptedWorker:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         os.close(self._read)
         os.close(self._write)
 
     def fileno(self) -> int:
         return self._read
 
-    def send(self, _language: str, content: bytes) -> None:
+    def send(self, _language: str, content: bytes, **_sizes: int) -> None:
         self.sent.append((self, content))
         if content != b"slow":
             self.answer(content)
@@ -114,8 +111,7 @@ class ScriptedWorker:
 def test_a_worker_that_is_free_does_not_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_workers, "_Worker", ScriptedWorker)
     monkeypatch.setattr(ScriptedWorker, "sent", [], raising=False)
-    with ExitStack() as stack:
-        pool = chunk_workers._WorkerPool(SETTINGS, 2, stack)
+    with closing(chunk_workers._WorkerPool(SETTINGS, 2)) as pool:
         assert pool.answers([("a.py", "python", content) for content in FILES]) == FILES
     first, second = dict.fromkeys(worker for worker, _ in ScriptedWorker.sent)
     by_worker = [[content for worker, content in ScriptedWorker.sent if worker is each] for each in (first, second)]
@@ -189,8 +185,8 @@ def test_a_worker_that_computes_without_end_is_stopped_by_its_cpu_time(monkeypat
 
 
 def test_a_bug_in_the_chunker_is_an_error_not_a_fallback(capfd: pytest.CaptureFixture[str]) -> None:
-    with chunk_workers._Worker(ChunkingSettings.model_construct(max_chars=100, merge_chars=200)) as worker:
-        worker.send("python", b"x = 1\n")
+    with closing(chunk_workers._Worker()) as worker:
+        worker.send("python", b"x = 1\n", max_chars=100, merge_chars=200)
         with pytest.raises(CodequarryError, match="chunk worker failed"):
             worker.receive()
     assert "merge_chars" in capfd.readouterr().err
@@ -224,5 +220,44 @@ def test_a_worker_looks_for_cyclic_garbage_seldom() -> None:
 
 def test_ctrl_c_does_not_reach_the_workers() -> None:
     """The terminal sends it to the whole group; each worker would print a traceback of its own."""
-    with chunk_workers._Worker(SETTINGS) as worker:
+    with closing(chunk_workers._Worker()) as worker:
         assert os.getpgid(worker._process.pid) != os.getpgid(0)
+
+
+def started(monkeypatch: pytest.MonkeyPatch) -> list[chunk_workers._Worker]:
+    """Workers that are started from now on."""
+    found: list[chunk_workers._Worker] = []
+    start = chunk_workers._Worker.__init__
+
+    def noted(self: chunk_workers._Worker) -> None:
+        found.append(self)
+        start(self)
+
+    monkeypatch.setattr(chunk_workers._Worker, "__init__", noted)
+    return found
+
+
+def test_one_worker_is_kept_for_the_next_files_and_ended_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = started(monkeypatch)
+    with keeping_a_worker():
+        for _ in range(3):
+            assert len(list(chunk_files(fixtures()[:2], SETTINGS, workers=2))) == 2
+        assert len(workers) == 4
+        assert [worker._process.poll() for worker in workers].count(None) == 1
+    assert all(worker._process.poll() is not None for worker in workers)
+
+
+def test_a_kept_worker_that_was_killed_meanwhile_costs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = started(monkeypatch)
+    with keeping_a_worker():
+        for _ in range(2):
+            (chunked,) = chunk_files(fixtures()[:1], SETTINGS, workers=1)
+            assert not chunked.fallen
+            os.kill(workers[0]._process.pid, signal.SIGKILL)
+    assert len(workers) == 1
+
+
+def test_without_a_kept_worker_all_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = started(monkeypatch)
+    assert len(list(chunk_files(fixtures()[:1], SETTINGS, workers=1))) == 1
+    assert [worker._process.poll() for worker in workers] == [-signal.SIGKILL]

@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from codequarry.pipelines.bundle.catalog import build_catalog, write_row_index
+from codequarry.pipelines.bundle.catalog import build_catalog
 from codequarry.pipelines.bundle.disk_space import require_space
 from codequarry.pipelines.bundle.folder import new_staging_folder, remove_abandoned
 from codequarry.pipelines.bundle.manifest import FileEntries, VersionPiece, source_entry, version_manifest
@@ -201,10 +201,9 @@ def _fill(
         write_file_index(paths, works, plan[0].count, settings)
     paths.ranking.write_bytes(profile_bytes(settings))
     with step("catalog"):
-        entries.catalog_digest = build_catalog(paths, *(leg.encoder.dim for leg in legs))
-    with step("rows"):
-        write_row_index(paths)
-    yield entries.piece("catalog", clock.seconds["catalog"] + clock.seconds["rows"])
+        dims = [leg.encoder.dim for leg in legs]
+        entries.catalog_digest = build_catalog(paths, *dims, commented=over is None)
+    yield entries.piece("catalog", clock.seconds["catalog"])
     warp = splade = None
     if settings.late_interaction:
         from codequarry.pipelines.indexes.warp.stage import put_warp

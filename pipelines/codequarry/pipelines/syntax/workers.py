@@ -21,10 +21,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from codequarry.pipelines.store.processes import limit_cpu_time, limit_memory, resident_bytes
 from codequarry.pipelines.syntax.chunks.chunk import chunk_lines, chunk_source
@@ -103,8 +102,7 @@ def chunk_files(
     Yields:
         Results in the order of the files.
     """
-    with ExitStack() as stack:
-        pool = _WorkerPool(settings, workers or available_cores(), stack)
+    with closing(_WorkerPool(settings, workers or available_cores())) as pool:
         remaining = iter(files)
         batch, before = _begin(remaining, pool, store, ()), dict[bytes, bytes | _Death]()
         while batch is not None:
@@ -122,6 +120,18 @@ def chunk_files(
                 else:
                     yield Chunked(file, _by_lines(file[2], settings, answer.reason), known=False, fallen=True)
             batch, before = following, new
+
+
+@contextlib.contextmanager
+def keeping_a_worker() -> Generator[None]:
+    """Keep one worker between calls of `chunk_files`, because its start takes longer than most files."""
+    kept = _WorkerPool.kept = []
+    try:
+        yield
+    finally:
+        _WorkerPool.kept = None
+        for worker in kept:
+            worker.close()
 
 
 class _Batch(NamedTuple):
@@ -200,13 +210,15 @@ class _Answers:
 
 
 class _WorkerPool:
-    """Workers, started as they are needed."""
+    """Workers, started as they are needed; the first one may have been kept from the pool before."""
 
-    def __init__(self, settings: ChunkingSettings, size: int, stack: ExitStack) -> None:
+    kept: ClassVar[list[_Worker] | None] = None
+    """At most one worker without work, for the next pool of this process; None where none is kept."""
+
+    def __init__(self, settings: ChunkingSettings, size: int) -> None:
         self._settings = settings
         self._size = size
-        self._stack = stack
-        self._idle: list[_Worker] = []
+        self._idle: list[_Worker] = [self.kept.pop()] if self.kept else []
         self._busy: dict[_Worker, tuple[_Answers, int]] = {}
         """File that each works on: its place among those asked for."""
         self._waiting: deque[tuple[_Answers, int]] = deque()
@@ -231,6 +243,13 @@ class _WorkerPool:
         """Ask for files, and wait for the answers."""
         return self.wait_for(self.ask(files))
 
+    def close(self) -> None:
+        """End the workers, but for one that is kept."""
+        if self.kept is not None and not self.kept and self._idle:
+            self.kept.append(self._idle.pop())
+        for worker in (*self._idle, *self._busy):
+            worker.close()
+
     def turn(self, wait_s: float = 0.0) -> None:
         """Take the answers that are there, and give each free worker the next file.
 
@@ -241,27 +260,30 @@ class _WorkerPool:
         if not self._busy:
             return
         for worker in select.select(self._busy, [], [], wait_s)[0] or (list(self._busy)[:1] if wait_s else ()):
-            asked, at = self._busy.pop(worker)
+            asked, at = self._busy[worker]
             asked.found[at] = self._answer(worker, asked.files[at])
+            del self._busy[worker]
             self._idle.append(worker)
         self._hand_out()
 
     def _hand_out(self) -> None:
         while self._waiting and len(self._busy) < self._size:
-            worker = self._idle.pop() if self._idle else self._stack.enter_context(_Worker(self._settings))
+            worker = self._idle.pop() if self._idle else _Worker()
             asked, at = self._busy[worker] = self._waiting.popleft()
-            worker.send(*asked.files[at][1:])
+            self._send(worker, asked.files[at])
+
+    def _send(self, worker: _Worker, file: SourceFile) -> None:
+        worker.send(*file[1:], max_chars=self._settings.max_chars, merge_chars=self._settings.merge_chars)
 
     def _answer(self, worker: _Worker, file: SourceFile) -> bytes | _Death:
         """Wait for the answer to the file that a worker was sent."""
-        _, language, content = file
         answer = worker.receive()
         if isinstance(answer, _Death) and not answer.sure:
             # Somebody may have ended the worker, or the files before may have taken its memory.
-            worker.send(language, content)
+            self._send(worker, file)
             answer = worker.receive()
         if isinstance(answer, _Death) and answer.settled:
-            answer = _to_json(_by_lines(content, self._settings, answer.reason))
+            answer = _to_json(_by_lines(file[2], self._settings, answer.reason))
         return answer
 
 
@@ -272,26 +294,16 @@ def _by_lines(content: bytes, settings: ChunkingSettings, reason: str) -> FileCh
 class _Worker:
     """One process, restarted after it died."""
 
-    def __init__(self, settings: ChunkingSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._process = self._start()
-
-    def __enter__(self) -> _Worker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stop()
 
     def fileno(self) -> int:
         """Return the descriptor of the pipe that answers come through."""
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
-    def send(self, language: str, content: bytes) -> None:
-        """Send a file to the worker; ``receive`` notices when the worker has died."""
-        sizes = {"max_chars": self._settings.max_chars, "merge_chars": self._settings.merge_chars}
+    def send(self, language: str, content: bytes, **sizes: int) -> None:
+        """Send a file and the sizes of chunks to the worker; ``receive`` notices when the worker has died."""
         header = json.dumps({"language": language, "bytes": len(content), **sizes})
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -317,7 +329,7 @@ class _Worker:
             raise CodequarryError(
                 "a chunk worker failed; its traceback is above", suggestion="report it, with the file that caused it"
             )
-        self._stop()
+        self.close()
         self._process = self._start()
         return death
 
@@ -342,7 +354,8 @@ class _Worker:
             process_group=0,  # Ctrl-C is this process's to handle; the workers end when their input does
         )
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """End the process."""
         self._process.kill()
         with contextlib.suppress(BrokenPipeError):
             self._process.communicate()

@@ -14,7 +14,7 @@ row group lead to the rows as an index would. Django's references cost 1 ms inst
 smallest, because a row's strings are unpacked with their whole group.
 
 ``codequarry sql`` without a query prints the meanings. They and those of `column_meanings` are the comments of the
-catalog's tables and columns, and make ``docs/CATALOG.md``.
+catalog's tables and columns, and make ``docs/CATALOG.md``. A delta version's catalog has none.
 """
 
 # pyright: reportUnknownVariableType=false
@@ -162,7 +162,7 @@ _MEMORY_BYTES = 64 << 20
 """Memory of a session besides the size of its tables: some operators keep all their rows, and fail without room."""
 
 
-def catalog_statements(path: str, bundle: str, *dims: int) -> Iterator[str]:
+def catalog_statements(path: str, bundle: str, *dims: int, commented: bool = True) -> Iterator[str]:
     """Yield the statements that make a catalog, for a connection without a database file.
 
     A table keeps the size of row groups with which the file was attached when the table was made.
@@ -171,13 +171,14 @@ def catalog_statements(path: str, bundle: str, *dims: int) -> Iterator[str]:
         path: File to create.
         bundle: Folder of the version.
         *dims: Dimension of the vectors of each dense index.
+        commented: See `build_statements`.
 
     Yields:
         SQL statements, in order.
     """
     yield set_bundle(bundle)
     before = 0
-    for rows, statement in _build_steps(*dims):
+    for rows, statement in _build_steps(*dims, commented=commented):
         if rows != before:
             if before:
                 yield from ("USE memory", "DETACH catalog")
@@ -205,54 +206,55 @@ def views(*dims: int) -> dict[str, str]:
     return found | {name: sql.format(dim=dim) for (name, sql), dim in more}
 
 
-def build_statements(*dims: int) -> list[str]:
+def build_statements(*dims: int, commented: bool = True) -> list[str]:
     """Return the statements that fill an empty catalog; ``bundle`` must be set in the session.
 
     Args:
         *dims: Dimension of the vectors of each dense index.
+        commented: Say what tables, views and columns mean, which takes a third of the time of a small catalog.
 
     Returns:
         SQL statements, in order.
     """
-    return [statement for _, statement in _build_steps(*dims)]
+    return [statement for _, statement in _build_steps(*dims, commented=commented)]
 
 
-def _build_steps(*dims: int) -> Iterator[tuple[int, str]]:
+def _build_steps(*dims: int, commented: bool) -> Iterator[tuple[int, str]]:
     """Yield the statements of `build_statements`, each with the size of row groups that it needs."""
     for name, sql in views(*dims).items():
         yield _ROW_GROUP, f"CREATE VIEW {name} AS {sql}"
-    # Without a transaction, each comment is synced to the disk.
-    for statement in ("BEGIN", *_comments("VIEW", views(*dims)), "COMMIT"):
+    for statement in _comments("VIEW", views(*dims)) if commented else ():
         yield _ROW_GROUP, statement
     # Smaller row groups are written last: a checkpoint merges those that are smaller than the file's.
     for name, sql in TABLES.items():
         if name in _ROW_GROUPS:
             yield _ROW_GROUP, f"CREATE TEMP TABLE {name} AS {sql}"
         else:
-            for statement in _table(name, sql):
+            for statement in _table(name, sql, commented=commented):
                 yield _ROW_GROUP, statement
     for name, rows in _ROW_GROUPS.items():
-        for statement in (*_table(name, f"SELECT * FROM temp.{name}"), f"DROP TABLE temp.{name}"):
+        for statement in (*_table(name, f"SELECT * FROM temp.{name}", commented=commented), f"DROP TABLE temp.{name}"):
             yield rows, statement
 
 
-def _table(name: str, sql: str) -> list[str]:
-    """Return the statements that make a table of the rows of a SELECT."""
+def _table(name: str, sql: str, *, commented: bool) -> list[str]:
+    """Return the statements that make a table of the rows of a SELECT, and say what it means."""
     columns, full = symbol_catalog.COLUMNS.get(name), f"catalog.{name}"
     made = [f"CREATE TABLE {full} AS {sql}"]
     if columns is not None:
         made = [f"CREATE TABLE {full} ({columns})", f"INSERT INTO {full} BY NAME {sql}"]
-    # Without a transaction, each comment is synced to the disk.
-    return [*made, "BEGIN", *_comments("TABLE", [name]), "COMMIT"]
+    return [*made, *_comments("TABLE", [name])] if commented else made
 
 
 def _comments(kind: str, names: Iterable[str]) -> Iterator[str]:
-    """Return the statements that say what tables or views, and their columns, mean."""
+    """Yield the statements that say what tables or views, and their columns, mean."""
+    yield "BEGIN"  # without a transaction, each comment is synced to the disk
     meanings = {name: meaning for group in GROUPS.values() for name, meaning in group.items()}
     for name in names:
         yield f"COMMENT ON {kind} catalog.{name} IS '{_escape_quotes(meanings[name])}'"
         for column, meaning in column_meanings(name).items():
             yield f"COMMENT ON COLUMN catalog.{name}.{column} IS '{_escape_quotes(meaning)}'"
+    yield "COMMIT"
 
 
 def limit_memory(spill: str, table_bytes: int) -> list[str]:

@@ -39,15 +39,12 @@ def find_program(name: str, repositories: Iterable[Path] = (), *, tools: bool = 
 def safe_path(repositories: Iterable[Path] = ()) -> str:
     """Return PATH without relative entries and without those inside of the repositories; see `find_program`."""
     tops = frozenset(map(_top, (*map(_resolved, repositories), _working_folder())))
-    return _safe_path(os.environ.get("PATH", os.defpath), tops - {None})
+    entries = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    return os.pathsep.join(entry for entry in entries if not _is_inside_any(_resolved(Path(entry)), tops))
 
 
-def _safe_path(path: str, tops: frozenset[Path | None]) -> str:
-    return os.pathsep.join(
-        entry
-        for entry in path.split(os.pathsep)
-        if os.path.isabs(entry) and not any(top and is_inside(_resolved(Path(entry)), top) for top in tops)
-    )
+def _is_inside_any(folder: Path, tops: frozenset[Path | None]) -> bool:
+    return any(top is not None and is_inside(folder, top) for top in tops)
 
 
 def _top(folder: Path | None) -> Path | None:

@@ -56,12 +56,13 @@ def watch(
     return_freed_memory()
     from codequarry.pipelines.cli.watch.plan import folder_around, plan_watch
     from codequarry.pipelines.cli.watch.rounds import Rounds
+    from codequarry.pipelines.syntax.workers import keeping_a_worker
 
     if not (repositories or root or settings_file):
         os.chdir(folder_around(Path.cwd()))
     settings = load_settings(settings_file, bundle_root=root)
     try:
-        with ending_groups(interrupting=True):
+        with ending_groups(interrupting=True), keeping_a_worker():
             plan = plan_watch(settings, repositories or [], Path.cwd())
             for each in plan.notes:
                 _note(f"note: {each}")
