@@ -5,15 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from benchmarks.corpus import HOME, index
+from benchmarks.corpus import HOME, package_folder
 from benchmarks.report import Figure, at_most, percentile, print_figures
 from codequarry.pipelines.embed.encoders import encoder_directories
 from codequarry.pipelines.embed.stage import TEXT_COLUMNS, embed_repository
+from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.store.parts import plan_parts
 from codequarry.pipelines.store.vectors import vector_file
 from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.syntax.stage import chunk_repository
 from codequarry.schemas.bundle.tables import read_table
-from codequarry.schemas.settings.load import EmbeddingSettings, PathsSettings, Settings
+from codequarry.schemas.settings.load import (
+    EmbeddingSettings,
+    PathsSettings,
+    RepositorySettings,
+    Settings,
+    SourcesSettings,
+)
 from codequarry.serving.encoders.spec import open_encoder
 from codequarry.serving.text.lexical import dense_text
 
@@ -24,11 +32,14 @@ _ROUNDS = 3
 def run() -> None:
     """Measure and print."""
     home = HOME / "embedding"
-    index(home, packages=(REPOSITORY,))
+    repository = RepositorySettings(path=package_folder(REPOSITORY), name=REPOSITORY)
     settings = Settings(
-        paths=PathsSettings(work=home / "work", store=home / "store-minilm"),
+        sources=SourcesSettings(repositories=(repository,)),
+        paths=PathsSettings(work=home / "work", store=home / "store"),
         embedding=EmbeddingSettings(model="minilm", threads=1),
     )
+    snapshot_repository(repository, settings)
+    chunk_repository(REPOSITORY, settings)
     folder = next(iter(encoder_directories(settings).values()))
     work = repository_work(settings.paths.work, REPOSITORY)
     tables = [read_table(part.table("chunks"), list(TEXT_COLUMNS)) for part in plan_parts(work, settings)]

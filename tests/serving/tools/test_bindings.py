@@ -85,6 +85,8 @@ def test_declared_types(lang: str, text: str, word: str, expected: str) -> None:
     ("lang", "text", "word", "expected"),
     [
         ("go", "\tstore, err := open(path)", "err", "open(path)"),
+        ("python", "with lock, open(a, b) as other, open(path) as store:", "store", "open(path)"),
+        ("python", "import a.b as store", "store", None),
         ("ruby", "  store = Store.new(path)", "store", "Store.new(path)"),
         ("javascript", "const store = await makeStore();", "store", "await makeStore()"),
         ("javascript", "for (const each of stores) {", "each", "stores"),

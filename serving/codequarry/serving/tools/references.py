@@ -68,7 +68,7 @@ def find_references(context: ToolContext, request: ReferencesRequest) -> Referen
         limits.append(f"the references of {len(found.rows)} of {found.total} definitions; give a qualified name")
     deadline.check()
     named = order_places(bundle, _filtered(places.where(~places.defining), request.role, files))
-    uses = tell_apart(bundle, found.rows, named)
+    uses = tell_apart(bundle, found.rows, named, deadline)
     if uses.unread:
         limits.append(f"{uses.unread} of {len(named.file)} places lie in files that were not read: known by name alone")
     count = len(uses.certainty)

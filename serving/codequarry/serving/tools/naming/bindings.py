@@ -1,6 +1,7 @@
 """Expressions that a variable is bound to in the lines above a place, read from the text alone.
 
-Patterns are compiled once and not for each name: in the line that they read, the name is replaced by `NAME`.
+Patterns are compiled once and not for each name: in the line that they read, the name is replaced by `NAME`. Time grows
+with a line at most as its square, and long lines are left out, so that no file makes an answer wait.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ _TYPE_HEAD = re.compile(
 _LITERAL = re.compile(r"[\"'`\d\[{(]|[rbfu]{1,2}[\"']|(?:True|False|None|null|nil|true|false|lambda|undefined|not)\b")
 _NO_TYPE = frozenset(("return", "new", "throw", "else", "in", "case", "await", "yield", "delete", "not", "and", "or"))
 _MOST_LINES = 400
+_LONGEST_LINE = 1_000
+"""Characters of a line that is read; longer ones are mostly generated, and bind nothing that anybody asks for."""
 NAME = "\0"
 """Character in the place of a name."""
 _PARAMETER = re.compile(rf"[(,*&]\s*{NAME}\s*[,)=]")
 _LOOP = re.compile(rf"\bfor\s*\(?(?:const |let |var )?\s*{NAME}\s+(?:in|of)\s+(.+)")
-_CONTEXT = re.compile(rf"\bwith\b.*?([\w.]+(?:\(.*?\))?)\s+as\s+{NAME}")
+_CONTEXT = re.compile(r"\bwith\s+(.+)")
+_AS = re.compile(rf"\sas\s+{NAME}")
 _COLON = re.compile(
     rf"(?:^\s*|[(,]\s*|\b(?:let|const|var|val|mut|readonly|private|public|protected)\s+|self\.){NAME}\??\s*:(?![:=])"
 )
-_TYPE_FIRST = re.compile(rf"((?:[A-Z_][\w.]*|\w+_t)(?:<[^;=()]*>)?(?:\[\])?)[\s*&]+{NAME}\s*(?:[;=,)]|:|in\b)")
+_TYPE_FIRST = re.compile(rf"\b((?:[A-Z_][\w.]*|\w+_t)(?:<[^;=()]*>)?(?:\[\])?)[\s*&]+{NAME}\s*(?:[;=,)]|:|in\b)")
 _GO = re.compile(rf"(?:^\s*|[(,]\s*|\bvar\s+){NAME}\s+((?:\*|\[\]|\.\.\.|map\[[^]]*\])*[A-Za-z_][\w.]*)\s*(?:[,)=`]|$)")
 _ASSIGNED = re.compile(rf"(?:^\s*|[(,{{]\s*|\b(?:let|const|var|val|mut|auto)\s+|\.){NAME}\s*(?::=|=(?![=>]))")
 _WHOLE_IMPORTS = {
@@ -41,6 +45,7 @@ _WHOLE_IMPORTS = {
     "javascript": re.compile(rf"\bimport\s+\*\s+as\s+{NAME}|^\s*(?:const|let|var)\s+{NAME}\s*=\s*require\("),
 }
 """Imports of a module as a whole, by language."""
+_ALTERNATIVES = re.compile(r" or | if .*? else |\?\?|\|\|")
 _OPENING, _CLOSING = "([{<", ")]}>"
 
 
@@ -56,11 +61,14 @@ class Binding(NamedTuple):
 
 
 class SourceLines:
-    """Lines of a file, and where its functions begin."""
+    """Lines of a file, and where its functions begin.
+
+    Args:
+        texts: Lines without their ends. Those that are too long to be read count as empty.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """Use lines without their ends."""
-        self.texts = texts
+        self.texts = [text if len(text) <= _LONGEST_LINE else "" for text in texts]
 
     @cached_property
     def headers(self) -> Sequence[int]:
@@ -179,8 +187,8 @@ def _bound_to_marked(text: str, lang: str) -> Iterator[tuple[str, str]]:
     if (found := _LOOP.search(text)) is not None:
         looped = found[1].rstrip(": {")
         yield "", looped[:-1] if looped.count(")") > looped.count("(") else looped
-    if (found := _CONTEXT.search(text)) is not None:
-        yield "", found[1]
+    if (found := _AS.search(text)) is not None and (context := _CONTEXT.search(text, 0, found.start())) is not None:
+        yield "", trailing_expression(context[1].rstrip())
     if lang in _COLON_TYPES and (found := _COLON.search(text)) is not None:
         declared = _until_separator(text[found.end() :])
         if any(character.isalpha() for character in declared):
@@ -236,6 +244,16 @@ def trailing_expression(before: str) -> str:
             break
         at -= 1
     return before[at:].lstrip(":>-?!").removeprefix("=")
+
+
+def alternatives(expression: str) -> list[str]:
+    """Return the expressions that a value may be one of.
+
+    >>> alternatives("given or make() if new else None"), alternatives("a ?? b")
+    (['given', 'make()', 'None'], ['a', 'b'])
+    """
+    parts = _ALTERNATIVES.split(" ".join(expression.split()))
+    return [part.strip() for part in parts if part.strip()]
 
 
 class Primary(NamedTuple):

@@ -19,6 +19,7 @@ from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
+from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.browse.file_text import all_lines
 from codequarry.serving.tools.naming.bindings import (
     NAME,
@@ -126,10 +127,12 @@ class Meanings:
     Args:
         bundle: The version.
         files: (files,) bool, files that a name can mean something in.
+        deadline: Deadline of the request, checked before each place is read.
     """
 
-    def __init__(self, bundle: Bundle, files: np.ndarray) -> None:
+    def __init__(self, bundle: Bundle, files: np.ndarray, deadline: Deadline) -> None:
         self._bundle = bundle
+        self._deadline = deadline
         self._is_incomplete = False
         """True when no more definitions are read: what a type lacks then says nothing."""
         self.unread = 0
@@ -162,6 +165,9 @@ class Meanings:
 
         Returns:
             Evidence by ``symbol_id`` for each place; empty where it means none of them.
+
+        Raises:
+            DeadlineError: The deadline has passed.
         """
         found: list[dict[int, Evidence]] = [{} for _ in places]
         left, self._is_incomplete = self._readable(places, near), False
@@ -170,6 +176,7 @@ class Meanings:
         while left:
             doubtful: list[int] = []
             for at in left:
+                self._deadline.check()
                 before = self._types.misses
                 found[at] = self._of_place(*places[at], importing)
                 if self._types.misses != before:
@@ -202,7 +209,8 @@ class Meanings:
         self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
     ) -> dict[int, Evidence]:
         choices = self._choices_at(same, place.file)
-        around = self._line_around(place)
+        if (around := self._line_around(place)) is None:
+            return choices.by_name
         if around.is_keyword_argument:
             return {}
         others = choices.free + [row for row in choices.nested.get(place.file, ()) if self._is_inside(row, place)]
@@ -315,9 +323,12 @@ class Meanings:
     def _read_lines(self, file: int) -> SourceLines:
         return SourceLines(all_lines(self._bundle, file))
 
-    def _line_around(self, place: NamedPlace) -> _LineAround:
+    def _line_around(self, place: NamedPlace) -> _LineAround | None:
+        """Return the line of a place; None for one that is too long to be read."""
         lines = self._lines(place.file).texts
         line = lines[place.line].encode() if place.line < len(lines) else b""
+        if not line:
+            return None
         before, after = line[: place.column], line[place.column + place.width :]
         lang = self._bundle.directory.langs[place.file]
         return _LineAround(lang, before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))

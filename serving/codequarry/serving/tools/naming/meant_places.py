@@ -9,6 +9,7 @@ import numpy as np
 
 from codequarry.schemas.catalog.symbol_views import IMPORT
 from codequarry.serving.catalog.definition_rows import Places, SymbolRow
+from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.version.open import Bundle
 
@@ -38,16 +39,20 @@ class MeantPlaces(NamedTuple):
         return MeantPlaces(places, np.concatenate([certainty, self.certainty])[:limit], meaning, self.unread)
 
 
-def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places) -> MeantPlaces:
+def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places, deadline: Deadline) -> MeantPlaces:
     """Leave out the places that mean something else of the same name.
 
     Args:
         bundle: The version.
         rows: Definitions that are asked for.
         places: Places of what indexers say of them, and of their names; the first ones are read first.
+        deadline: Deadline of the request.
 
     Returns:
         The places that are left, in their order.
+
+    Raises:
+        DeadlineError: The deadline has passed.
     """
     certainty = np.where(places.precise, _EXACT, _BY_NAME).astype(np.int8)
     meaning = np.full(len(certainty), -1, np.int32)
@@ -65,7 +70,7 @@ def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places) -> Mea
     asked: list[tuple[list[SymbolRow], NamedPlace]] = []
     for name, file, _, _, line, column, _, end, enclosing, _ in places.where(by_name).rows():
         asked.append((names[name], NamedPlace(file, line, column, end - column, enclosing)))
-    meanings = Meanings(bundle, kindred)
+    meanings = Meanings(bundle, kindred, deadline)
     evidence = meanings.of_places(asked, importing, near_files(bundle, rows))
     for at, choices in zip(by_name.tolist(), evidence, strict=True):
         meant = [one for one in choices if one in wanted]

@@ -15,6 +15,7 @@ from codequarry.serving.tools.naming.bindings import (
     Binding,
     Primary,
     SourceLines,
+    alternatives,
     bindings_above,
     imports_whole,
     is_literal,
@@ -29,7 +30,6 @@ TYPE_LIKE = frozenset(stored_kinds(["type"]))
 _SET = frozenset(stored_kinds(["attribute", "variable"]))
 _TYPED = frozenset(stored_kinds(["function", "method", "attribute", "variable"]))
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
-_ALTERNATIVES = re.compile(r"\s+or\s+|\s+if\s+.*?\s+else\s+|\s*\?\?\s*|\s*\|\|\s*")
 _DOTTED = re.compile(r"[A-Za-z_$][\w$.]*")
 _TRANSPARENT = frozenset(("Optional", "Union", "None", "Final", "ClassVar", "Annotated", "Type", "type", "null",
                           "undefined", "readonly", "const", "mut", "dyn", "impl", "Readonly", "Promise",
@@ -98,8 +98,7 @@ class ReceiverTypes:
         Returns:
             Types.
         """
-        parts = [part.strip() for part in _ALTERNATIVES.split(expression) if part and part.strip()]
-        if len(parts) > 1:
+        if len(parts := alternatives(expression)) > 1:
             return _together([self.of_expression(file, line, part, depth) for part in parts])
         primary = last_primary(expression)
         if primary is None:

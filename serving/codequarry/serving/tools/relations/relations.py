@@ -101,7 +101,7 @@ class _Relations:
     def __post_init__(self) -> None:
         self.bundle = self.context.bundle
         asked = {*self.target.files, *(row.file for row in self.target.rows)}
-        self.graph = SymbolGraph(self.bundle, np.array(sorted(asked), np.int64))
+        self.graph = SymbolGraph(self.bundle, np.array(sorted(asked), np.int64), self.context.deadline)
 
     def notes(self) -> list[str]:
         """Return what limits the answer."""

@@ -17,6 +17,7 @@ from codequarry.schemas.catalog.symbol_views import CALL, DEFINITION, IMPORT
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.definition_rows import SymbolRow
+from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, near_files, same_names
 from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE, owner_of
 from codequarry.serving.version.open import Bundle
@@ -49,12 +50,13 @@ class SymbolGraph:
         bundle: The version.
         files: (m,) int64, files that are asked about. A name means something in what shares repository and language
             family with one of them; what an indexer says is taken everywhere.
+        deadline: Deadline of the request.
     """
 
-    def __init__(self, bundle: Bundle, files: np.ndarray) -> None:
+    def __init__(self, bundle: Bundle, files: np.ndarray, deadline: Deadline) -> None:
         self._bundle = bundle
         self._kindred = bundle.directory.related_files(files)
-        self._meanings = Meanings(bundle, self._kindred)
+        self._meanings = Meanings(bundle, self._kindred, deadline)
         self._same_names: dict[int, list[SymbolRow]] = {}
         self._extending: dict[int, list[tuple[SymbolRow, Evidence]]] = {}
         self.is_cut = False
