@@ -55,14 +55,14 @@ def least_seconds(work: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
 def test_row_38_time_grows_at_most_as_the_square_of_a_line(piece: str) -> None:
-    short, long = (piece * (size // len(piece)) for size in (225, 900))
+    short, long = (piece * (size // len(piece)) for size in (110, 440))
     read(short)
     assert least_seconds(lambda: read(long)) < 2 * 16 * least_seconds(lambda: read(short))
 
 
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
 def test_row_38_a_line_without_end_is_not_read(piece: str) -> None:
-    ordinary, endless = (piece * (size // len(piece)) for size in (900, 100_000))
+    ordinary, endless = (piece * (size // len(piece)) for size in (440, 100_000))
     assert least_seconds(lambda: read(endless)) < 30 * least_seconds(lambda: read(ordinary))
 
 

@@ -25,7 +25,7 @@ _TYPE_HEAD = re.compile(
 _LITERAL = re.compile(r"[\"'`\d\[{(]|[rbfu]{1,2}[\"']|(?:True|False|None|null|nil|true|false|lambda|undefined|not)\b")
 _NO_TYPE = frozenset(("return", "new", "throw", "else", "in", "case", "await", "yield", "delete", "not", "and", "or"))
 _MOST_LINES = 400
-_LONGEST_LINE = 1_000
+_LONGEST_LINE = 500
 """Characters of a line that is read; longer ones are mostly generated, and bind nothing that anybody asks for."""
 NAME = "\0"
 """Character in the place of a name."""
