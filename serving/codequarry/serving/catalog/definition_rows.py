@@ -49,7 +49,7 @@ class SymbolRow(NamedTuple):
 class NamedDefinition(NamedTuple):
     """A definition by what the mapped arrays say of it."""
 
-    number: int
+    symbol_id: int
     file: int
     name: str
     qualified_name: str

@@ -188,7 +188,7 @@ class SymbolTables:
 
         Args:
             name: Name as it is written.
-            most: Most definitions with this name, in whatever case; the first are taken.
+            most: Most definitions; the first are taken.
             files: (files,) bool, files to look in.
 
         Returns:
@@ -197,9 +197,9 @@ class SymbolTables:
         index, text = self._catalog.index, self._catalog.index.texts
         files = files if self._visible is None else files & self._visible
         numbers = index.definitions_named([name.lower()], members=True)
+        numbers = numbers[index.column("name", numbers) == text.find(name)]
         lying = self._directory.files_of_rows(index.column("chunk", numbers))
         kept = np.flatnonzero((lying >= 0) & files[lying])[:most]
-        kept = kept[index.column("name", numbers[kept]) == text.find(name)]
         numbers = numbers[kept]
         kinds = (self._kind(number) for number in index.column("kind", numbers).tolist())
         qualified = (text[number] for number in index.column("qualified_name", numbers).tolist())

@@ -17,7 +17,7 @@ import numpy as np
 
 from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
-from codequarry.serving.catalog.definition_rows import SymbolRow
+from codequarry.serving.catalog.definition_rows import NamedDefinition, SymbolRow
 from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.tools.browse.file_text import all_lines
@@ -31,13 +31,15 @@ from codequarry.serving.tools.naming.bindings import (
 from codequarry.serving.tools.naming.receiver_types import SELF, TYPE_LIKE, ReceiverTypes, Types, owner_of
 from codequarry.serving.version.open import Bundle
 
+Meant = SymbolRow | NamedDefinition
+"""A definition that a name may mean."""
 CERTAINTY: tuple[Evidence, ...] = ("exact", "resolved", "by name")
 """Evidence, the surest first."""
 _MOST_FILES = 150
 """Files of places that are read in one request."""
 _MOST_PLACES = 1_500
 """Places that are read in one request."""
-_SAME_NAME = 100
+SAME_NAME = 100
 """Definitions of one name that are told apart; a name with more means nothing by itself."""
 _MEMBERS = frozenset(stored_kinds(["method", "attribute"]))
 _ATTRIBUTES = frozenset(stored_kinds(["attribute"]))
@@ -112,10 +114,10 @@ class _LineAround(NamedTuple):
 class _Choices(NamedTuple):
     """Definitions of one name that a place may mean, by its repository and language."""
 
-    members: list[SymbolRow]
-    free: list[SymbolRow]
+    members: list[Meant]
+    free: list[Meant]
     """Functions, types and variables of files."""
-    nested: dict[int, list[SymbolRow]]
+    nested: dict[int, list[Meant]]
     """Functions and variables inside of functions, by file."""
     by_name: dict[int, Evidence]
     """All of them, with the evidence that the name alone gives."""
@@ -143,14 +145,14 @@ class Meanings:
         self.reach = cache(self._reach)
         self._lines = cache(self._read_lines)
         self._types = ReceiverTypes(bundle, self._lines, files)
-        self._choices: dict[tuple[int, str, str], tuple[Sequence[SymbolRow], _Choices]] = {}
+        self._choices: dict[tuple[int, str, str], tuple[Sequence[Meant], _Choices]] = {}
         self._of_known_types: dict[tuple[int, Types], dict[int, Evidence]] = {}
         self._imports_all = cache(self._find_import_of_all)
         self._imports_module = cache(self._find_module)
 
     def of_places(
         self,
-        places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]],
+        places: Sequence[tuple[Sequence[Meant], NamedPlace]],
         importing: Collection[int] = (),
         near: Collection[int] = (),
     ) -> list[dict[int, Evidence]]:
@@ -186,7 +188,7 @@ class Meanings:
             left, self._is_incomplete = doubtful, not self._types.read_wanted()
         return found
 
-    def _readable(self, places: Sequence[tuple[Sequence[SymbolRow], NamedPlace]], near: Collection[int]) -> list[int]:
+    def _readable(self, places: Sequence[tuple[Sequence[Meant], NamedPlace]], near: Collection[int]) -> list[int]:
         """Return the positions of the places that are read."""
         chosen: list[int] = []
         for at in sorted(range(len(places)), key=lambda at: places[at][1].file not in near):
@@ -198,16 +200,14 @@ class Meanings:
         self.unread += len(places) - len(chosen)
         return chosen
 
-    def _choices_at(self, same: Sequence[SymbolRow], file: int) -> _Choices:
+    def _choices_at(self, same: Sequence[Meant], file: int) -> _Choices:
         directory = self._bundle.directory
         key = (id(same), directory.repos[file], directory.langs[file])
         if key not in self._choices:
             self._choices[key] = same, _choices(directory, same, file)
         return self._choices[key][1]
 
-    def _of_place(
-        self, same: Sequence[SymbolRow], place: NamedPlace, importing: Collection[int]
-    ) -> dict[int, Evidence]:
+    def _of_place(self, same: Sequence[Meant], place: NamedPlace, importing: Collection[int]) -> dict[int, Evidence]:
         choices = self._choices_at(same, place.file)
         if (around := self._line_around(place)) is None:
             return choices.by_name
@@ -225,13 +225,13 @@ class Meanings:
             found |= of_type
         return found
 
-    def _is_inside(self, row: SymbolRow, place: NamedPlace) -> bool:
+    def _is_inside(self, row: Meant, place: NamedPlace) -> bool:
         """Tell whether a place is inside of the function that a nested one belongs to."""
         return f"{self._bundle.symbols.enclosing_name(place.enclosing)}.".startswith(f"{owner_of(row)}.")
 
     def _free(
-        self, rows: list[SymbolRow], place: NamedPlace, around: _LineAround, is_imported: bool
-    ) -> tuple[list[SymbolRow], bool]:
+        self, rows: list[Meant], place: NamedPlace, around: _LineAround, is_imported: bool
+    ) -> tuple[list[Meant], bool]:
         """Return the functions, types and variables of files that a name may mean, and whether that is sure."""
         near = [row for row in rows if row.file in self.reach(place.file)]
         explicit = around.lang in _EXPLICIT
@@ -250,7 +250,7 @@ class Meanings:
             return (near, True) if near else (rows, False)
         return own, True
 
-    def _members(self, rows: list[SymbolRow], place: NamedPlace, around: _LineAround) -> dict[int, Evidence]:
+    def _members(self, rows: list[Meant], place: NamedPlace, around: _LineAround) -> dict[int, Evidence]:
         """Return the members that a name may mean, with the evidence for each."""
         inside = self._bundle.symbols.enclosing_name(place.enclosing)
         if not around.has_receiver:
@@ -272,7 +272,7 @@ class Meanings:
             return {one: evidence for one, evidence in found.items() if one in callable_ones} or found
         return found
 
-    def _of_types(self, rows: list[SymbolRow], types: Types) -> dict[int, Evidence]:
+    def _of_types(self, rows: list[Meant], types: Types) -> dict[int, Evidence]:
         """Return the members of types, of those that they extend, and of those that extend them.
 
         Args:
@@ -364,12 +364,12 @@ def same_names(bundle: Bundle, names: Iterable[int], files: np.ndarray) -> dict[
     """
     found: dict[int, list[SymbolRow]] = {}
     wanted = list(dict.fromkeys(names))
-    for each in bundle.symbols.few_of_names(wanted, _SAME_NAME, files) if wanted else []:
+    for each in bundle.symbols.few_of_names(wanted, SAME_NAME, files) if wanted else []:
         found.setdefault(each.name_id, []).append(each)
     return found
 
 
-def _choices(directory: ChunkDirectory, same: Sequence[SymbolRow], file: int) -> _Choices:
+def _choices(directory: ChunkDirectory, same: Sequence[Meant], file: int) -> _Choices:
     """Sort definitions of one name by what a file may mean by it."""
     found = _Choices([], [], {}, {})
     for row in same:
@@ -385,7 +385,7 @@ def _choices(directory: ChunkDirectory, same: Sequence[SymbolRow], file: int) ->
     return found
 
 
-def _is_member(row: SymbolRow, lang: str) -> bool:
+def _is_member(row: Meant, lang: str) -> bool:
     """Tell whether a definition is a member of a type, which a receiver names."""
     if row.kind in _MEMBERS:
         return True
@@ -394,7 +394,7 @@ def _is_member(row: SymbolRow, lang: str) -> bool:
     return row.kind not in _FUNCTIONS or lang not in _EXPLICIT
 
 
-def _evidence(rows: Sequence[SymbolRow], *, is_sure: bool) -> dict[int, Evidence]:
+def _evidence(rows: Sequence[Meant], *, is_sure: bool) -> dict[int, Evidence]:
     """Return the evidence of several possible meanings: only a single one is resolved."""
     evidence: Evidence = "resolved" if is_sure and len(rows) == 1 else "by name"
     return {row.symbol_id: evidence for row in rows}

@@ -10,7 +10,7 @@ import numpy as np
 from codequarry.schemas.catalog.symbol_views import IMPORT
 from codequarry.serving.catalog.definition_rows import Places, SymbolRow
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools.naming.meanings import CERTAINTY, Meanings, NamedPlace, near_files, same_names
+from codequarry.serving.tools.naming.meanings import CERTAINTY, SAME_NAME, Meanings, Meant, NamedPlace, near_files
 from codequarry.serving.version.open import Bundle
 
 _EXACT, _RESOLVED, _BY_NAME = range(len(CERTAINTY))
@@ -58,16 +58,17 @@ def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places, deadli
     meaning = np.full(len(certainty), -1, np.int32)
     kept = np.ones(len(certainty), np.bool_)
     by_name = np.flatnonzero(~places.precise & ~places.defining)
-    names = {row.name_id: [row] for row in rows}
     kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))
-    for name, found in same_names(bundle, names if len(by_name) else (), kindred).items():
-        names[name] = found
-    for row in rows:
-        if row not in names[row.name_id]:
+    names: dict[int, list[Meant]] = {}
+    for row in rows if len(by_name) else ():
+        if row.name_id not in names:
+            names[row.name_id] = [*bundle.symbols.with_name(row.name, SAME_NAME, kindred)]
+    for row in rows if len(by_name) else ():
+        if all(row.symbol_id != one.symbol_id for one in names[row.name_id]):
             names[row.name_id].append(row)
     wanted = {row.symbol_id for row in rows}
     importing = set(places.file[places.roles & IMPORT != 0].tolist())
-    asked: list[tuple[list[SymbolRow], NamedPlace]] = []
+    asked: list[tuple[list[Meant], NamedPlace]] = []
     for name, file, _, _, line, column, _, end, enclosing, _ in places.where(by_name).rows():
         asked.append((names[name], NamedPlace(file, line, column, end - column, enclosing)))
     meanings = Meanings(bundle, kindred, deadline)

@@ -219,9 +219,9 @@ class ReceiverTypes:
                 break
             self._signatures |= dict.fromkeys(self._wanted, "") | self._bundle.symbols.signatures(self._wanted)
             types = [one for one in self._wanted.values() if one.kind in TYPE_LIKE]
-            bases = frozenset().union(*(_extended(one.name, self._signatures[one.number]) for one in types))
+            bases = frozenset().union(*(_extended(one.name, self._signatures[one.symbol_id]) for one in types))
             above = [one for base in bases for one in self._definitions(base) if one.kind in TYPE_LIKE]
-            self._wanted = {one.number: one for one in above if one.number not in self._signatures}
+            self._wanted = {one.symbol_id: one for one in above if one.symbol_id not in self._signatures}
         self._wanted.clear()
         self._doubtful.clear()
         return True
@@ -259,8 +259,8 @@ class ReceiverTypes:
         return found
 
     def _signature(self, one: NamedDefinition) -> str:
-        if (found := self._signatures.get(one.number)) is None:
-            self._wanted[one.number] = one
+        if (found := self._signatures.get(one.symbol_id)) is None:
+            self._wanted[one.symbol_id] = one
             self.misses += 1
         return found or ""
 

@@ -197,7 +197,7 @@ class SymbolGraph:
         beside[row.file] = True
         name = owner.rpartition(".")[2]
         owners = self._bundle.symbols.with_name(name, _MOST_OWNERS, beside)
-        numbers = [each.number for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
+        numbers = [each.symbol_id for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
         queue = self._bundle.symbols.numbered(numbers) if numbers else []
         types: dict[int, tuple[SymbolRow, Evidence]] = {}
         while queue:
