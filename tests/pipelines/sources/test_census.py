@@ -15,6 +15,7 @@ from codequarry.pipelines.sources.encoding import decoded_source
 from codequarry.pipelines.sources.sources import Source, list_source
 from codequarry.schemas.errors import SettingsError
 from codequarry.schemas.settings.load import RepositorySettings, SourcesSettings
+from tests.machine import least_cpu_seconds
 from tests.pipelines.repositories import commit, git
 
 SKIPPED: dict[str, tuple[bytes, str]] = {
@@ -244,6 +245,14 @@ def test_a_header_that_only_cpp_accepts(content: bytes) -> None:
 @pytest.mark.parametrize("content", [b"/*" * 40_000, b'"' * 80_000, b"namespace " * 8_000, b"class a " * 8_000])
 def test_hostile_headers_take_no_time(content: bytes) -> None:
     assert header_language(content) == "c"
+
+
+@pytest.mark.parametrize("piece", [b"\n", b" \n", b"class a\n", b"namespace a\n", b"namespace ", b"template\n", b"#\n"])
+def test_row_32_the_time_for_a_header_grows_with_it(piece: bytes) -> None:
+    """64 KiB of empty lines took two minutes."""
+    short, long = (piece * (size // len(piece)) for size in (4_000, 16_000))
+    expected = least_cpu_seconds(lambda: header_language(short))
+    assert least_cpu_seconds(lambda: header_language(long)) < 8 * expected + 0.01
 
 
 def test_the_census_looks_into_headers_and_nothing_else(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +18,7 @@ from codequarry.serving.tools.naming.bindings import (
     type_around,
 )
 from codequarry.serving.tools.references import find_references
+from tests.machine import least_cpu_seconds
 from tests.serving.contexts import context_of
 
 PIECES = {
@@ -43,27 +42,17 @@ def read(text: str) -> None:
             last_primary(part)
 
 
-def least_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU time of the fastest of three runs."""
-    taken = []
-    for _ in range(3):
-        started = time.process_time()
-        work()
-        taken.append(time.process_time() - started)
-    return min(taken)
-
-
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
 def test_row_38_time_grows_at_most_as_the_square_of_a_line(piece: str) -> None:
     short, long = (piece * (size // len(piece)) for size in (110, 440))
     read(short)
-    assert least_seconds(lambda: read(long)) < 2 * 16 * least_seconds(lambda: read(short))
+    assert least_cpu_seconds(lambda: read(long)) < 2 * 16 * least_cpu_seconds(lambda: read(short))
 
 
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
 def test_row_38_a_line_without_end_is_not_read(piece: str) -> None:
     ordinary, endless = (piece * (size // len(piece)) for size in (440, 100_000))
-    assert least_seconds(lambda: read(endless)) < 30 * least_seconds(lambda: read(ordinary))
+    assert least_cpu_seconds(lambda: read(endless)) < 30 * least_cpu_seconds(lambda: read(ordinary))
 
 
 def test_row_38_the_deadline_is_checked_at_each_place(symbol_engine) -> None:

@@ -31,10 +31,10 @@ _COMMENT_OR_STRING = re.compile(rb'/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*"
 # C headers for use in C++ hold `extern "C"` behind `#ifdef __cplusplus`: that alone is no sign of C++.
 _ONLY_IN_CPP = re.compile(
     rb"""
-    ^\s*(?:
-        (?:inline\s+)?namespace(?:\s+[A-Za-z_:]+)*\s*\{
+    ^[ \t]*(?:
+        (?:inline\s+)?namespace(?:\s+[A-Za-z_:]+){0,9}\s*\{
       | template\s*<
-      | (?:enum\s+)?class\s+[^;(){}]*[{:;]
+      | (?:enum\s+)?class\s+[^;(){}]{0,500}[{:;]
       | (?:public|protected|private)(?:\s+Q_SLOTS|\s+slots)?\s*:
       | using\s+[A-Za-z_]
       | constexpr\b
