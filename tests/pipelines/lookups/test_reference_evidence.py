@@ -279,9 +279,9 @@ def test_definitions_are_looked_for_in_some_files(engine: Engine) -> None:
     assert [symbols.with_name(name, 10, typescript) for name in every] == [every["total"], []]
     (only,) = symbols.with_name("total", 1, till)
     assert only.file == int(till.nonzero()[0][0])
-    row, store = (symbols.numbered([one.number])[0] for one in (only, every["Store"][0]))
+    row, store = (symbols.numbered([one.symbol_id])[0] for one in (only, every["Store"][0]))
     assert (row.file, row.name, row.qualified_name, row.kind) == only[1:]
-    assert symbols.signatures([only.number]) == {only.number: row.signature}
+    assert symbols.signatures([only.symbol_id]) == {only.symbol_id: row.signature}
     names = [row.name_id, store.name_id]
     assert symbols.few_of_names(names, 1, till) == [row]
     assert {row.name for row in symbols.few_of_names(names, 10)} == {"total", "Store"}
