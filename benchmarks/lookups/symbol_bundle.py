@@ -102,10 +102,11 @@ def _seal(root: BundleRoot, paths: BundlePaths) -> None:
         for name in list_files(paths.path)
     )
     manifest = Manifest(
-        version=_VERSION, created="", digest="", settings_sha256="", tools={}, sources=(),
-        encoder=EncoderEntry(name="none", fingerprint="", dim=_DIM), faiss=FaissEntry(factory="Flat", exact=True),
+        version=_VERSION, created="2026-01-01T00:00:00Z", digest="0" * 64, settings_sha256="0" * 64,
+        tools={}, sources=(),
+        encoder=EncoderEntry(name="none", fingerprint="0" * 64, dim=_DIM), faiss=FaissEntry(factory="Flat", exact=True),
         counts=Counts(files=0, skipped_files=0, chunks=pq.read_metadata(paths.table("chunks")).num_rows), files=files,
-        compatibility=compatibility(""),
+        compatibility=compatibility("0" * 64),
     )  # fmt: skip
     paths.manifest.write_bytes(to_json(manifest))
     root.current.write_text(Current(_VERSION, file_sha256(paths.manifest)).line(), encoding="ascii")
