@@ -1,4 +1,4 @@
-"""What tests ask of the machine they run on; without it they are skipped, and say why."""
+"""Abilities of the machine that tests ask for, or are skipped and say why; and the time that work takes on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_SYSTEMS = Path(__file__).parent / "other_systems"
 
 
 def hidden() -> bool:
-    """Whether Linux is hidden from this run."""
+    """Tell whether Linux is hidden from this run."""
     return os.environ.get(HIDE) == "1"
 
 
@@ -27,7 +27,7 @@ needs_proc = pytest.mark.skipif(hidden() or not Path("/proc/self/status").exists
 
 
 def bounds_memory() -> bool:
-    """Whether the system bounds the address space of a process."""
+    """Tell whether the system bounds the address space of a process."""
     return not hidden() and sys.platform != "darwin"
 
 
@@ -65,14 +65,14 @@ def without_linux() -> dict[str, str]:
 
 
 def can_run(*command: str) -> bool:
-    """Whether a program of Linux is here, not hidden, and may do what it is asked."""
+    """Tell whether a program of Linux is here, not hidden, and may do what it is asked."""
     if hidden() or shutil.which(command[0]) is None:
         return False
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def can_mount(command: str, *arguments: str | Path) -> bool:
-    """Whether a shell in namespaces of its own can do this. arguments: ``$1`` and on."""
+    """Tell whether a shell in namespaces of its own can do this. arguments: ``$1`` and on."""
     return can_run("unshare", "-rm", "sh", "-c", command, "sh", *map(str, arguments))
 
 

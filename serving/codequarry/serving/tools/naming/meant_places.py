@@ -61,11 +61,10 @@ def tell_apart(bundle: Bundle, rows: Sequence[SymbolRow], places: Places, deadli
     kindred = bundle.directory.related_files(np.array([row.file for row in rows], np.int64))
     names: dict[int, list[Meant]] = {}
     for row in rows if len(by_name) else ():
-        if row.name_id not in names:
-            names[row.name_id] = [*bundle.symbols.with_name(row.name, SAME_NAME, kindred)]
-    for row in rows if len(by_name) else ():
-        if all(row.symbol_id != one.symbol_id for one in names[row.name_id]):
-            names[row.name_id].append(row)
+        if (same := names.get(row.name_id)) is None:
+            same = names[row.name_id] = [*bundle.symbols.with_name(row.name, SAME_NAME, kindred)]
+        if all(row.symbol_id != one.symbol_id for one in same):
+            same.append(row)
     wanted = {row.symbol_id for row in rows}
     importing = set(places.file[places.roles & IMPORT != 0].tolist())
     asked: list[tuple[list[Meant], NamedPlace]] = []
