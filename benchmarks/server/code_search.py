@@ -1,4 +1,4 @@
-"""Text search inside the process, on one core: every mode, with and without help of the lexical index, and memory."""
+"""Text search inside the process, on one core, at two sizes: every mode, parts of words and whole ones, and memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from benchmarks.corpus import HOME, index
+from benchmarks.indexing.footprint import CORPORA
 from benchmarks.report import Figure, percentile, print_figures
 from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.grep import CodeSearchRequest, Mode
@@ -29,13 +30,18 @@ PATTERNS: dict[tuple[str, Mode], tuple[str, ...]] = {
         r"[a-z]+_[0-9]{3}", r"(?i)todo|fixme", r"^\s+except \w+ as \w:", r"x{40}", r"def \w+\(\n",
     ),
 }  # fmt: skip
-ROUNDS = 20
+ROUNDS = 10
 
 
 def run() -> None:
     """Measure and print."""
-    root, _, _ = index(HOME / "reindex")
+    roots = [index(HOME / "reindex")[0], index(HOME / "text-search-large", packages=CORPORA["large"])[0]]
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for root in roots:
+        _measure(root)
+
+
+def _measure(root: Path) -> None:
     engine = Engine(Bundle.open_current(root, channels=("bm25",)), ServingSettings())
     before = _resident_mb()
     figures: list[Figure] = []

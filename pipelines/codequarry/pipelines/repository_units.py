@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic, perf_counter
 from typing import Any, Self, TypeVar
 
@@ -20,13 +20,14 @@ from pydantic import TypeAdapter
 from codequarry.pipelines.compute.ray_cluster import NodeUnit, RayCluster
 from codequarry.pipelines.compute.unit_processes import ToldUnit, UnitProcesses
 from codequarry.pipelines.compute.work_units import processes_for
-from codequarry.pipelines.embed.stage import EmbeddingReport, embed_repository
+from codequarry.pipelines.embed.overlap import WriteBehind
+from codequarry.pipelines.embed.stage import EmbeddingReport, RepositoryEmbedding, embed_repository
 from codequarry.pipelines.modules.stage import ModuleReport, module_repository
 from codequarry.pipelines.scip.stage import ScipReport, scip_repository
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_repository, snapshot_source
 from codequarry.pipelines.sources.sources import open_source, repositories_by_name
 from codequarry.pipelines.store.device_use import is_gpu
-from codequarry.pipelines.store.parts import unfinished_share
+from codequarry.pipelines.store.parts import Part, unfinished_share
 from codequarry.pipelines.store.stage_clock import StageClock
 from codequarry.pipelines.store.workspace import Progress, in_unit, repository_work
 from codequarry.pipelines.syntax.stage import ChunkReport, chunk_repository
@@ -266,16 +267,34 @@ def index_unit(common: str, name: str, progress: Progress) -> dict[str, Any]:
 
 
 def _index_repository(name: str, settings: Settings, progress: Progress, clock: StageClock) -> RepositoryReports:
-    made = _understand(name, settings, progress, clock)
+    """Run the stages from chunks to vectors.
+
+    Where there is a second core, a thread makes the vectors of the parts that are chunked: the chunk stage waits for
+    its workers most of the time.
+    """
+    embedding = RepositoryEmbedding(name, settings)
+    several = (settings.compute.processes or available_cores()) > 1
+    with WriteBehind(overlap=several, finishes=False) as behind:
+        made = _understand(
+            name, settings, progress, clock, lambda parts: behind.put(partial(embedding.embed_early, parts))
+        )
     with clock.time("embed"):
-        embeddings = embed_repository(name, settings, progress, whole=False)
+        embeddings = embedding.finish(progress, whole=False)
+    clock.add("chunk", 0.0, -embedding.early_cpu_s)
+    clock.add("embed", 0.0, embedding.early_cpu_s)
     return RepositoryReports(**made, embeddings=embeddings)
 
 
-def _understand(name: str, settings: Settings, progress: Progress, clock: StageClock) -> dict[str, Any]:
-    """Return the reports of the stages before the vectors."""
+def _understand(
+    name: str,
+    settings: Settings,
+    progress: Progress,
+    clock: StageClock,
+    complete: Callable[[Sequence[Part]], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Return the reports of the stages before the vectors; ``complete`` is told of parts that are chunked."""
     with clock.time("chunk"):
-        chunks = chunk_repository(name, settings, progress, whole=False)
+        chunks = chunk_repository(name, settings, progress, whole=False, complete=complete)
     with clock.time("module"):
         modules = module_repository(name, settings, progress)
     with clock.time("scip"):

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from codequarry.pipelines.embed import stage
-from codequarry.pipelines.embed.stage import embed_repository
+from codequarry.pipelines.embed.stage import RepositoryEmbedding, embed_repository
 from codequarry.pipelines.embed.torch import _require_device, gpu_memory_mb
 from codequarry.pipelines.sources.snapshot import snapshot_repository
 from codequarry.pipelines.sources.sources import repositories_by_name
 from codequarry.pipelines.store.content import remove_store
 from codequarry.pipelines.store.parts import Part, break_seal, plan_parts
 from codequarry.pipelines.store.vectors import vector_file
-from codequarry.pipelines.store.workspace import repository_work
+from codequarry.pipelines.store.workspace import repository_work, silent
 from codequarry.pipelines.syntax.stage import chunk_repository
 from codequarry.schemas.bundle import shards
 from codequarry.schemas.errors import UnavailableError
@@ -77,6 +77,32 @@ def test_vectors_of_a_static_encoder_are_the_same_without_the_store(
     monkeypatch.setattr(stage, "_SAVE_EVERY", 3)
     assert embed_repository("shop", settings).embedded == len(stage._read_texts(lost).texts)
     assert {part.number: part.table("embeddings").read_bytes() for part in parts_of(settings)} == made
+
+
+def test_vectors_are_made_of_the_parts_that_are_complete(tmp_path: Path, chunked) -> None:
+    commit_parts(tmp_path / "shop")
+    settings = chunked("")
+    early, *later = parts_of(settings)
+    embedding = RepositoryEmbedding("shop", settings)
+    embedding.embed_early([early])
+    assert early.table("embeddings").exists() and not any(part.table("embeddings").exists() for part in later)
+    assert embedding.early_cpu_s > 0
+    (leg,) = embedding.finish(silent, whole=True).legs
+    made = {part.number: part.table("embeddings").read_bytes() for part in parts_of(settings)}
+    for part in parts_of(settings):
+        break_seal(part.folder, stage.embedded_seal("faiss"))
+    (whole,) = embed_repository("shop", settings).legs
+    assert (leg.embedded, leg.reused) == (whole.embedded, whole.reused)
+    assert {part.number: part.table("embeddings").read_bytes() for part in parts_of(settings)} == made
+
+
+def test_only_static_encoders_work_before_the_end(tmp_path: Path, chunked, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = chunked("")
+    embedding = RepositoryEmbedding("shop", settings)
+    (leg,) = embedding._legs
+    monkeypatch.setattr(leg, "spec", leg.spec.model_copy(update={"kind": "onnx"}))
+    embedding.embed_early(parts_of(settings))
+    assert not any(part.table("embeddings").exists() for part in parts_of(settings))
 
 
 def test_an_encoder_on_a_gpu_is_no_fall_back(chunked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,11 +172,16 @@ def test_tantivy_writes_beside_the_version_and_leaves_nothing_there(
     written: list[Path] = []
     real = tantivy.Index
 
-    def recording(schema: tantivy.Schema, path: str) -> tantivy.Index:
-        written.append(Path(path))
-        return real(schema, path=path)
+    class Recording:
+        """What makes and opens indexes, and notes where they are made."""
 
-    monkeypatch.setattr(bm25_index.tantivy, "Index", recording)
+        open = real.open
+
+        def __new__(cls, schema: tantivy.Schema, path: str) -> tantivy.Index:
+            written.append(Path(path))
+            return real(schema, path=path)
+
+    monkeypatch.setattr(bm25_index.tantivy, "Index", Recording)
     version = tmp_path / "version"
     version.mkdir()
     build_bm25(BundlePaths(version), chunk_table(["x"]))

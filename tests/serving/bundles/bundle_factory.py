@@ -40,6 +40,7 @@ from codequarry.serving.files.integrity import file_sha256, list_files
 from codequarry.serving.text.analyzer import source_tokens, terms_of
 from codequarry.serving.text.lexical import ID_FIELD, dense_text, field_texts, tantivy_schema
 from codequarry.serving.text.stems import stem
+from codequarry.serving.text.term_list import TERMS_FILE, packed_terms
 
 VERSION = "20260101T000000Z-0123abcd"
 CREATED = "2026-01-01T00:00:00+00:00"
@@ -181,8 +182,8 @@ def _write_file_index(paths: BundlePaths, chunks: Sequence[Piece], dim: int) -> 
     FileIndex.build(rows, vectors).write(paths.files)
 
 
-def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
-    """Index the chunks with tantivy, one segment."""
+def write_bm25(folder: Path, chunks: Sequence[Piece]) -> None:
+    """Index the chunks with tantivy, one segment, and list the terms of their texts."""
     index = tantivy.Index(tantivy_schema(), path=str(folder))
     writer = index.writer(heap_size=50_000_000, num_threads=1)
     for piece in chunks:
@@ -196,6 +197,8 @@ def write_bm25(folder: Path, chunks: Iterable[Piece]) -> None:
     writer.wait_merging_threads()
     for lock in folder.glob(".tantivy-*.lock"):
         lock.unlink()
+    terms = {term for piece in chunks for term, _ in placed_terms(piece.text)}
+    (folder / TERMS_FILE).write_bytes(packed_terms(terms))
 
 
 def tokens_of(piece: Piece):

@@ -15,18 +15,22 @@ from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.schemas.bundle.text_pages import PAGES_FILE
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.catalog import Catalog
-from codequarry.serving.catalog.texts import MappedTexts, _rows_holding
+from codequarry.serving.catalog.texts import Find, MappedTexts, _rows_holding
 from codequarry.serving.text.literal_patterns import fold
 from tests.serving.bundles.bundle_factory import Piece, write_bundle
 
 _TEXT = st.text("abA B\nKßİſé€😀", min_size=1, max_size=12)
 
 
+def found_at(needle: str) -> Find:
+    return lambda data, at: data.find(needle.encode(), at)
+
+
 @given(st.lists(_TEXT, min_size=1, max_size=6), st.text("abk \n", min_size=1, max_size=3), st.booleans())
 def test_every_chunk_that_holds_the_needle_is_found(texts: list[str], needle: str, folded: bool) -> None:
     encoded = [text.encode() for text in texts]
     starts = np.cumsum([0, *map(len, encoded[:-1])])
-    found = set(_rows_holding(b"".join(encoded), starts, needle.encode(), folded=folded))
+    found = set(_rows_holding(b"".join(encoded), starts, found_at(needle), folded=folded))
     holding = {row for row, text in enumerate(texts) if needle in (fold(text) if folded else text)}
     assert holding <= found
     # Beyond those, only chunks at whose end the needle begins.
@@ -53,10 +57,10 @@ def test_every_text_is_read_whole_also_across_pages(paths: BundlePaths) -> None:
     with closing(Catalog.open(paths)) as catalog:
         for piece in PIECES:
             assert catalog.texts([piece.id]) == {piece.id: (piece.start_line, piece.text)}
-        every = catalog.row_texts(np.arange(len(PIECES)))
-        assert [every[row].text for row in range(len(PIECES))] == [piece.text for piece in PIECES]
-        assert catalog.holding("GRÖSSE b 39".casefold(), 0, len(PIECES), folded=True).tolist() == []
-        assert catalog.holding("größe b 39", 0, len(PIECES), folded=True).tolist() == [PIECES[79].id]
+        chunks = catalog.index.chunks[: len(PIECES)]
+        assert catalog.stored_texts.text_of(chunks) == "".join(piece.text for piece in PIECES)
+        assert catalog.holding(found_at("GRÖSSE b 39".casefold()), np.arange(len(PIECES)), folded=True).tolist() == []
+        assert catalog.holding(found_at("größe b 39"), np.arange(len(PIECES)), folded=True).tolist() == [PIECES[79].id]
         assert catalog.line("quarry", "c.txt", 41) == catalog.line("quarry", "c.txt", 79) == "größe c 1".encode()
         assert catalog.line("quarry", "c.txt", 10**6) == catalog.line("quarry", "d.txt", 0) == b""
 

@@ -105,7 +105,8 @@ def test_a_pasted_file_of_code_is_no_issue(path: Path) -> None:
 def test_any_text_is_read_or_is_none(lines: list[str]) -> None:
     text = issue(*lines)
     found = read_issue(text)
-    assert found is not None
+    if found is None:  # four braces in a row are code
+        return
     assert all(name in text or name.replace(".", "::") in text for name in found.names)
     assert len(set(found.names)) == len(found.names)
     assert analyze_query(text).kind == "issue"

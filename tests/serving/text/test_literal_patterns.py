@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.text.analyzer import analyze
 from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, TextPattern, fold
 from tests.serving.text import text_oracle
 
@@ -37,8 +36,9 @@ def test_any_pattern_in_any_text(pattern: str, left: str, right: str, mode: str,
     found = list(made.spans(text, NEVER))
     assert found == getattr(text_oracle, mode)(pattern, text, case_sensitive=case_sensitive)
     if found:
-        assert set(made.required.terms) <= {token.text for token in analyze(text)}
-        assert made.required.needle in (text.lower() if made.required.folded else text)
+        assert all(text_oracle.is_held(fragment, text) for fragment in made.required.fragments)
+        data = (fold(text) if made.required.folded else text).encode()
+        assert made.find(data, 0) >= 0
 
 
 def test_folding_keeps_every_character_in_its_place() -> None:
@@ -48,19 +48,22 @@ def test_folding_keeps_every_character_in_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "terms", "needle"),
+    ("pattern", "held", "at"),
     [
-        (Literal("x = openFile(path", False, True), ("openfile",), "x = openFile(path"),
-        (Literal("openFile", True, True), ("openfile",), "openFile"),
-        (Literal("openFile", False, True), (), "openFile"),
-        (Literal("one(\nanother_line(", False, True), ("another_line",), "another_line("),
-        (Literal("(Größe)", False, False), (), "(gr"),
-        (Literal("1.0(2)", True, True), (), "1.0(2)"),
-        (Phrase(("remove", "expired")), ("remove", "expired"), "expired"),
+        (Literal("x = openFile(path", False, True), "x> <openfile> <path", 3),
+        (Literal("openFile", True, True), "<openfile>", 7),
+        (Literal("openFile", False, True), "openfile", 7),
+        (Literal("x = openFile(\npath", False, True), "x> <openfile> <path", 3),
+        (Literal("(Größe)", False, False), "", -1),
+        (Literal("1.0(2)", True, True), "1 0 2", 20),
+        (Literal("openFile.", False, True), "openfile", -1),
+        (Phrase(("one", "file")), "<one> <file>", -1),
+        (Phrase(("path",)), "<path>", 16),
     ],
 )
-def test_what_is_required(pattern: TextPattern, terms: tuple[str, ...], needle: str) -> None:
-    assert (pattern.required.terms, pattern.required.needle) == (terms, needle)
+def test_what_is_required(pattern: TextPattern, held: str, at: int) -> None:
+    shown = ("<" * one.starts + one.text + ">" * one.ends for one in pattern.required.fragments)
+    assert (" ".join(shown), pattern.find(b"if x = openFile(path1.0(2)", 0)) == (held, at)
 
 
 @pytest.mark.parametrize(

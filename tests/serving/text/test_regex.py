@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.text.analyzer import analyze
+from codequarry.serving.text.analyzer import Fragment, whole
 from codequarry.serving.text.literal_patterns import OutOfTimeError
 from codequarry.serving.text.regex import Regex, required_literals
 from tests.serving.text import text_oracle
@@ -69,8 +69,8 @@ def test_a_matching_text_passes_its_own_filter(pattern: str, text: str, prefix: 
         return
     text = prefix + text
     if list(compiled.spans(text, NEVER)):
-        assert set(compiled.required.terms) <= {token.text for token in analyze(text)}
-        assert compiled.required.needle in text
+        assert all(text_oracle.is_held(fragment, text) for fragment in compiled.required.fragments)
+        assert compiled.find(text.encode(), 0) >= 0
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,11 @@ def test_required_literals(pattern: str, literals: list[str]) -> None:
     assert required_literals(pattern) == literals
 
 
-def test_terms_only_where_the_pattern_shows_both_ends_of_a_word() -> None:
-    assert Regex.of(r"def get_user\(self", case_sensitive=True).required.terms == ("get_user",)
-    assert Regex.of(r"def get_user\(self", case_sensitive=False).required.terms == ()
+def test_parts_of_words_have_the_ends_that_the_pattern_shows() -> None:
+    assert Regex.of(r"def get_user\(self", case_sensitive=True).required.fragments == (
+        Fragment("def", False, True), whole("get_user"), Fragment("self", True, False)
+    )  # fmt: skip
+    assert Regex.of(r"def get_user\(self", case_sensitive=False).required.fragments == ()
 
 
 def test_a_class_does_not_leave_the_line_unless_the_pattern_says_so() -> None:

@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 
-from codequarry.serving.text.analyzer import words
+from codequarry.serving.text.analyzer import Fragment, analyze, source_tokens, words
 
 Found = list[tuple[int, int]]
 """Starts and ends in characters."""
@@ -16,6 +16,19 @@ def fold(text: str) -> str:
     """Lower case, one character at a time; İ has none of one character, and both sigmas are one."""
     lowered = (one if len(one.lower()) > 1 else one.lower() for one in text)
     return "".join("σ" if one == "ς" else one for one in lowered)
+
+
+def is_held(fragment: Fragment, text: str) -> bool:
+    """Whether some word of a text holds the fragment."""
+    if fragment.starts and fragment.ends:
+        return fragment.text in {token.text for token in analyze(text)}
+    tokens = [token.lower() for token in source_tokens(text)]
+    return any(
+        fragment.text in token
+        and (not fragment.starts or token.startswith(fragment.text))
+        and (not fragment.ends or token.endswith(fragment.text))
+        for token in tokens
+    )
 
 
 def exact(pattern: str, text: str, *, case_sensitive: bool = True) -> Found:

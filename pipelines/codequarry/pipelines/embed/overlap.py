@@ -61,10 +61,12 @@ class WriteBehind:
 
     Args:
         overlap: False does the work when it is given, without a thread.
+        finishes: False leaves out what was not begun when the block raises.
     """
 
-    def __init__(self, *, overlap: bool = True) -> None:
+    def __init__(self, *, overlap: bool = True, finishes: bool = True) -> None:
         self._overlap = overlap
+        self._finishes = finishes
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="write-behind")
         self._waiting: deque[Future[None]] = deque()
         self._failed = False
@@ -75,7 +77,7 @@ class WriteBehind:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(cancel_futures=error is not None and not self._finishes)
         if error is None:
             self.wait()
 

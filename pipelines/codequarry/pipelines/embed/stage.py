@@ -27,7 +27,7 @@ from codequarry.pipelines.embed.torch import TorchDocuments, gpu_memory_mb
 from codequarry.pipelines.store.device_use import DeviceUse, is_gpu, peak_memory_mb
 from codequarry.pipelines.store.parts import EMBEDDED, RELEASED, Part, break_seal, hashed, plan_parts, put_seal, sealed
 from codequarry.pipelines.store.vectors import Vector, VectorStore, open_vector_store, text_key
-from codequarry.pipelines.store.workspace import Progress, RepositoryWork, replacing, repository_work, silent
+from codequarry.pipelines.store.workspace import Progress, replacing, repository_work, silent
 from codequarry.pipelines.syntax.stage import restore_chunks
 from codequarry.schemas.bundle.layout import embeddings_table, leg_suffix
 from codequarry.schemas.bundle.tables import embeddings_schema, read_table, write_table
@@ -123,15 +123,50 @@ def embed_repository(
         SourceError: The chunk stage has not run.
         CodequarryError: As `encoder_directories` does.
     """
-    work = repository_work(settings.paths.work, name)
-    folders = encoder_directories(settings)
-    parts = plan_parts(work, settings)
-    may_lack = () if whole else RELEASED
-    legs = tuple(
-        _embed_leg(work, channel, folder, parts, settings, progress, may_lack) for channel, folder in folders.items()
-    )
-    memory = peak_memory_mb(), gpu_memory_mb(sys.modules.get("torch"))
-    return EmbeddingReport(name, legs[0].embedded + legs[0].reused, legs, *memory)
+    return RepositoryEmbedding(name, settings).finish(progress, whole=whole)
+
+
+class RepositoryEmbedding:
+    """The embedding stage of a repository, of which a part may be done while later parts are chunked.
+
+    Args:
+        name: Name of the repository.
+        settings: Settings of the run.
+
+    Raises:
+        CodequarryError: As `encoder_directories` does.
+    """
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self._settings = settings
+        self._work = repository_work(settings.paths.work, name)
+        folders = encoder_directories(settings)
+        self._legs = tuple(_Leg(channel, folder, settings) for channel, folder in folders.items())
+        self.early_cpu_s = 0.0
+        """CPU seconds of `embed_early` so far."""
+
+    def embed_early(self, parts: Sequence[Part]) -> None:
+        """Write the vectors of some parts by static encoders, in one thread.
+
+        Other encoders use all cores, a GPU or a server: they wait for `finish`.
+
+        Args:
+            parts: Parts whose chunks are complete.
+        """
+        started = time.thread_time()
+        for leg in self._legs:
+            if leg.spec.kind == "static":
+                leg.embed(parts, self._settings, silent)
+        self.early_cpu_s += time.thread_time() - started
+
+    def finish(self, progress: Progress, *, whole: bool) -> EmbeddingReport:
+        """Write the vectors that are missing; arguments, result and errors are those of `embed_repository`."""
+        parts = plan_parts(self._work, self._settings)
+        for leg in self._legs:
+            leg.embed(parts, self._settings, progress, () if whole else RELEASED)
+        chunks = sum(part.chunk_count() for part in parts)
+        memory = peak_memory_mb(), gpu_memory_mb(sys.modules.get("torch"))
+        return EmbeddingReport(self._work.path.name, chunks, tuple(leg.report(chunks) for leg in self._legs), *memory)
 
 
 def restore_vectors(parts: Sequence[Part], channels: Iterable[str], settings: Settings) -> None:
@@ -149,47 +184,75 @@ def restore_vectors(parts: Sequence[Part], channels: Iterable[str], settings: Se
         gone = [part for part in parts if not part.table(embeddings_table(channel)).exists()]
         if not gone:
             continue
-        folder = encoder_directories(settings)[channel]
-        fingerprint, seal = EncoderSpec.load(folder).fingerprint, embedded_seal(channel)
+        leg, seal = _Leg(channel, encoder_directories(settings)[channel], settings), embedded_seal(channel)
         for part in gone:
-            if sealed(part.folder, seal, embedding_key(part, fingerprint), may_lack=RELEASED) is not None:
-                _embed_leg(part.work, channel, folder, [part], settings, silent)
+            if sealed(part.folder, seal, embedding_key(part, leg.spec.fingerprint), may_lack=RELEASED) is not None:
+                leg.embed([part], settings, silent)
 
 
-def _embed_leg(
-    work: RepositoryWork,
-    channel: str,
-    folder: Path,
-    all_parts: list[Part],
-    settings: Settings,
-    progress: Progress,
-    may_lack: Collection[str] = (),
-) -> LegReport:
-    spec = EncoderSpec.load(folder)
-    what = f"{work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
-    parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
-    seal = embedded_seal(channel)
-    todo = [(part, key) for part, key in parts if sealed(part.folder, seal, key, may_lack=may_lack) is None]
-    restore_chunks((part for part, _ in todo), settings)
-    rows = {part.number: part.chunk_count() for part, _ in parts}
-    total = sum(rows.values())
-    done = total - sum(rows[part.number] for part, _ in todo)
-    encoding = _Encoding(folder, settings)
-    overlap = encoding.elsewhere
-    with _kept_vectors(settings, spec) as store, WriteBehind(overlap=overlap) as behind:
-        vectors = _Vectors(store, behind)
-        for (part, key), read in read_ahead(lambda each: _read_texts(each[0]), todo, overlap=overlap):
+class _Leg:
+    """Vectors of a repository for one dense index.
 
-            def show(left: int, upto: int = done + rows[part.number]) -> None:
-                progress(what, upto - left, total)
+    Args:
+        channel: The dense index.
+        folder: Folder of its encoder.
+        settings: Settings of the run.
+    """
 
-            known = _known_vectors(read, vectors, encoding, show)
-            behind.put(partial(_write_part, part, key, channel, read, known, spec.dim))
-            done += rows[part.number]
-            show(0)
-    trim_memory()
-    embedded, use = encoding.embedded, encoding.use(spec)
-    return LegReport(channel, spec.name, embedded, total - embedded, spec.dim, spec.fingerprint, encoding.seconds, use)
+    def __init__(self, channel: str, folder: Path, settings: Settings) -> None:
+        self.spec = EncoderSpec.load(folder)
+        self._channel = channel
+        self._encoding = _Encoding(folder, settings)
+
+    def embed(
+        self, all_parts: Sequence[Part], settings: Settings, progress: Progress, may_lack: Collection[str] = ()
+    ) -> None:
+        """Write the vectors of those parts that lack them.
+
+        Args:
+            all_parts: Parts of one repository whose chunks are complete.
+            settings: Settings of the run.
+            progress: Called with (task, chunks done, chunks in all).
+            may_lack: Tables that a complete part may be without.
+        """
+        if not all_parts:
+            return
+        spec, channel, encoding = self.spec, self._channel, self._encoding
+        what = f"{all_parts[0].work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
+        parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
+        seal = embedded_seal(channel)
+        todo = [(part, key) for part, key in parts if sealed(part.folder, seal, key, may_lack=may_lack) is None]
+        restore_chunks((part for part, _ in todo), settings)
+        rows = {part.number: part.chunk_count() for part, _ in parts}
+        total = sum(rows.values())
+        done = total - sum(rows[part.number] for part, _ in todo)
+        overlap = encoding.elsewhere
+        with _kept_vectors(settings, spec) as store, WriteBehind(overlap=overlap) as behind:
+            vectors = _Vectors(store, behind)
+            for (part, key), read in read_ahead(lambda each: _read_texts(each[0]), todo, overlap=overlap):
+
+                def show(left: int, upto: int = done + rows[part.number]) -> None:
+                    progress(what, upto - left, total)
+
+                known = _known_vectors(read, vectors, encoding, show)
+                behind.put(partial(_write_part, part, key, channel, read, known, spec.dim))
+                done += rows[part.number]
+                show(0)
+        trim_memory()
+
+    def report(self, chunks: int) -> LegReport:
+        """Return what was done so far.
+
+        Args:
+            chunks: Chunks of the repository.
+
+        Returns:
+            The report.
+        """
+        spec, encoding = self.spec, self._encoding
+        embedded, use = encoding.embedded, encoding.use(spec)
+        reused = chunks - embedded
+        return LegReport(self._channel, spec.name, embedded, reused, spec.dim, spec.fingerprint, encoding.seconds, use)
 
 
 def embedding_key(part: Part, fingerprint: str) -> str:

@@ -19,13 +19,16 @@ import tantivy
 
 from codequarry.schemas.bundle.layout import BundlePaths
 from codequarry.serving.text.lexical import (
+    BODY_FIELD,
     ID_FIELD,
     META_FILE,
     field_texts,
     indexed_values,
+    open_searcher,
     remove_index_folder,
     tantivy_schema,
 )
+from codequarry.serving.text.term_list import TERMS_FILE, packed_terms
 
 _HEAP_BYTES = 256_000_000
 _COLUMNS = ("chunk_id", "path", "symbols", "qualified_name", "text")
@@ -72,7 +75,7 @@ def write_segments(paths: BundlePaths, chunks: pa.Table) -> tuple[NewSegment, ..
 
 
 def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
-    """Make an index of the segments that lie in its folder, in this order."""
+    """Make an index of the segments that lie in its folder, in this order, and list its terms."""
     scratch = scratch_folder(paths.path)
     scratch.mkdir()
     try:
@@ -88,6 +91,14 @@ def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
     names = [file.name for segment in listed for file in paths.bm25.glob(f"{segment.id}.*")]
     (paths.bm25 / META_FILE).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     (paths.bm25 / ".managed.json").write_text(json.dumps(sorted([*names, META_FILE])) + "\n", encoding="utf-8")
+    write_terms(paths.bm25)
+
+
+def write_terms(folder: Path) -> None:
+    """Write the list of all terms of a complete index beside its segments."""
+    searcher, _ = open_searcher(folder)
+    terms = (term for term, _ in searcher.terms_with_prefix(BODY_FIELD, ""))
+    (folder / TERMS_FILE).write_bytes(packed_terms(terms))
 
 
 def scratch_folder(version: Path) -> Path:

@@ -102,7 +102,14 @@ class ChunkReport:
     """Reason, by path, for each file chunked by lines although its language has a grammar."""
 
 
-def chunk_repository(name: str, settings: Settings, progress: Progress = silent, *, whole: bool = True) -> ChunkReport:
+def chunk_repository(
+    name: str,
+    settings: Settings,
+    progress: Progress = silent,
+    *,
+    whole: bool = True,
+    complete: Callable[[Sequence[Part]], None] = lambda _: None,
+) -> ChunkReport:
     """Cut every file of a repository's snapshot into chunks, and store facts from its syntax tree.
 
     Writes ``chunks``, ``ast_nodes``, ``ast_members``, ``cst_nodes`` and the input of the module stage in parts;
@@ -114,6 +121,7 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent,
         settings: Settings of the run.
         progress: Called with (task, files done, files in all).
         whole: Also make again what `release_rows` removed of parts that are as in the last run.
+        complete: Told of the parts that were made, a few at a time, as soon as their tables are complete.
 
     Returns:
         Counts of files, chunks and facts.
@@ -128,7 +136,9 @@ def chunk_repository(name: str, settings: Settings, progress: Progress = silent,
     todo = [part for part, record in zip(parts, records, strict=True) if record is None]
     done = total - sum(len(part.files) for part in todo)
     progress(f"{name}: chunking", done, total)
-    made = _chunk_parts(work, todo, settings, lambda files: progress(f"{name}: chunking", done + files, total))
+    made = _chunk_parts(
+        work, todo, settings, lambda files: progress(f"{name}: chunking", done + files, total), complete
+    )
     forget_parts(work, parts)
     facts = [(record or made[part.number])["facts"] for part, record in zip(parts, records, strict=True)]
     with replacing(work.table("ast_references")) as temporary:
@@ -174,7 +184,7 @@ def restore_chunks(parts: Iterable[Part], settings: Settings) -> None:
         wanted = part.chunked()["files"]
         if all((part.folder / name).exists() for name in wanted):
             continue
-        made = _chunk_parts(part.work, [part], settings, lambda _: None)
+        made = _chunk_parts(part.work, [part], settings, lambda _: None, lambda _: None)
         if made[part.number]["files"] != wanted:
             raise SourceError(
                 f"{part.work.path.name}: part {part.number} of its chunks came out differently",
@@ -183,7 +193,11 @@ def restore_chunks(parts: Iterable[Part], settings: Settings) -> None:
 
 
 def _chunk_parts(
-    work: RepositoryWork, todo: Sequence[Part], settings: Settings, show: Callable[[int], None]
+    work: RepositoryWork,
+    todo: Sequence[Part],
+    settings: Settings,
+    show: Callable[[int], None],
+    complete: Callable[[Sequence[Part]], None],
 ) -> dict[int, dict[str, Any]]:
     """Write the tables of parts, a few at a time, and return their records by number."""
     made: dict[int, dict[str, Any]] = {}
@@ -196,6 +210,7 @@ def _chunk_parts(
             for group in groups:
                 made |= _write_parts(group, chunked, lambda files, before=done: show(before + files))
                 trim_memory()
+                complete(group)
                 done += sum(len(part.files) for part in group)
     return made
 

@@ -18,7 +18,7 @@ from codequarry.schemas.catalog.symbol_views import CLASS_RANK
 from codequarry.schemas.errors import IntegrityError
 from codequarry.serving.catalog.chunk_arrays import ChunkRows, RowIndex
 from codequarry.serving.catalog.directory import ChunkDirectory
-from codequarry.serving.catalog.texts import MappedTexts
+from codequarry.serving.catalog.texts import Find, MappedTexts
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,15 +102,6 @@ class FileFacts(NamedTuple):
     size_bytes: int
     sha256: str
     encoding: str
-
-
-class ChunkText(NamedTuple):
-    """Fields of a chunk that text search reads."""
-
-    chunk_id: int
-    kind: str
-    qualified_name: str
-    text: str
 
 
 class Catalog:
@@ -281,36 +272,19 @@ class Catalog:
             found = cursor.execute(_FILE_FACTS) if uris is None else cursor.execute(_FILE_FACTS_OF, [list(uris)])
             return {file: FileFacts._make(facts) for file, *facts in found.fetchall()}
 
-    def row_texts(self, rows: np.ndarray) -> dict[int, ChunkText]:
-        """Return texts by row of ``chunks_mat``.
+    def holding(self, find: Find, rows: np.ndarray, *, folded: bool) -> np.ndarray:
+        """Find chunks in whose texts something is found.
 
         Args:
-            rows: (m,) int64.
-
-        Returns:
-            Texts by row.
-        """
-        found: dict[int, ChunkText] = {}
-        names = self.index.texts
-        for row in rows.tolist():
-            place = self.index.numbers(row)
-            name, kind = names[place["qualified_name"]], names[place["kind"]]
-            found[row] = ChunkText(place["chunk_id"], kind, name, self._text(place))
-        return found
-
-    def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
-        """Find chunks that contain a text.
-
-        Args:
-            needle: Text to find.
-            first: First row of ``chunks_mat``.
-            last: Last row of ``chunks_mat``, inclusive.
-            folded: The needle is in lower case, and the case of the text is ignored.
+            find: Finds it.
+            rows: (r,) rows of ``chunks_mat``, ascending. Those of a file that lie one behind the other are searched as
+                one text.
+            folded: It is looked for in the text in lower case.
 
         Returns:
             (m,) int64 ids, in the order of rows.
         """
-        return self.stored_texts.holding(self.index.chunks[first : last + 1], needle, folded=folded)
+        return self.stored_texts.holding(self.index.chunks[rows], find, folded=folded)
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Return ids of chunks that define one of these names, are one, or lie in one: (m,) int64, sorted."""

@@ -95,7 +95,7 @@ class ChunkRows(ABC):
     """Chunks and definitions by number, from the arrays of a version or of several."""
 
     chunks: Any
-    """(n,) of the fields of `CHUNK`, by field, row or slice."""
+    """(n,) of the fields of `CHUNK`, by field, row, slice or ascending rows."""
     ids_rows: np.ndarray
     """Rows of the chunks by ascending id; a row that does not count is left out."""
 

@@ -95,10 +95,6 @@ class ChunkDirectory:
             found[self.file_of[places[self.chunk_ids[places] == chunk_ids]]] = True
         return found
 
-    def files_from(self, row: int) -> np.ndarray:
-        """Select the files that have a chunk in this row of ``chunks_mat`` or a later one: (files,) bool."""
-        return (self.first_rows + self.chunk_counts > row) & self.indexed
-
     def rows_of(self, files: np.ndarray) -> np.ndarray:
         """Return rows of the chunks of some files, file by file.
 
@@ -108,9 +104,9 @@ class ChunkDirectory:
         Returns:
             Rows of ``chunks_mat``, int64.
         """
-        starts, counts = self.first_rows[files].tolist(), self.chunk_counts[files].tolist()
-        rows = [np.arange(start, start + count) for start, count in zip(starts, counts, strict=True)]
-        return np.concatenate(rows or [np.empty(0, np.int64)])
+        counts = self.chunk_counts[files]
+        before = np.cumsum(counts) - counts
+        return np.repeat(self.first_rows[files] - before, counts) + np.arange(counts.sum())
 
     def files_of_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return the files that chunks lie in.

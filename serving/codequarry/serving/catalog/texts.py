@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Self
 
@@ -25,6 +25,8 @@ _HELD = 2_048
 """Inflated pages that stay in memory: 32 MB. A scan of more texts inflates each page again."""
 _LARGEST_PAGE = 64 * 2**20
 """Bytes of an inflated page that are believed: the array may come from elsewhere, and a page is inflated whole."""
+Find = Callable[[bytes, int], int]
+"""Returns the first place in a text, in UTF-8, at or behind a byte; -1 for none."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -45,6 +47,7 @@ class MappedTexts:
             for number in np.unique(shards).tolist()
         }
         self._starts: list[int] = pages["start"].tolist()
+        self._cut: dict[tuple[int, int], bool] = {}
         # No method of this object: it would hold itself, and with it the maps of a version that is closed.
         self._page = lru_cache(maxsize=_HELD)(partial(_inflated, files, pages))
 
@@ -98,21 +101,20 @@ class MappedTexts:
         """
         return self.read(shard, start, start + size).decode("utf-8", "replace")
 
-    def holding(self, chunks: np.ndarray, needle: str, *, folded: bool) -> np.ndarray:
-        """Return ids of the chunks in which the needle starts.
+    def holding(self, chunks: np.ndarray, find: Find, *, folded: bool) -> np.ndarray:
+        """Return ids of the chunks in which something is found.
 
         Args:
             chunks: (n,) of the fields of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
-            needle: Text to find.
-            folded: The needle is in lower case, and the case of the text is ignored.
+            find: Finds it. Chunks of a file that lie one behind the other are searched as one text.
+            folded: It is looked for in the text in lower case.
 
         Returns:
             (m,) int64.
         """
-        wanted = needle.encode("utf-8", "surrogatepass")
         rows: list[int] = []
         for low, starts, data in self._runs(chunks):
-            rows += (low + row for row in _rows_holding(data, starts, wanted, folded=folded))
+            rows += (low + row for row in _rows_holding(data, starts, find, folded=folded))
         return chunks["chunk_id"][rows]
 
     def text_of(self, chunks: np.ndarray) -> str:
@@ -126,8 +128,22 @@ class MappedTexts:
         """
         return b"".join(data for _, _, data in self._runs(chunks)).decode("utf-8", "replace")
 
+    def cuts_words(self, chunks: np.ndarray) -> bool:
+        """Tell whether one of the chunks of a file begins inside a word; files that were asked about are remembered.
+
+        Args:
+            chunks: (n,) of the fields of `chunk_arrays.CHUNK`: the rows of one file.
+
+        Returns:
+            True if letters, digits or underscores stand on both sides of a cut.
+        """
+        key = int(chunks["shard"][0]), int(chunks["text_start"][0])
+        if key not in self._cut:
+            self._cut[key] = any(_cuts_words(data, starts) for _, starts, data in self._runs(chunks))
+        return self._cut[key]
+
     def _runs(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray, bytes]]:
-        """Read chunks together that lie one behind the other, as those of a file do.
+        """Read chunks of a file together that lie one behind the other.
 
         Args:
             chunks: (n,) of the fields of `chunk_arrays.CHUNK`: rows of ``chunks_mat`` in order.
@@ -137,7 +153,9 @@ class MappedTexts:
         """
         shards, starts = chunks["shard"], np.ascontiguousarray(chunks["text_start"], np.int64)
         ends = starts + chunks["text_bytes"]
-        breaks = np.flatnonzero((shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1
+        paths, repos = chunks["path"], chunks["repo"]
+        other_file = (paths[1:] != paths[:-1]) | (repos[1:] != repos[:-1])
+        breaks = np.flatnonzero(other_file | (shards[1:] != shards[:-1]) | (starts[1:] != ends[:-1])) + 1
         for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(starts)], strict=True):
             if low < high:
                 data = self.read(int(shards[low]), int(starts[low]), int(ends[high - 1]))
@@ -232,14 +250,24 @@ def _not_whole(reason: str) -> IntegrityError:
     return IntegrityError(reason, suggestion="do not serve this version; publish again")
 
 
-def _rows_holding(data: bytes, starts: np.ndarray, needle: bytes, *, folded: bool) -> Iterator[int]:
-    """Find the chunks of a file in which the needle starts.
+_IN_WORD = np.array([chr(byte).isalnum() or byte == ord("_") or byte >= 0x80 for byte in range(256)])
+"""Bytes that a letter, a digit or an underscore may have in UTF-8: (256,) bool."""
+
+
+def _cuts_words(data: bytes, starts: np.ndarray) -> bool:
+    cuts = starts[(starts > 0) & (starts < len(data))]
+    in_word = _IN_WORD[np.frombuffer(data, np.uint8)[np.concatenate([cuts - 1, cuts])]]
+    return bool((in_word[: len(cuts)] & in_word[len(cuts) :]).any())
+
+
+def _rows_holding(data: bytes, starts: np.ndarray, find: Find, *, folded: bool) -> Iterator[int]:
+    """Find the chunks in which something is found, of chunks that lie one behind the other.
 
     Args:
-        data: Text of the file in UTF-8.
+        data: Text of the chunks in UTF-8.
         starts: (n,) int64, positions in ``data`` at which the chunks begin.
-        needle: Text to find, in UTF-8.
-        folded: The needle is in lower case, and the case of the text is ignored.
+        find: Finds it.
+        folded: It is looked for in the text in lower case.
 
     Yields:
         Positions of the chunks.
@@ -248,16 +276,18 @@ def _rows_holding(data: bytes, starts: np.ndarray, needle: bytes, *, folded: boo
         if data.isascii():
             data = data.lower()
         else:
-            # Case folding may change lengths, so it is done chunk by chunk.
+            # Lower case may have another length, so it is made chunk by chunk.
             ends = [*starts[1:].tolist(), len(data)]
-            for row, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
-                if needle in fold(data[start:end].decode("utf-8", "replace")).encode():
-                    yield row
-            return
-    at = data.find(needle)
+            folded_texts = [
+                fold(data[start:end].decode("utf-8", "replace")).encode()
+                for start, end in zip(starts.tolist(), ends, strict=True)
+            ]
+            data = b"".join(folded_texts)
+            starts = np.cumsum([0, *map(len, folded_texts[:-1])])
+    at = find(data, 0)
     while at >= 0:
         row = int(np.searchsorted(starts, at, side="right")) - 1
         yield row
         if row + 1 == len(starts):
             return
-        at = data.find(needle, int(starts[row + 1]))
+        at = find(data, int(starts[row + 1]))

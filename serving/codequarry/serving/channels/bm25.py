@@ -6,7 +6,7 @@ without stop words, identifiers and code as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -26,10 +26,11 @@ from codequarry.serving.channels.base import (
     TermStatistics,
     ranked,
 )
-from codequarry.serving.text.analyzer import source_tokens
+from codequarry.serving.text.analyzer import Fragment, source_tokens
 from codequarry.serving.text.lexical import BODY_FIELD, FIELDS, ID_FIELD, distinct_terms, open_searcher
 from codequarry.serving.text.query_classes import Query, is_compound
 from codequarry.serving.text.stems import stem
+from codequarry.serving.text.term_list import TermList
 
 if TYPE_CHECKING:
     import tantivy
@@ -50,7 +51,13 @@ _NEAR_HITS = 200
 """Most chunks whose names are looked at for a misspelt word."""
 
 _RAREST = 3
-"""Terms looked up for text search; further ones hardly reduce the result."""
+"""Parts of words looked up for text search; further ones hardly reduce the result."""
+
+_MOST_TERMS = 8_192
+"""Most terms with a part of a word that are looked up, some .1 s at 474,000 chunks."""
+
+_MANY, _MOST_SHARE = 1_024, 0.25
+"""Number and share of chunks: a part of a word that more of them have excludes too few to be worth its look-up."""
 
 
 class _BestHits(NamedTuple):
@@ -86,10 +93,12 @@ class Bm25Channel(Channel):
         searcher: tantivy.Searcher,
         schema: tantivy.Schema,
         *,
+        folders: tuple[Path, ...] = (),
         profile: RankingProfile = BUILT_IN,
         over: Hidden = NOTHING_HIDDEN,
     ) -> None:
         self._searcher = searcher
+        self._folders = folders
         self._schema = schema
         self._over = over
         self.profile = profile
@@ -108,7 +117,7 @@ class Bm25Channel(Channel):
             The open channel.
         """
         searcher, schema = open_searcher(*folders)
-        return cls(searcher, schema, profile=profile, over=over)
+        return cls(searcher, schema, folders=folders, profile=profile, over=over)
 
     @property
     def count(self) -> int:
@@ -271,24 +280,46 @@ class Bm25Channel(Channel):
 
         return self._hits(tantivy.Query.fuzzy_term_query(self._schema, "name", word), _NEAR_HITS).ids
 
-    def holding(self, terms: Sequence[str]) -> Iterator[np.ndarray]:
-        """Find the chunks whose text has one of the three rarest of these terms.
+    def holding(self, fragments: Iterable[Fragment]) -> Iterator[np.ndarray]:
+        """Find the chunks whose text has one of the three rarest of these parts of words.
+
+        Parts that many chunks have are passed over.
 
         Args:
-            terms: Terms of the text field.
+            fragments: Parts of words of the text.
 
         Yields:
-            For each of the three terms, (m,) int64 ids in any order.
+            For each of the three, (m,) int64 ids in any order, the rarest first.
 
         Raises:
             UnavailableError: The index is damaged.
         """
         import tantivy
 
-        rarest = sorted(terms, key=lambda term: (self._searcher.doc_freq(BODY_FIELD, term), term))[:_RAREST]
-        for term in rarest:
-            query = tantivy.Query.term_query(self._schema, BODY_FIELD, term, index_option="basic")
-            yield self._hits(tantivy.Query.const_score_query(query, 1.0), max(self.count, 1)).ids
+        wanted = [terms for fragment in fragments if (terms := self._terms_of(fragment)) is not None]
+        counted = sorted((sum(self._searcher.doc_freq(BODY_FIELD, term) for term in terms), terms) for terms in wanted)
+        for count, terms in counted[:_RAREST]:
+            if count > max(_MANY, self.count * _MOST_SHARE):
+                return
+            clauses = [
+                (tantivy.Occur.Should, tantivy.Query.term_query(self._schema, BODY_FIELD, term, index_option="basic"))
+                for term in terms
+            ]
+            query = tantivy.Query.const_score_query(tantivy.Query.boolean_query(clauses), 1.0)
+            yield self._hits(query, max(self.count, 1)).ids
+
+    def _terms_of(self, fragment: Fragment) -> list[str] | None:
+        """Return the terms of words that hold a fragment; None for too many, or where they are not listed."""
+        if fragment.starts and fragment.ends:
+            return [fragment.text]
+        found = dict[str, None]()
+        for folder in self._folders:
+            listed = TermList.open(folder)
+            terms = None if listed is None else listed.holding(fragment, _MOST_TERMS)
+            if terms is None:
+                return None
+            found.update(dict.fromkeys(terms))
+        return list(found)
 
     def rarity(self, asked: ChannelQuery) -> dict[str, float]:
         """Return the terms that are looked up for a query, with their inverse document frequencies.

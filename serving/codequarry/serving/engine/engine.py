@@ -31,9 +31,9 @@ from codequarry.serving.request.trace import Trace, saw_version, tracing_call
 from codequarry.serving.tools.context import ToolContext, no_version
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.fetch import fetch
-from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.references import find_references
 from codequarry.serving.tools.search import search
+from codequarry.serving.tools.text_search.grep import search_code
 from codequarry.serving.version.open import Bundle
 from codequarry.serving.version.served import Served
 from codequarry.serving.visible.visible_bundle import visible_bundle

@@ -29,12 +29,12 @@ from codequarry.serving.tools.context import ToolFunction
 from codequarry.serving.tools.definitions import go_to_definition
 from codequarry.serving.tools.describe import describe_index
 from codequarry.serving.tools.fetch import fetch
-from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.pro import semantic_search_pro
 from codequarry.serving.tools.references import find_references
 from codequarry.serving.tools.relations.relations import relations
 from codequarry.serving.tools.scopes import get_scope, set_scope
 from codequarry.serving.tools.search import search
+from codequarry.serving.tools.text_search.grep import search_code
 
 MERGED: dict[ToolFunction, Callable[[FleetCall, Any], BaseModel]] = {
     search: merge_search,

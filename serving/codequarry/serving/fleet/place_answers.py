@@ -29,10 +29,10 @@ from codequarry.schemas.wire.symbols import (
 from codequarry.serving.fleet.fleet_call import FleetCall
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.definitions import go_to_definition
-from codequarry.serving.tools.grep import search_code
 from codequarry.serving.tools.naming.meanings import CERTAINTY
 from codequarry.serving.tools.references import find_references
 from codequarry.serving.tools.relations.relations import relations
+from codequarry.serving.tools.text_search.grep import search_code
 
 ItemT = TypeVar("ItemT")
 

@@ -44,7 +44,7 @@ class StackedStrings(Strings):
 class StackedChunks:
     """Chunks of the base where they are mapped, and behind them those of the delta in numbers of the stack.
 
-    Indexed like an array of records: by field, by row, or by a slice of rows.
+    Indexed like an array of records: by field, by row, by a slice of rows, or by ascending rows.
     """
 
     def __init__(self, base: np.ndarray, own: np.ndarray) -> None:
@@ -61,12 +61,15 @@ class StackedChunks:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, wanted: str | int | slice) -> Any:
+    def __getitem__(self, wanted: str | int | slice | np.ndarray) -> Any:
         first = len(self._base)
         if isinstance(wanted, str):
             return self.ids if wanted == "chunk_id" else np.concatenate([self._base[wanted], self._own[wanted]])
         if isinstance(wanted, int):
             return self._base[wanted] if wanted < first else self._own[wanted - first]
+        if isinstance(wanted, np.ndarray):
+            split = int(np.searchsorted(wanted, first))
+            return _join([self._base[wanted[:split]], self._own[wanted[split:] - first]])
         start, stop, _ = wanted.indices(len(self))
         if stop <= first:
             return self._base[start:stop]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from codequarry.serving.catalog.texts import MappedTexts
 
 
@@ -29,6 +31,13 @@ class StackedTexts(MappedTexts):
         """Return all texts of a shard, see `MappedTexts`."""
         texts, number = self._place(shard)
         return texts.whole(number)
+
+    def cuts_words(self, chunks: np.ndarray) -> bool:
+        """Tell whether a chunk begins inside a word, see `MappedTexts`."""
+        texts, number = self._place(int(chunks["shard"][0]))
+        moved = chunks.copy()
+        moved["shard"] = number
+        return texts.cuts_words(moved)
 
     def read(self, shard: int, start: int, end: int) -> bytes:
         """Return bytes of the texts of a shard, see `MappedTexts`."""

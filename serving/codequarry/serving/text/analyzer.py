@@ -100,11 +100,29 @@ def words(text: str) -> Iterator[Word]:
             yield Word(token, offset, match.end())
 
 
-def whole_terms(text: str, *, left: bool = False, right: bool = False) -> list[str]:
-    """Return terms that every text containing this one has in the index: identifiers with both ends visible.
+class Fragment(NamedTuple):
+    """A part of an identifier, a word or a number, in lower case."""
 
-    >>> whole_terms("raise ValueError(f"), whole_terms("open", left=True, right=True)
-    (['valueerror'], ['open'])
+    text: str
+    starts: bool
+    """Its word begins with it."""
+    ends: bool
+    """Its word ends with it; it is an index term where both are true."""
+
+
+def whole(term: str) -> Fragment:
+    """Return an index term as a fragment."""
+    return Fragment(term, True, True)
+
+
+def fragments(text: str, *, left: bool = False, right: bool = False) -> list[Fragment]:
+    """Return what every text containing this one has in the words of the index.
+
+    >>> fragments("raise ValueError(f")
+    [Fragment(text='raise', starts=False, ends=True), Fragment(text='valueerror', starts=True, ends=True), \
+Fragment(text='f', starts=True, ends=False)]
+    >>> fragments("open", left=True, right=True)
+    [Fragment(text='open', starts=True, ends=True)]
 
     Args:
         text: Text to split.
@@ -112,11 +130,19 @@ def whole_terms(text: str, *, left: bool = False, right: bool = False) -> list[s
         right: No word continues beyond the right end of the text.
 
     Returns:
-        Terms in order.
+        Fragments in order, each once. A part of a word in letters beyond ASCII is left out: their lower case depends
+        on what follows.
     """
-    found = [
-        match.group().lower()[:MAX_TOKEN_CHARS]
-        for match in _RUN.finditer(text)
-        if not match.group()[0].isdecimal() and (left or match.start() > 0) and (right or match.end() < len(text))
-    ]
+    found: list[Fragment] = []
+    for match in _RUN.finditer(text):
+        run, (first, last) = match.group(), match.span()
+        starts, ends = left or first > 0, right or last < len(text)
+        if run[0].isdecimal():
+            starts = ends = False  # a number goes on behind a point
+        elif not starts and text[last : last + 1] == ".":
+            ends = False  # it may be the end of a number's first half
+        if starts and ends:
+            found.append(whole(run.lower()[:MAX_TOKEN_CHARS]))
+        elif run.isascii() and len(run) <= MAX_TOKEN_CHARS:
+            found.append(Fragment(run.lower(), starts, ends))
     return list(dict.fromkeys(found))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.text.analyzer import MAX_TOKEN_CHARS, whole_terms, words
+from codequarry.serving.text.analyzer import MAX_TOKEN_CHARS, Fragment, fragments, whole, words
 
 Span = tuple[int, int]
 """Start and end in characters; never empty."""
@@ -21,14 +21,16 @@ _ASCII = re.compile(r"[\x01-\x09\x0b-\x7f]+")
 
 
 class Required(NamedTuple):
-    """Content that every file with a match has in one of its chunks, unless a chunk boundary cuts one of its lines."""
+    """Content that every file with a match has."""
 
-    terms: tuple[str, ...] = ()
-    """Terms of the lexical index; a file holds all of them, not necessarily in the same chunk."""
-    needle: str = ""
-    """A substring of one line; "" when nothing is known."""
+    fragments: tuple[Fragment, ...] = ()
+    """Parts of words; a file holds all of them, not necessarily in the same chunk."""
+    in_line: bool = False
+    """A match lies in one line."""
     folded: bool = False
-    """The needle is ASCII in lower case and stands for any case."""
+    """`TextPattern.find` wants text in lower case."""
+    found: bool = True
+    """`TextPattern.find` leaves texts out."""
 
 
 class TextPattern(Protocol):
@@ -37,6 +39,18 @@ class TextPattern(Protocol):
     @property
     def required(self) -> Required:
         """Content by which an index can be searched before any text is read."""
+        ...
+
+    def find(self, data: bytes, at: int) -> int:
+        """Find where a match may begin.
+
+        Args:
+            data: Text in UTF-8.
+            at: Where to begin.
+
+        Returns:
+            The first byte at or behind ``at`` such that no match begins between them; -1 where there is none.
+        """
         ...
 
     def spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
@@ -83,12 +97,22 @@ class Literal:
 
     @property
     def required(self) -> Required:
-        terms = whole_terms(self.text, left=self.whole_words, right=self.whole_words)
+        held = fragments(self.text, left=self.whole_words, right=self.whole_words)
+        in_line, found = "\n" not in self.text, bool(self._needle)
         if self.case_sensitive:
-            return Required(tuple(terms), longest(self.text.split("\n")))
-        # For other scripts, lower case differs between the index, DuckDB and `fold`.
-        ascii_terms = tuple(term for term in terms if term.isascii())
-        return Required(ascii_terms, longest(_ASCII.findall(fold(self.text))), folded=True)
+            return Required(tuple(held), in_line, found=found)
+        # For other scripts, lower case differs between the index and `fold`.
+        held = [fragment for fragment in held if fragment.text.isascii()]
+        return Required(tuple(held), in_line, folded=True, found=found)
+
+    @cached_property
+    def _needle(self) -> bytes:
+        """A text of one line that stands in every match."""
+        pieces = self.text.split("\n") if self.case_sensitive else _ASCII.findall(fold(self.text))
+        return longest(pieces).encode("utf-8", "surrogatepass")
+
+    def find(self, data: bytes, at: int) -> int:
+        return data.find(self._needle, at)
 
     def spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
         needle = self.text if self.case_sensitive else fold(self.text)
@@ -124,8 +148,16 @@ class Phrase:
 
     @property
     def required(self) -> Required:
-        known = [word for word in dict.fromkeys(self.words) if word.isascii()]
-        return Required(tuple(word[:MAX_TOKEN_CHARS] for word in known), longest(known), folded=True)
+        held = tuple(whole(word[:MAX_TOKEN_CHARS]) for word in self._ascii_words)
+        return Required(held, folded=True, found=bool(held))
+
+    @cached_property
+    def _ascii_words(self) -> tuple[str, ...]:
+        """The words whose lower case is the same everywhere."""
+        return tuple(word for word in dict.fromkeys(self.words) if word.isascii())
+
+    def find(self, data: bytes, at: int) -> int:
+        return data.find(longest(self._ascii_words).encode(), at)
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
@@ -198,6 +230,6 @@ def _in_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def longest(pieces: list[str]) -> str:
+def longest(pieces: Iterable[str]) -> str:
     """Return the longest piece, the first among equals; "" when there is none."""
     return max(pieces, key=len, default="")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from codequarry.schemas.errors import InvalidArgumentError
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.text.analyzer import whole_terms
-from codequarry.serving.text.literal_patterns import OutOfTimeError, Required, Span, longest
+from codequarry.serving.text.analyzer import Fragment, fragments
+from codequarry.serving.text.literal_patterns import OutOfTimeError, Required, Span
 
 if TYPE_CHECKING:
     import re2
@@ -88,7 +89,12 @@ class Regex:
                 "pattern: can match the empty text, and would do so everywhere",
                 suggestion="let it match at least one character, e.g. + instead of *",
             )
-        return cls(_required(pattern) if case_sensitive else Required(), compiled, line_by_line)
+        held = required_fragments(pattern) if case_sensitive else ()
+        return cls(Required(held, line_by_line), compiled, line_by_line)
+
+    def find(self, data: bytes, at: int) -> int:
+        match = self._compiled.search(data, at)
+        return match.start() if match else -1
 
     def spans(self, text: str, deadline: Deadline) -> Iterator[Span]:
         data = text.encode()
@@ -125,13 +131,13 @@ def _explain_refusal(error: Exception) -> InvalidArgumentError:
     return InvalidArgumentError(f"pattern: {found}", suggestion=suggestion)
 
 
-def _required(pattern: str) -> Required:
-    terms: list[str] = []
-    pieces: list[str] = []
-    for literal in required_literals(pattern):
-        terms += whole_terms(literal)
-        pieces += literal.split("\n")
-    return Required(tuple(dict.fromkeys(terms)), longest(pieces))
+def required_fragments(pattern: str) -> tuple[Fragment, ...]:
+    """Return parts of words that every match of a case-sensitive pattern holds.
+
+    >>> required_fragments(r"class \\w+Error:")
+    (Fragment(text='class', starts=False, ends=True), Fragment(text='error', starts=False, ends=True))
+    """
+    return tuple(dict.fromkeys(chain.from_iterable(map(fragments, required_literals(pattern)))))
 
 
 _COUNT = re.compile(r"\{\d+(?:,\d*)?\}")

@@ -303,6 +303,16 @@ class Bundle:
             ) from error
 
     @cached_property
+    def cut_words(self) -> np.ndarray:
+        """Files of which a chunk begins inside a word, so that the lexical index lacks that word: (files,) bool."""
+        directory, catalog = self.directory, self.catalog
+        cut = np.zeros(len(directory.paths), np.bool_)
+        for file in np.flatnonzero(directory.torn & directory.indexed).tolist():
+            rows = directory.rows_in(file)
+            cut[file] = catalog.stored_texts.cuts_words(catalog.index.chunks[rows.start : rows.stop])
+        return cut
+
+    @cached_property
     def symbols(self) -> SymbolTables:
         """Symbol tables: definitions and the places that name them."""
         if isinstance(self.catalog, StackedCatalog):

@@ -8,6 +8,7 @@ import numpy as np
 
 from codequarry.serving.catalog.catalog import Catalog, DefinitionSpan, FileFacts
 from codequarry.serving.catalog.filters import members
+from codequarry.serving.catalog.texts import Find
 from codequarry.serving.visible.visible_directory import VisibleDirectory
 from codequarry.serving.visible.visible_rows import VisibleRows
 
@@ -45,9 +46,9 @@ class VisibleCatalog(Catalog):
         found = self._whole.facts_of_files(uris)
         return {file: facts for file, facts in found.items() if self._directory.seen[file]}
 
-    def holding(self, needle: str, first: int, last: int, *, folded: bool) -> np.ndarray:
-        """Find chunks that contain a text, see `Catalog`."""
-        return self._only_visible(self._whole.holding(needle, first, last, folded=folded))
+    def holding(self, find: Find, rows: np.ndarray, *, folded: bool) -> np.ndarray:
+        """Find chunks by their texts, see `Catalog`."""
+        return self._only_visible(self._whole.holding(find, rows, folded=folded))
 
     def defining(self, names: Sequence[str]) -> np.ndarray:
         """Return ids of chunks by symbol, see `Catalog`."""

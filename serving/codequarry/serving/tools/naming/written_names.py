@@ -10,7 +10,7 @@ from codequarry.schemas.wire.search import SearchFilters
 from codequarry.schemas.wire.symbols import ReferenceResult, ReferencesRequest
 from codequarry.serving.catalog import present
 from codequarry.serving.tools.context import ToolContext
-from codequarry.serving.tools.grep import find_matches
+from codequarry.serving.tools.text_search.grep import find_matches
 
 _GRAMMARS = {language.name: language.grammar for language in LANGUAGES}
 _HASH_COMMENTS = frozenset(("python", "ruby", "bash", "elixir", "php"))

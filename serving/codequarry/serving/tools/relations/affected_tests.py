@@ -16,7 +16,7 @@ from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.text.analyzer import analyze
+from codequarry.serving.text.analyzer import analyze, whole
 from codequarry.serving.tools.naming.meanings import CERTAINTY
 from codequarry.serving.tools.relations.targets import RelationTarget
 from codequarry.serving.tools.relations.walk import Expand, RelationStep, walk
@@ -185,7 +185,7 @@ def _add_words(
     many = max(1, int(tests.sum()))
     scores, shared = np.zeros(len(tests)), dict[int, list[str]]()
     for word in words:
-        for chunk_ids in channel.holding([word]):
+        for chunk_ids in channel.holding([whole(word)]):
             holding = directory.files_with(chunk_ids) & tests
             if 0 < (count := int(holding.sum())) <= max(_FEW_TESTS, many * _MOST_SHARE):
                 scores[holding] += math.log(1 + many / count)

@@ -16,9 +16,12 @@ from codequarry.schemas.settings.load import ServingSettings
 from codequarry.schemas.wire.grep import CodeSearchAnswer, CodeSearchRequest
 from codequarry.schemas.wire.search import SearchFilters
 from codequarry.serving.engine.engine import Engine
-from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools import grep as module
-from codequarry.serving.tools.grep import search_code
+from codequarry.serving.request.deadline import NEVER, Deadline
+from codequarry.serving.text.literal_patterns import Literal
+from codequarry.serving.tools.text_search import candidate_files
+from codequarry.serving.tools.text_search import grep as module
+from codequarry.serving.tools.text_search.candidate_files import CandidateFiles
+from codequarry.serving.tools.text_search.grep import search_code
 from codequarry.serving.version.open import Bundle
 from tests.serving.bundles.bundle_factory import Piece, write_bundle
 from tests.serving.contexts import context_of
@@ -286,8 +289,8 @@ def run_out(engine: Engine, pattern: str, mode: str, seconds: float) -> CodeSear
 def test_a_deadline_gives_what_was_found_until_then(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, pattern: str
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST_BATCH", 1)
-    monkeypatch.setattr(module, "_LAST_BATCH", 1)
+    monkeypatch.setattr(candidate_files, "_FIRST_BATCH", 1)
+    monkeypatch.setattr(candidate_files, "_LAST_BATCH", 1)
     wanted = expected(mode, pattern)
     partial = 0
     for seconds in range(0, 60, 2):
@@ -308,7 +311,7 @@ def test_a_deadline_gives_what_was_found_until_then(
 
 
 def test_half_a_scan_leaves_the_rest_to_be_read(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SCAN_ROWS", 2)
+    monkeypatch.setattr(candidate_files, "_SCAN_ROWS", 2)
     answers = [run_out(engine, "nde", "exact", seconds) for seconds in (8, 16, 1000)]
     assert {str(places(answer)) for answer in answers} == {str(expected("exact", "nde")[:200])}
 
@@ -319,6 +322,34 @@ def test_without_the_lexical_index(root: Path, engine: Engine, mode: str, patter
     answer = ask(bare, pattern, mode)
     assert places(answer) == expected(mode, pattern)[:200]
     assert all("the lexical index is off: gone" in note for note in answer.limits if "lexical" in note)
+
+
+@pytest.mark.parametrize(("mode", "pattern"), CASES)
+def test_with_the_index_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, pattern: str) -> None:
+    """Nothing is scanned: the index leaves every file that matches."""
+    monkeypatch.setattr(CandidateFiles, "_scan_pays", lambda *_: False)
+    assert places(ask(engine, pattern, mode)) == expected(mode, pattern)[:200]
+
+
+def test_the_index_leaves_only_the_files_with_a_part_of_a_word(engine: Engine) -> None:
+    def left(pattern: str) -> set[str]:
+        directory = engine.bundle.directory
+        found = CandidateFiles(Literal(pattern, False, True), engine.bundle, directory.indexed, NEVER)
+        files = [file for batch in found.batches(lambda: 0.0) for file in batch.tolist()]
+        return {f"{directory.repos[file]}/{directory.paths[file]}" for file in files}
+
+    assert left("emove_expire") == {"quarry/web/session.py"}
+    assert left("reOp") == {"quarry/io/index.py"}
+    assert left("nowhere") == set()
+    assert left("mmaDelt") == {"quarry/torn.js"}
+
+
+def test_a_file_with_a_cut_word_is_read_whatever_the_index_says(tmp_path: Path) -> None:
+    write_bundle(tmp_path, [Piece("a.js", "first();sec"), Piece("a.js", "ond();third()", start_byte=11)])
+    torn = Engine(Bundle.open_current(tmp_path, channels=("bm25",)), ServingSettings())
+    assert torn.bundle.cut_words.tolist() == [True]
+    assert [ask(torn, pattern).total for pattern in ("second", "econd", "second();th", "none")] == [1, 1, 1, 0]
+    torn.close()
 
 
 def test_busy(root: Path) -> None:

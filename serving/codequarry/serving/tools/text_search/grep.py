@@ -1,20 +1,19 @@
-"""Text search: compile, ask the indexes which files may match, read those, find, show.
+"""Text search: compile, ask which files may match, read those, find, show.
 
-Candidates are files and not chunks, so that a match may lie across a chunk boundary. An index only excludes files that
-cannot match; the text alone decides about matches. Text from the index is untrusted.
+The text alone decides about matches. Text from the index is untrusted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Self
 
 import numpy as np
 
-from codequarry.schemas.errors import DeadlineError, InvalidArgumentError, UnavailableError
+from codequarry.schemas.errors import DeadlineError, InvalidArgumentError
 from codequarry.schemas.wire.grep import (
     CONTEXT_MAX,
     MATCHES_MAX,
@@ -27,27 +26,19 @@ from codequarry.schemas.wire.grep import (
 )
 from codequarry.schemas.wording import counted
 from codequarry.serving.catalog import present
-from codequarry.serving.catalog.catalog import ChunkText
-from codequarry.serving.catalog.directory import ChunkDirectory
 from codequarry.serving.catalog.filters import allowed_chunks
-from codequarry.serving.channels.bm25 import Bm25Channel
 from codequarry.serving.request.deadline import Deadline
 from codequarry.serving.text.arguments import checked_text, clamp_argument
-from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, Required, TextPattern
+from codequarry.serving.text.literal_patterns import Literal, OutOfTimeError, Phrase, TextPattern
 from codequarry.serving.text.regex import Regex
 from codequarry.serving.tools.budgets import fit_budget, shorter_match
 from codequarry.serving.tools.context import ToolContext
 from codequarry.serving.tools.scopes import scoped
+from codequarry.serving.tools.text_search.candidate_files import CandidateFiles
 from codequarry.serving.version.open import Bundle
 
-_FIRST_BATCH, _LAST_BATCH = 256, 1024
-"""Chunks read at once: few at first, because common patterns are done after them; many cost memory."""
 _ANSWER_CHARS = 100_000
 """Characters of code in one answer; more than a model can use."""
-_SCAN_SHARE = 8
-"""Reading a chunk costs about eight times as much as scanning it: where the index left over more, a scan pays."""
-_SCAN_ROWS = 32_768
-"""Chunks scanned between two looks at the clock, about 30 ms."""
 _LEAD_CHARS = 80
 """Characters of a long line that are shown before the match."""
 
@@ -105,17 +96,15 @@ def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearch
     limits += notes
     tally = _Tally(limit, lines, None if allowed is None else frozenset(allowed.tolist()))
     files = directory.indexed if allowed is None else directory.files_with(allowed)
-    candidates, notes = _candidate_files(pattern.required, bundle, files, deadline)
-    limits += notes
-    ordered = directory.reading_order[candidates[directory.reading_order]]
+    candidates = CandidateFiles(pattern, bundle, files, deadline)
+    limits += candidates.notes
     read = 0
     try:
-        for batch in _batches(ordered, directory):
+        for batch in candidates.batches(lambda: tally.total / MAX_COUNTED):
             if deadline.passed:
                 raise OutOfTimeError
-            texts = bundle.catalog.row_texts(directory.rows_of(batch))
-            for file in batch:
-                tally.add(_file_text(file, directory, texts), pattern, deadline)
+            for file in batch.tolist():
+                tally.add(FileText.read(bundle, file), pattern, deadline)
                 read += 1
                 if tally.full:
                     break
@@ -126,50 +115,10 @@ def find_matches(context: ToolContext, request: CodeSearchRequest) -> CodeSearch
             raise DeadlineError(
                 f"no file was searched within {deadline.seconds:g} s", suggestion="narrow the filters, or call again"
             ) from None
-        limits.append(f"stopped after {deadline.seconds:g} s, {read} of {len(ordered)} files that may match are read")
+        unread = f"{read} of {candidates.count} files that may match are read"
+        limits.append(f"stopped after {deadline.seconds:g} s, {unread}")
         tally.complete = False
     return tally.answer(bundle, limits)
-
-
-def _candidate_files(
-    required: Required, bundle: Bundle, files: np.ndarray, deadline: Deadline
-) -> tuple[np.ndarray, list[str]]:
-    """Select the files among ``files`` that may match: (files,) bool, and notes for the caller.
-
-    A file with a chunk that starts inside a line stays a candidate, because the required text may lie across that
-    boundary. Files that were not scanned when half of the time is gone stay as well: the other half is for reading.
-    """
-    directory, notes = bundle.directory, list[str]()
-    if required.terms:
-        try:
-            files = files & (_by_terms(required.terms, bundle) | directory.torn)
-        except UnavailableError as error:
-            notes.append(f"every text is scanned, the lexical index is off: {error.message}")
-    left = int(directory.chunk_counts[files].sum())
-    if required.needle and left * _SCAN_SHARE > len(directory.by_row):
-        files = files & (_by_scan(required, bundle, deadline.half()) | directory.torn)
-    return files, notes
-
-
-def _by_terms(terms: tuple[str, ...], bundle: Bundle) -> np.ndarray:
-    channel = bundle.channels.get("bm25")
-    if not isinstance(channel, Bm25Channel):
-        raise UnavailableError(bundle.closed.get("bm25", "it is not open"))
-    found = np.ones(len(bundle.directory.paths), np.bool_)
-    for chunk_ids in channel.holding(terms):
-        found &= bundle.directory.files_with(chunk_ids)
-    return found
-
-
-def _by_scan(required: Required, bundle: Bundle, deadline: Deadline) -> np.ndarray:
-    directory = bundle.directory
-    found = np.zeros(len(directory.paths), np.bool_)
-    for first in range(0, len(directory.by_row), _SCAN_ROWS):
-        if deadline.passed:
-            return found | directory.files_from(first)
-        last = first + _SCAN_ROWS - 1
-        found |= directory.files_with(bundle.catalog.holding(required.needle, first, last, folded=required.folded))
-    return found
 
 
 def _compiled(request: CodeSearchRequest) -> TextPattern:
@@ -187,23 +136,6 @@ def _compiled(request: CodeSearchRequest) -> TextPattern:
             )
         return phrase
     return Literal(text, request.mode == "word", request.case_sensitive)
-
-
-def _batches(files: np.ndarray, directory: ChunkDirectory) -> Iterator[np.ndarray]:
-    """Split the files in order into batches with a limited number of chunks."""
-    sizes = directory.chunk_counts[files]
-    ends = np.cumsum(sizes)
-    start, size = 0, _FIRST_BATCH
-    while start < len(files):
-        done = ends[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
-        yield files[start:end]
-        start, size = end, min(size * 2, _LAST_BATCH)
-
-
-def _file_text(file: int, directory: ChunkDirectory, texts: dict[int, ChunkText]) -> FileText:
-    chunks = [texts[row] for row in directory.rows_in(file)]
-    return FileText.of(directory.repos[file], directory.paths[file], directory.langs[file], chunks)
 
 
 @dataclass
@@ -240,12 +172,12 @@ class _Tally:
         before = self.total
         try:
             for start, end in pattern.spans(file.text, deadline):
-                chunk = file.chunks[bisect_right(file.starts, start) - 1]
-                if self.allowed is not None and chunk.chunk_id not in self.allowed:
+                chunk = bisect_right(file.starts, start) - 1
+                if self.allowed is not None and file.chunk_ids[chunk] not in self.allowed:
                     continue
                 self.total += 1
                 if len(self.results) < self.limit and self.chars < _ANSWER_CHARS:
-                    match = build_match(file, chunk, start, end, self.context)
+                    match = _match(file, chunk, start, end, self.context)
                     self.results.append(match)
                     self.chars += sum(map(len, (match.preview, *match.before, *match.after)))
                     self.replaced |= "\ufffd" in match.preview
@@ -285,17 +217,42 @@ class FileText:
 
     uri: str
     lang: str
-    chunks: list[ChunkText]
+    chunk_ids: list[int]
     """Chunks in the order of the file."""
     starts: list[int]
     """First character of each chunk."""
     text: str
+    name_of: Callable[[int], tuple[str, str]]
+    """Returns qualified name and kind of a chunk by its position."""
 
     @classmethod
-    def of(cls, repo: str, path: str, lang: str, chunks: list[ChunkText]) -> Self:
-        """Assemble a file from its chunks, which cover it without gap or overlap."""
-        starts = list(accumulate((len(chunk.text) for chunk in chunks[:-1]), initial=0))
-        return cls(f"{repo}/{path}", lang, chunks, starts, "".join(chunk.text for chunk in chunks))
+    def read(cls, bundle: Bundle, file: int) -> Self:
+        """Read a file, which its chunks cover without gap or overlap.
+
+        Args:
+            bundle: Version to read.
+            file: Row of the file in the directory.
+
+        Returns:
+            The file.
+        """
+        directory, index = bundle.directory, bundle.catalog.index
+        rows = directory.rows_in(file)
+        chunks = index.chunks[rows.start : rows.stop]
+        text = bundle.catalog.stored_texts.text_of(chunks)
+        ends = np.cumsum(chunks["text_bytes"], dtype=np.int64).tolist()
+        starts = [0, *ends[:-1]]
+        if not text.isascii():
+            data = text.encode()
+            sizes = (len(data[start:end].decode()) for start, end in zip(starts, ends[:-1], strict=False))
+            starts = list(accumulate(sizes, initial=0))
+
+        def name_of(chunk: int) -> tuple[str, str]:
+            place = index.numbers(rows[chunk])
+            return index.texts[place["qualified_name"]], index.texts[place["kind"]]
+
+        uri = f"{directory.repos[file]}/{directory.paths[file]}"
+        return cls(uri, directory.langs[file], chunks["chunk_id"].tolist(), starts, text, name_of)
 
     def position(self, at: int) -> tuple[int, int]:
         """Return line and column of a character, 0-based, the column in bytes."""
@@ -303,12 +260,12 @@ class FileText:
         return self.text.count("\n", 0, line_start), len(self.text[line_start:at].encode())
 
 
-def build_match(file: FileText, chunk: ChunkText, start: int, end: int, context: int) -> CodeMatch:
+def _match(file: FileText, chunk: int, start: int, end: int, context: int) -> CodeMatch:
     """Build a match for the answer.
 
     Args:
         file: File with the match.
-        chunk: Chunk in which the match starts.
+        chunk: Position of the chunk in which the match starts.
         start: First character of the match in the file.
         end: Character behind the match.
         context: Lines before and after.
@@ -319,6 +276,7 @@ def build_match(file: FileText, chunk: ChunkText, start: int, end: int, context:
     start_line, start_column = file.position(start)
     end_line, end_column = file.position(end)
     preview, highlight = _preview(file.text, start, end)
+    qualified_name, kind = file.name_of(chunk)
     fields = {
         "uri": file.uri,
         "start_line": start_line,
@@ -327,10 +285,10 @@ def build_match(file: FileText, chunk: ChunkText, start: int, end: int, context:
         "end_column": end_column,
         "preview": preview,
         "highlight": highlight,
-        "chunk_id": str(chunk.chunk_id),
+        "chunk_id": str(file.chunk_ids[chunk]),
         "lang": file.lang,
-        "qualified_name": chunk.qualified_name,
-        "kind": chunk.kind,
+        "qualified_name": qualified_name,
+        "kind": kind,
         "title": present.line_title(file.uri, start_line),
         "url": present.line_url(file.uri, start_line),
     }

@@ -1,0 +1,1 @@
+"""Text search: the files that may match, and the matches in them."""
