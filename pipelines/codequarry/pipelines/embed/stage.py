@@ -155,7 +155,7 @@ class RepositoryEmbedding:
         """
         started = time.thread_time()
         for leg in self._legs:
-            if leg.spec.kind == "static":
+            if not keeps_vectors(leg.spec.kind):  # such as a static one
                 leg.embed(parts, self._settings, silent)
         self.early_cpu_s += time.thread_time() - started
 
