@@ -19,7 +19,7 @@ def fold(text: str) -> str:
 
 
 def is_held(fragment: Fragment, text: str) -> bool:
-    """Whether some word of a text holds the fragment."""
+    """Tell whether some word of a text holds the fragment."""
     if fragment.starts and fragment.ends:
         return fragment.text in {token.text for token in analyze(text)}
     tokens = [token.lower() for token in source_tokens(text)]

@@ -156,14 +156,14 @@ class RepositoryEmbedding:
         started = time.thread_time()
         for leg in self._legs:
             if not keeps_vectors(leg.spec.kind):  # such as a static one
-                leg.embed(parts, self._settings, silent)
+                leg.embed(parts, silent)
         self.early_cpu_s += time.thread_time() - started
 
     def finish(self, progress: Progress, *, whole: bool) -> EmbeddingReport:
         """Write the vectors that are missing; arguments, result and errors are those of `embed_repository`."""
         parts = plan_parts(self._work, self._settings)
         for leg in self._legs:
-            leg.embed(parts, self._settings, progress, () if whole else RELEASED)
+            leg.embed(parts, progress, () if whole else RELEASED)
         chunks = sum(part.chunk_count() for part in parts)
         memory = peak_memory_mb(), gpu_memory_mb(sys.modules.get("torch"))
         return EmbeddingReport(self._work.path.name, chunks, tuple(leg.report(chunks) for leg in self._legs), *memory)
@@ -187,7 +187,7 @@ def restore_vectors(parts: Sequence[Part], channels: Iterable[str], settings: Se
         leg, seal = _Leg(channel, encoder_directories(settings)[channel], settings), embedded_seal(channel)
         for part in gone:
             if sealed(part.folder, seal, embedding_key(part, leg.spec.fingerprint), may_lack=RELEASED) is not None:
-                leg.embed([part], settings, silent)
+                leg.embed([part], silent)
 
 
 class _Leg:
@@ -202,22 +202,20 @@ class _Leg:
     def __init__(self, channel: str, folder: Path, settings: Settings) -> None:
         self.spec = EncoderSpec.load(folder)
         self._channel = channel
+        self._settings = settings
         self._encoding = _Encoding(folder, settings)
 
-    def embed(
-        self, all_parts: Sequence[Part], settings: Settings, progress: Progress, may_lack: Collection[str] = ()
-    ) -> None:
+    def embed(self, all_parts: Sequence[Part], progress: Progress, may_lack: Collection[str] = ()) -> None:
         """Write the vectors of those parts that lack them.
 
         Args:
             all_parts: Parts of one repository whose chunks are complete.
-            settings: Settings of the run.
             progress: Called with (task, chunks done, chunks in all).
             may_lack: Tables that a complete part may be without.
         """
         if not all_parts:
             return
-        spec, channel, encoding = self.spec, self._channel, self._encoding
+        settings, spec, channel, encoding = self._settings, self.spec, self._channel, self._encoding
         what = f"{all_parts[0].work.path.name}: embedding{f' ({spec.name})' if leg_suffix(channel) else ''}"
         parts = [(part, embedding_key(part, spec.fingerprint)) for part in all_parts]
         seal = embedded_seal(channel)
@@ -226,6 +224,7 @@ class _Leg:
         rows = {part.number: part.chunk_count() for part, _ in parts}
         total = sum(rows.values())
         done = total - sum(rows[part.number] for part, _ in todo)
+        progress(what, done, total)
         overlap = encoding.elsewhere
         with _kept_vectors(settings, spec) as store, WriteBehind(overlap=overlap) as behind:
             vectors = _Vectors(store, behind)
@@ -249,10 +248,10 @@ class _Leg:
         Returns:
             The report.
         """
-        spec, encoding = self.spec, self._encoding
-        embedded, use = encoding.embedded, encoding.use(spec)
+        spec, seconds, use = self.spec, self._encoding.seconds, self._encoding.use(self.spec)
+        embedded = self._encoding.embedded
         reused = chunks - embedded
-        return LegReport(self._channel, spec.name, embedded, reused, spec.dim, spec.fingerprint, encoding.seconds, use)
+        return LegReport(self._channel, spec.name, embedded, reused, spec.dim, spec.fingerprint, seconds, use)
 
 
 def embedding_key(part: Part, fingerprint: str) -> str:

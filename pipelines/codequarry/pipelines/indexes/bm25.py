@@ -91,10 +91,10 @@ def write_meta(paths: BundlePaths, segments: Iterable[_Segment]) -> None:
     names = [file.name for segment in listed for file in paths.bm25.glob(f"{segment.id}.*")]
     (paths.bm25 / META_FILE).write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
     (paths.bm25 / ".managed.json").write_text(json.dumps(sorted([*names, META_FILE])) + "\n", encoding="utf-8")
-    write_terms(paths.bm25)
+    _write_terms(paths.bm25)
 
 
-def write_terms(folder: Path) -> None:
+def _write_terms(folder: Path) -> None:
     """Write the list of all terms of a complete index beside its segments."""
     searcher, _ = open_searcher(folder)
     terms = (term for term, _ in searcher.terms_with_prefix(BODY_FIELD, ""))

@@ -17,7 +17,7 @@ from codequarry.schemas.errors import UnavailableError
 from codequarry.serving.text.analyzer import MAX_TOKEN_CHARS, Fragment
 
 TERMS_FILE = "terms.zlib"
-_LARGEST = 1 << 30
+_LARGEST = 1 << 28
 """Bytes of terms that are believed: the file may come from elsewhere, and is inflated whole."""
 _HELD = 8
 """Lists that stay in memory, 1 MB for 31,000 chunks and 10 MB for 474,000. A delta version adds one to its base's."""
