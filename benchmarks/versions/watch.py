@@ -8,14 +8,15 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.corpus import CODEQUARRY, HOME, package_folder
+from benchmarks.corpus import CODEQUARRY, HOME, LARGE, package_folder
 from benchmarks.report import Figure, at_most, percentile, print_figures
 
-PACKAGES = ("fastmcp", "starlette")
+CORPORA = (("fastmcp", "starlette"), (*LARGE, "sqlalchemy"))
+"""Installed packages of each corpus: the cost of a save must not follow from the size of the repository."""
 SAVES = 20
 IDLE_S = 60.0
 _POLL_S = 0.05
@@ -26,7 +27,12 @@ _GIT = ("git", "-c", "user.name=bench", "-c", "user.email=bench@example.invalid"
 
 def run() -> None:
     """Measure and print."""
-    repository = _repository(HOME / "watch")
+    for packages in CORPORA:
+        _measure(packages)
+
+
+def _measure(packages: Sequence[str]) -> None:
+    repository = _repository(HOME / "watch", packages)
     with _serving(repository) as (server, log):
         address = _wait_for(log, "serving ", server).split("/mcp")[0]
         _wait_for(log, "watching ", server)
@@ -40,7 +46,7 @@ def run() -> None:
         idle = _idle_share(watch)
     chunks = published[-1].split("; ")[-1].split(" chunks")[0]
     title = (
-        f"Watching {chunks} chunks ({' '.join(PACKAGES)}): {SAVES} saves of one file each, {len(published)} versions"
+        f"Watching {chunks} chunks ({' '.join(packages)}): {SAVES} saves of one file each, {len(published)} versions"
     )
     print_figures(
         title,
@@ -54,11 +60,11 @@ def run() -> None:
     )
 
 
-def _repository(home: Path) -> Path:
+def _repository(home: Path, packages: Sequence[str]) -> Path:
     """The packages as one git repository of one commit."""
     shutil.rmtree(home, ignore_errors=True)
     repository = home / "app"
-    for name in PACKAGES:
+    for name in packages:
         shutil.copytree(package_folder(name), repository / name, ignore=shutil.ignore_patterns("__pycache__"))
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "all"]):
         subprocess.run([*_GIT, *command], cwd=repository, check=True)

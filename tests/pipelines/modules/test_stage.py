@@ -170,7 +170,7 @@ def test_rows_do_not_depend_on_the_order_of_files_and_hold_together(
     one = Repository(
         by_path,
         frozenset(by_path),
-        {"go.mod": b"module a", "Cargo.toml": b'[package]\nname = "b"'},
+        lambda: {"go.mod": b"module a", "Cargo.toml": b'[package]\nname = "b"'},
         lambda _: frozenset({"a", "b"}),
     )
     shuffled = list(by_path.values())

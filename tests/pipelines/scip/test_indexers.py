@@ -178,15 +178,14 @@ def test_a_missing_indexer_is_named_where_a_repository_has_enough_of_its_languag
     found = entries(project)
     assert set(found) == {indexer.name for indexer in INDEXERS} - {"scip-python", "scip-typescript"}
     assert all(indexer.install in found[indexer.name].reason for indexer in INDEXERS if indexer.name in found)
-    few = {f"a{number}.go": "go" for number in range(495)} | {f"b{number}.ts": "typescript" for number in range(5)}
-    few |= {f"c{number}.md": "markdown" for number in range(900)}
-    assert [each.indexer for each in entries_over((), frozenset(), few, (), project)] == ["scip-go"]
-    few |= {f"d{number}.ts": "typescript" for number in range(22)}
-    named = entries_over((), frozenset(), few, (), project)
+    few = {"go": 495, "typescript": 5, "markdown": 900}
+    assert [each.indexer for each in entries_over((), frozenset(), few, {}, project)] == ["scip-go"]
+    few["typescript"] += 22
+    named = entries_over((), frozenset(), few, {}, project)
     assert [(each.indexer, each.files) for each in named] == [("scip-typescript", 27), ("scip-go", 495)]
-    assert entries_over((), frozenset({"go", "typescript"}), few, (), project) == ()
+    assert entries_over((), frozenset({"go", "typescript"}), few, {}, project) == ()
     ran = ScipEntry(indexer="scip-go 1", status="ok", reason="", files=495, documents=495)
-    over = entries_over((ran,), frozenset({"go"}), few, ("a1.go", "c1.md", "b1.ts", "gone.go"), project)
+    over = entries_over((ran,), frozenset({"go"}), few, {"go": 1, "markdown": 1, "typescript": 1}, project)
     assert (over[0].status, over[0].documents) == ("partial", 495)
     assert over[0].reason == "of the last complete version: 1 files that changed since are known by syntax"
     assert [each.indexer for each in over[1:]] == ["scip-typescript"]

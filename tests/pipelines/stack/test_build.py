@@ -12,8 +12,10 @@ from codequarry.pipelines.publish.publish import publishing
 from codequarry.pipelines.publish.retention import prune
 from codequarry.pipelines.publish.rollback import roll_back
 from codequarry.pipelines.run import IndexReport, index_repositories
-from codequarry.pipelines.stack import build
+from codequarry.pipelines.stack import base_version, build
+from codequarry.pipelines.stack.base_version import KeptSources
 from codequarry.pipelines.stack.build import NotStacked, index_changes
+from codequarry.pipelines.syntax.facts.table import SourceModule, read_modules
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.errors import IntegrityError, PublishError
 from codequarry.schemas.settings.load import Settings
@@ -47,6 +49,34 @@ def test_the_same_base_and_sources_give_the_same_bytes(tmp_path: Path, settings:
     assert {entry.path: entry.content_sha256 or entry.sha256 for entry in one.manifest.files} == {
         entry.path: entry.content_sha256 or entry.sha256 for entry in two.manifest.files
     }
+
+
+def test_what_was_read_of_a_base_serves_later_versions_over_it_and_no_other(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[Path] = []
+
+    def read(table: Path) -> list[SourceModule]:
+        tables.append(table)
+        return read_modules(table)
+
+    def digest(text: str, kept: KeptSources | None = None) -> str:
+        (tmp_path / "app/pkg/mod1.py").write_text(text)
+        report = index_changes(settings, kept=kept)
+        assert isinstance(report, IndexReport), report
+        return report.manifest.digest
+
+    monkeypatch.setattr(base_version, "read_modules", read)
+    kept, one, other = KeptSources(), "from pkg.mod2 import work2\n", "from pkg import mod3, mod4\n"
+    with_kept = [digest(one, kept), digest(other, kept)]
+    assert len(tables) == 1
+    assert [digest(one), digest(other)] == with_kept
+    assert len(tables) == 3
+    index_repositories(settings, whole=True)
+    over_another = digest(one, kept)
+    assert len(tables) == 4
+    digest("")
+    assert digest(one) == over_another
 
 
 def test_only_small_files_are_written(tmp_path: Path, settings: Settings) -> None:

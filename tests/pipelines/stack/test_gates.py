@@ -12,14 +12,21 @@ import pytest
 
 from codequarry.pipelines.gates.answers import asked
 from codequarry.pipelines.gates.answers.verdict import verdict_names
-from codequarry.pipelines.gates.live_rows import hidden_files, indexed_files
+from codequarry.pipelines.gates.live_rows import (
+    count_by_language,
+    count_changed_files,
+    hidden_files,
+    indexed_files,
+)
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.stack import build
 from codequarry.pipelines.stack.build import index_changes
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
+from codequarry.schemas.bundle.manifest import Manifest
 from codequarry.schemas.bundle.tables import MODULES, read_table, write_table
 from codequarry.schemas.errors import GateError
 from codequarry.schemas.settings.load import Settings
+from codequarry.serving.files.integrity import current_manifest
 from codequarry.serving.version.check import Check
 from codequarry.serving.version.file_checks import check_version
 from tests.pipelines.conftest import MakeSettings, Run
@@ -197,14 +204,30 @@ def test_a_row_of_the_delta_that_is_no_good_stops_it(
 
 
 def test_the_files_of_a_stack_are_those_of_the_tree(app: Path, settings: Settings) -> None:
+    root = BundleRoot(settings.bundle.root)
+    base = current_manifest(root)
+    assert base is not None
     (app / "pkg/mod1.py").write_text(python(1, 7))
     (app / "pkg/mod2.py").unlink()
     (app / "pkg/new.py").write_text("def new():\n    return 1\n")
     over = changes(settings)
     paths = BundlePaths(over.path)
+
+    def changed(one: Manifest, other: Manifest) -> int:
+        return count_changed_files(root.version(one.version), one, root.version(other.version), other)
+
     assert hidden_files(paths, over.manifest) == {("app", "pkg/mod1.py"), ("app", "pkg/mod2.py")}
+    assert changed(over.manifest, base) == changed(base, over.manifest) == 3
+    (app / "pkg/mod2.py").write_text(python(2, 7))
+    (app / "pkg/new.py").unlink()
+    again = changes(settings).manifest
+    assert changed(again, over.manifest) == 2, "both lie over one base, and hide the same module"
     whole = index_repositories(settings, whole=True)
-    assert indexed_files(paths, over.manifest) == indexed_files(BundlePaths(whole.path), whole.manifest)
+    assert indexed_files(root.version(again.version), again) == indexed_files(BundlePaths(whole.path), whole.manifest)
+    assert changed(again, whole.manifest) == 0
+    assert changed(over.manifest, whole.manifest) == 2
+    counts = [count_by_language(root.version(each.version), each) for each in (again, whole.manifest)]
+    assert counts[0] == counts[1]
 
 
 def asked_in(checks: list[Check]) -> set[str]:

@@ -6,13 +6,12 @@ repositories are not judged, since a file more or less is a large share of them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from codequarry.pipelines.gates.live_rows import live_rows
+from codequarry.pipelines.gates.live_rows import count_by_language
 from codequarry.schemas.bundle.layout import BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest, SourceEntry
 from codequarry.schemas.errors import CodequarryError
@@ -101,11 +100,11 @@ def _languages(
     if not pairs:
         return
     try:
-        earlier = _files_by_language(before, held)
+        earlier = count_by_language(before, held)
     except (OSError, KeyError, pa.ArrowException, CodequarryError) as error:
         raise_if_exhausted(error, f"version {held.version} cannot be compared now")
         return  # a CURRENT whose table is damaged has to be replaceable
-    now = _files_by_language(paths, manifest)
+    now = count_by_language(paths, manifest)
     for _, new in pairs:
         old_files, files = earlier[new.name], now[new.name]
         for language, count in sorted(old_files.items()):
@@ -157,17 +156,6 @@ def _index_bytes(manifest: Manifest) -> int:
     return sum(
         entry.size_bytes for entry in manifest.files if not entry.path.startswith(("encoder", "warp/encoder"))
     )  # fmt: skip
-
-
-def _files_by_language(paths: BundlePaths, manifest: Manifest) -> dict[str, Counter[str]]:
-    """Return the number of indexed files by repository and language."""
-    table = live_rows(paths, manifest, "files", ("repo", "path", "lang", "skip_reason"))
-    found: dict[str, Counter[str]] = {}
-    for repo, language, skipped in zip(
-        *(table[name].to_pylist() for name in ("repo", "lang", "skip_reason")), strict=True
-    ):
-        found.setdefault(repo, Counter())[language] += not skipped
-    return found
 
 
 def _encoders(held: Manifest, manifest: Manifest, settings: Settings) -> Check:

@@ -29,7 +29,8 @@ class Listing:
         """
         self._place = place
         self._limits = limits
-        self._entries = 0
+        # Read for each path: as attributes of their own these take half the time.
+        self._left, self._path_bytes, self._depth = limits.entries, limits.path_bytes, limits.depth
 
     def add(self, path: bytes) -> None:
         """Count a path.
@@ -40,13 +41,14 @@ class Listing:
         Raises:
             SourceLimitError: There are too many paths, or this one is too long or too deep.
         """
-        self._entries += 1
-        if self._entries > self._limits.entries:
+        self._left -= 1
+        if self._left >= 0 and len(path) <= self._path_bytes and path.count(b"/") < self._depth:
+            return
+        if self._left < 0:
             raise self._beyond("entries", f"has more than {self._limits.entries:,} files")
-        if len(path) > self._limits.path_bytes:
-            raise self._beyond("path_bytes", f"has a path of more than {self._limits.path_bytes:,} bytes")
-        if path.count(b"/") >= self._limits.depth:
-            raise self._beyond("depth", f"has a path of more than {self._limits.depth:,} names")
+        if len(path) > self._path_bytes:
+            raise self._beyond("path_bytes", f"has a path of more than {self._path_bytes:,} bytes")
+        raise self._beyond("depth", f"has a path of more than {self._depth:,} names")
 
     def records(
         self, folder: Path, *arguments: str, data: bytes = b"", settings: Mapping[str, str] | None = None

@@ -10,9 +10,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from sys import intern
 
@@ -48,7 +49,7 @@ class WorkTree:
     root: Path
     commit: str
     """Commit id; "" when there are no commits yet."""
-    head: dict[bytes, HeadEntry]
+    head: Mapping[bytes, HeadEntry]
     paths: tuple[bytes, ...]
     """Tracked and untracked-but-not-ignored paths below the root, sorted."""
     unchecked: frozenset[bytes]
@@ -85,8 +86,9 @@ def read_work_tree(folder: Path, limits: LimitsSettings = LIMITS, place: str = "
             f"{folder} is a bare repository or inside .git; found no work tree",
             suggestion=f"name a ref to read it from its commits, as in {folder}#HEAD, or give a checked-out work tree",
         )
-    commit = _run(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}").output
-    head = _tree(folder, "HEAD", limits, place) if commit else {}
+    commit = head_commit(folder)
+    # Frozen models are hashable, which the checker cannot know.
+    head = _tree_of_head(folder, commit, limits, place) if commit else {}  # pyright: ignore[reportArgumentType]
     tags: dict[bytes, bytes] = {}
     listing = Listing(place or str(folder), limits)
     for entry in listing.records(folder, "ls-files", "-z", "-v", *_NOT_IGNORED, "--", "."):
@@ -97,7 +99,7 @@ def read_work_tree(folder: Path, limits: LimitsSettings = LIMITS, place: str = "
     unchecked = frozenset(path for path, tag in tags.items() if tag.upper() == _SKIP_WORKTREE)
     unwatched = unchecked | {path for path, tag in tags.items() if tag.islower()}
     paths = tuple(sorted(tags.keys() | head.keys()))
-    return WorkTree(folder, commit.decode().strip(), head, paths, unchecked, unwatched)
+    return WorkTree(folder, commit, head, paths, unchecked, unwatched)
 
 
 def changed_paths(folder: Path, before: str, after: str = "", limits: LimitsSettings = LIMITS) -> frozenset[bytes]:
@@ -273,6 +275,11 @@ def blob_oid(data: bytes, like: str) -> str:
     digest.update(b"blob %d\0" % len(data))
     digest.update(data)
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)  # a watch lists the same commit after each save; 32,000 entries take 11 MB
+def _tree_of_head(folder: Path, commit: str, limits: LimitsSettings, place: str) -> Mapping[bytes, HeadEntry]:
+    return _tree(folder, commit, limits, place)
 
 
 def _tree(folder: Path, commit: str, limits: LimitsSettings, place: str, *options: str) -> dict[bytes, HeadEntry]:

@@ -105,10 +105,10 @@ class RestOfRepository(NamedTuple):
     """Its source files."""
     paths: Collection[str]
     """Paths of its census."""
-    configs: Mapping[str, bytes]
-    """Contents of its configurations by path."""
-    names: Callable[[], Collection[str]]
-    """Returns the names that it defines; called where a language needs them."""
+    configs: Callable[[], Mapping[str, bytes]]
+    """Returns the contents of its configurations by path; called where a language needs them, as is the next."""
+    defined: Callable[[Collection[str]], Collection[str]]
+    """Returns those of some names that it defines."""
     fan_in: Mapping[str, int]
     """Number of its files that import each of the files that are read anew."""
 
@@ -140,11 +140,16 @@ def module_repository(
     classes = dict(zip(files["path"].to_pylist(), files["path_class"].to_pylist(), strict=True))
     by_package = {"elixir", *(language for languages in _BY_PACKAGE for language in languages)}
     own = frozenset(module.path for module in modules)
-    paths, configs = frozenset(classes), _configs(work)
+    paths = frozenset(classes)
     mentioned = _mentions(work, frozenset(module.path for module in modules if module.lang in by_package))
     if around is not None:
-        modules, paths, configs = [*around.modules, *modules], paths.union(around.paths), {**around.configs, **configs}
-        mentioned = _mentions_of(parts, around.names)
+        modules, paths = [*around.modules, *modules], paths.union(around.paths)
+        mentioned = _mentions_of(parts, around.defined)
+
+    @cache
+    def configs() -> Mapping[str, bytes]:
+        return _configs(work) if around is None else {**around.configs(), **_configs(work)}
+
     repository = Repository({module.path: module for module in modules}, paths, configs, mentioned)
     rows = module_rows(name, repository, classes, own, around.fan_in if around is not None else {})
     with replacing(work.table("modules")) as temporary, TableWriter(temporary, MODULES) as writer:
@@ -306,21 +311,30 @@ def _mentions(work: RepositoryWork, paths: frozenset[str]) -> Callable[[str], fr
     return lambda path: frozenset(by_path().get(path, ()))
 
 
-def _mentions_of(parts: Iterable[Part], names: Callable[[], Collection[str]]) -> Callable[[str], frozenset[str]]:
-    """Return a function that gives those of some names that a file of some parts refers to."""
+def _mentions_of(
+    parts: Iterable[Part], defined: Callable[[Collection[str]], Collection[str]]
+) -> Callable[[str], frozenset[str]]:
+    """Return a function that gives the names of a repository that a file of some parts refers to.
+
+    Args:
+        parts: The parts.
+        defined: Returns those of some names that the repository defines.
+
+    Returns:
+        Function from a path to names.
+    """
 
     @cache
-    def by_path() -> dict[str, set[str]]:
+    def by_path() -> dict[str, frozenset[str]]:
         found: dict[str, set[str]] = {}
-        known = names()
         for part in parts:
             columns = read_table(part.table(MENTIONS), ["path", "name"])
             for path, name in zip(columns["path"].to_pylist(), columns["name"].to_pylist(), strict=True):
-                if name in known:
-                    found.setdefault(path, set()).add(name)
-        return found
+                found.setdefault(path, set()).add(name)
+        known = defined(set().union(*found.values()))
+        return {path: frozenset(names.intersection(known)) for path, names in found.items()}
 
-    return lambda path: frozenset(by_path().get(path, ()))
+    return lambda path: by_path().get(path, frozenset())
 
 
 def module_tags(module: SourceModule, path_class: str, written: Iterable[str]) -> list[str]:

@@ -7,7 +7,8 @@ reason, and syntax answers instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,14 +94,14 @@ def scip_repository(name: str, settings: Settings, progress: Progress = silent) 
             progress(f"{name}: {file.name}", 0, 1)
             outcomes.append(_read_given_index(file, name, work, files, described, redactor))
             progress(f"{name}: {file.name}", 1, 1)
-    covered = {files[path] for path in described}
+    covered, languages = {files[path] for path in described}, Counter(files.values())
     for indexer in INDEXERS if settings.scip.enabled else ():
         own = {path: lang for path, lang in files.items() if lang in indexer.languages and lang not in covered}
         if not own:
             continue
         installed = find_indexer(indexer, settings)
         if isinstance(installed, str):
-            outcomes += (_LanguageResult(entry, None) for entry in _missing(indexer, installed, own, files))
+            outcomes += (_LanguageResult(entry, None) for entry in _missing(indexer, installed, len(own), languages))
             continue
         progress(f"{name}: {indexer.name}", 0, 1)
         outcomes.append(_index(installed, name, work, own, settings))
@@ -197,7 +198,7 @@ def _read_given_index(
             reasons.append(f"{tables.dropped_occurrences} occurrences lie outside their file: is it of this commit?")
         reasons += _shortfall(tables, own)
     status = "missing" if given.status == "missing" else "failed" if tables is None else "partial" if reasons else "ok"
-    entry = _entry(given.label, status, "; ".join(reasons), own, tables)
+    entry = _entry(given.label, status, "; ".join(reasons), len(own), tables)
     return _LanguageResult(entry.model_copy(update={"given": given.name, "sha256": given.sha256}), tables)
 
 
@@ -219,7 +220,7 @@ def _index(
         except ScipIndexError:
             reason = problem or ("no index was written" if not run.data else "what it wrote is no index")
             return _LanguageResult(
-                _entry(installed.label, "timeout" if timed_out else "failed", reason, own, None), None
+                _entry(installed.label, "timeout" if timed_out else "failed", reason, len(own), None), None
             )
         if not problem and not index.damaged:
             keep(kept, run.data)
@@ -229,14 +230,14 @@ def _index(
     status = "partial" if reasons else "ok"
     if not tables.documents.num_rows:
         status = "timeout" if timed_out else "failed"
-    return _LanguageResult(_entry(installed.label, status, "; ".join(reasons), own, tables), tables, cached)
+    return _LanguageResult(_entry(installed.label, status, "; ".join(reasons), len(own), tables), tables, cached)
 
 
 def entries_over(
     base: Sequence[ScipEntry],
     described: frozenset[str],
-    languages: Mapping[str, str],
-    changed: Collection[str],
+    languages: Mapping[str, int],
+    changed: Mapping[str, int],
     settings: Settings,
 ) -> tuple[ScipEntry, ...]:
     """Return the entries of a delta version, for which no indexer is run.
@@ -244,8 +245,8 @@ def entries_over(
     Args:
         base: Entries of its base.
         described: Languages of the files that these describe.
-        languages: Language by path of the files that are indexed now.
-        changed: Paths that differ from the base's.
+        languages: Number of files that are indexed now, by language.
+        changed: Number of those that differ from the base's, by language.
         settings: Settings of the run.
 
     Returns:
@@ -253,11 +254,11 @@ def entries_over(
         described by the files that there are now.
     """
     read_by = {indexer.name: indexer.languages for indexer in INDEXERS}
-    since = [languages[path] for path in changed if languages.get(path) in described]
+    since = {lang: count for lang, count in changed.items() if lang in described}
     entries: list[ScipEntry] = []
     for entry in base:
         own = described if entry.given else read_by.get(entry.indexer.partition(" ")[0], described)
-        count = sum(lang in own for lang in since)
+        count = sum(files for lang, files in since.items() if lang in own)
         if count and entry.status in ("ok", "partial"):
             later = f"of the last complete version: {count} files that changed since are known by syntax"
             reason = "; ".join(filter(None, (entry.reason, later)))
@@ -265,28 +266,26 @@ def entries_over(
         if entry.given or entry.status != "missing":
             entries.append(entry)
     for indexer in INDEXERS if settings.scip.enabled else ():
-        own = {path: lang for path, lang in languages.items() if lang in indexer.languages - described}
+        own = sum(languages.get(lang, 0) for lang in indexer.languages - described)
         installed = find_indexer(indexer, settings) if own else None
         if isinstance(installed, str):
             entries += _missing(indexer, installed, own, languages)
     return tuple(entries)
 
 
-def _missing(
-    indexer: Indexer, reason: str, own: Mapping[str, str], languages: Mapping[str, str]
-) -> Iterator[ScipEntry]:
+def _missing(indexer: Indexer, reason: str, own: int, languages: Mapping[str, int]) -> Iterator[ScipEntry]:
     """Describe an indexer that is not run; few files of its languages are not worth an entry.
 
     Args:
         indexer: The indexer.
         reason: Why it is not run.
-        own: Language by path of the files of its languages.
-        languages: Language by path of all files.
+        own: Number of files of its languages.
+        languages: Number of all files by language.
 
     Yields:
         The entry.
     """
-    if len(own) >= _LEAST_SHARE * sum(lang in MODULE_LANGUAGES for lang in languages.values()):
+    if own >= _LEAST_SHARE * sum(count for lang, count in languages.items() if lang in MODULE_LANGUAGES):
         yield _entry(indexer.name, "missing", reason, own, None)
 
 
@@ -300,9 +299,9 @@ def _shortfall(tables: ScipTables, own: dict[str, str]) -> list[str]:
     return reasons
 
 
-def _entry(label: str, status: str, reason: str, own: Mapping[str, str], tables: ScipTables | None) -> ScipEntry:
+def _entry(label: str, status: str, reason: str, files: int, tables: ScipTables | None) -> ScipEntry:
     documents = tables.documents.num_rows if tables is not None else 0
-    values = {"indexer": label, "status": status, "reason": reason, "files": len(own), "documents": documents}
+    values = {"indexer": label, "status": status, "reason": reason, "files": files, "documents": documents}
     return ScipEntry.model_validate(values)
 
 

@@ -66,11 +66,15 @@ def find_base_work(source: SourceEntry, settings: Settings) -> tuple[RepositoryW
     Returns:
         A work folder of the repository, and its snapshot; None when a later run changed it and nothing is kept.
     """
-    kept = RepositoryWork(_kept_folder(settings) / source.name)
-    for work in (repository_work(settings.paths.work, source.name), kept):
+    for work in base_work_folders(source.name, settings):
         if (snapshot := read_base_snapshot(work, source, settings)) is not None:
             return work, snapshot
     return None
+
+
+def base_work_folders(name: str, settings: Settings) -> tuple[RepositoryWork, RepositoryWork]:
+    """Return the folders that may hold the outputs of a base: the work folder of a repository, and what is kept."""
+    return repository_work(settings.paths.work, name), RepositoryWork(_kept_folder(settings) / name)
 
 
 def read_base_snapshot(work: RepositoryWork, source: SourceEntry, settings: Settings) -> Snapshot | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Source:
     root: Path
     commit: str
     """Commit id; "" for a plain directory."""
-    head: dict[bytes, HeadEntry]
+    head: Mapping[bytes, HeadEntry]
     """Entries of that commit, by path; empty for a plain directory."""
     paths: tuple[bytes, ...]
     """Paths relative to the root, as raw bytes, sorted; a trailing '/' marks a nested repository."""

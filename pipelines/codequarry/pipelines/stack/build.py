@@ -17,7 +17,7 @@ from codequarry.pipelines.publish.ref_files import name_ref, publish_ref
 from codequarry.pipelines.run import IndexReport, StackedFiles, accepted_of, limit_store_to_settings, with_push
 from codequarry.pipelines.scip.stage import scip_repository
 from codequarry.pipelines.sources.sources import open_source, repositories_to_index
-from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, find_base
+from codequarry.pipelines.stack.base_version import Base, FullBuildNeededError, KeptSources, find_base
 from codequarry.pipelines.stack.changes import Changes, find_changes
 from codequarry.pipelines.stack.stack_arrays import hidden_chunks, write_stack
 from codequarry.pipelines.stack.surroundings import surroundings
@@ -59,6 +59,7 @@ def index_changes(
     ref: RefName | None = None,
     accept: str = "",
     report: Callable[[Sequence[Check]], None] | None = None,
+    kept: KeptSources | None = None,
 ) -> IndexReport | NotStacked:
     """Publish the files that differ from the last complete version as a delta version over it.
 
@@ -68,6 +69,7 @@ def index_changes(
         ref: Further ref that the version is of; None for CURRENT.
         accept: Why regressions against CURRENT are acceptable; kept in the manifest.
         report: Told of the checks as they are made.
+        kept: Repositories of the base, when the process has made a version over it before.
 
     Returns:
         The version that CURRENT or the ref names now; or why a complete version has to be built, and both are as they
@@ -84,7 +86,7 @@ def index_changes(
     with working(settings):
         require_space_for_run(BundleRoot(settings.bundle.root), settings.paths.work)
         try:
-            done = _index(repositories, settings, progress, ref, verify)
+            done = _index(repositories, settings, progress, ref, verify, kept or KeptSources())
         except FullBuildNeededError as needed:
             return NotStacked(str(needed))
         finally:
@@ -98,10 +100,11 @@ def _index(
     progress: Progress,
     ref: RefName | None,
     verify: Callable[[Staged], Verified],
+    kept: KeptSources,
 ) -> IndexReport:
     root, clock = BundleRoot(settings.bundle.root), StageClock()
     with clock.time("census"):
-        base = find_base(list(repositories), settings)
+        base = find_base(list(repositories), settings, kept)
         changes = _all_changes(repositories, base, settings, progress)
         snapshots = tuple(each.snapshot for each in changes)
 

@@ -15,7 +15,7 @@ from codequarry.pipelines.sources.files import SourceFiles, open_files
 from codequarry.pipelines.sources.snapshot import Snapshot, snapshot_source
 from codequarry.pipelines.sources.sources import Source
 from codequarry.pipelines.sources.stamps import Stamp, read_stamps
-from codequarry.pipelines.stack.base_version import BaseSource, CensusRow, read_census
+from codequarry.pipelines.stack.base_version import BaseSource, CensusRow, count_languages, read_census
 from codequarry.pipelines.store.workspace import Progress, RepositoryWork, repository_work
 from codequarry.schemas.bundle.manifest import ScipEntry
 from codequarry.schemas.errors import SourceError
@@ -89,16 +89,17 @@ def find_changes(
         The differences.
     """
     listed = {path.decode("utf-8", "backslashreplace"): path for path in source.paths}
-    known = {path: row.identity for path, row in base.census.items() if path not in again}
     wanted = _candidates(source, base, listed, settings).union(again)
+    known = {path: base.census[path].identity for path in wanted if path in base.census and path not in again}
     some = replace(source, paths=tuple(sorted(listed[path] for path in wanted)))
     read = snapshot_source(repository, some, settings, progress, known)
     work = repository_work(settings.paths.work, repository.name)
     own = read_census(work)
-    hidden = frozenset(path for path in base.census if path in own or path not in listed)
+    hidden = frozenset((base.census.keys() - listed.keys()) | (base.census.keys() & own.keys()))
     whole = {path: row for path, row in base.census.items() if path not in hidden} | own
-    languages = {path: row.lang for path, row in whole.items() if not row.identity.skip_reason}
-    scip = entries_over(base.entry.scip, base.described, languages, own.keys(), settings)
+    changed = count_languages(own.values())
+    languages = base.languages - count_languages(base.census[path] for path in hidden) + changed
+    scip = entries_over(base.entry.scip, base.described, languages, changed, settings)
     snapshot = _whole_snapshot(read, whole, base.snapshot, hidden)
     return Changes(source, work, hidden, own, snapshot, scip, base)
 
@@ -146,13 +147,10 @@ def _with_came(found: set[str], base: BaseSource, listed: dict[str, bytes], igno
 
 def _whole_snapshot(read: Snapshot, rows: dict[str, CensusRow], before: Snapshot, hidden: Collection[str]) -> Snapshot:
     """Return the state of a repository as a snapshot of all its files gives it."""
-    tree = sha256()
-    indexed: list[CensusRow] = []
-    for path in sorted(rows, key=str.encode):
-        row = rows[path]
-        if not row.identity.skip_reason:
-            tree.update(f"{path}\0{row.identity.sha256}\n".encode())
-            indexed.append(row)
+    # Sorted by code points, a list of paths is sorted by the bytes of UTF-8 as well.
+    paths = [path for path in sorted(rows) if not rows[path].identity.skip_reason]
+    tree = sha256("".join(f"{path}\0{rows[path].identity.sha256}\n" for path in paths).encode())
+    indexed = [rows[path] for path in paths]
     if not indexed:
         raise SourceError(
             f"{read.name}: no file can be indexed", suggestion="check the path, .gitignore and [sources] exclude"

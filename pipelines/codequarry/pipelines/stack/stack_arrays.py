@@ -23,11 +23,17 @@ from codequarry.serving.catalog.chunk_arrays import RowIndex, Strings
 
 _HIDDEN_FILES = "CREATE TEMP TABLE hidden AS SELECT file, repo FROM base.files_mat JOIN hidden_paths USING (repo, path)"
 _DEFINED = """
+CREATE TEMP TABLE own_names AS SELECT DISTINCT repo, name, name_id FROM own.symbols_mat;
+CREATE TEMP TABLE concerned AS
+SELECT name FROM own_names
+UNION SELECT name FROM {mentions}
+UNION SELECT name FROM base.symbols_mat WHERE file IN (SELECT file FROM hidden);
 CREATE TEMP TABLE base_names AS
 SELECT repo, name, any_value(name_id) AS name_id, bool_or(file NOT IN (SELECT file FROM hidden)) AS live
-FROM base.symbols_mat GROUP BY repo, name;
-CREATE TEMP TABLE own_names AS SELECT DISTINCT repo, name, name_id FROM own.symbols_mat
+FROM base.symbols_mat WHERE name IN (SELECT name FROM concerned) GROUP BY repo, name
 """
+"""Names of definitions on both sides. Of the base only those that a changed file defines, defined or names: the other
+ones are as they were."""
 _NAMES = """
 SELECT DISTINCT own_names.name_id, base_names.name_id FROM own_names JOIN base_names USING (name) ORDER BY ALL
 """
@@ -118,7 +124,7 @@ def write_stack(paths: BundlePaths, base: BundlePaths, changes: Sequence[Changes
     with _session(base, {each.work.path.name: each.hidden for each in changes}, own=paths) as connection:
         base_rows = RowIndex.open(base.rows)
         precise = bool(base_rows.chunks["scip"].any())
-        connection.execute(_DEFINED)
+        connection.execute(_DEFINED.format(mentions=_mentions([each.work for each in changes]) or "own_names"))
         if precise:
             connection.execute(_GONE)
             connection.execute(_FREED)
@@ -207,16 +213,13 @@ def _linked(
     """
     connection.execute(f"CREATE OR REPLACE TEMP TABLE wanted AS {names}")
     repositories = {repo for (repo,) in connection.execute("SELECT DISTINCT repo FROM wanted").fetchall()}
-    mentions = [file for work in works if work.path.name in repositories for file in work.tables(MENTIONS)]
-    mentions = [file for file in mentions if file.is_file()]
+    mentions = _mentions([work for work in works if work.path.name in repositories])
     if not mentions:
         return np.empty(0, PLACE)
-    listed = ", ".join(f"'{_escape_quotes(file)}'" for file in mentions)
     live = "true" if side == "own" else "file NOT IN (SELECT file FROM hidden)"
     # The scan asks for names alone: of most pages, no other column is then decoded.
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE mention AS "
-        f"SELECT * FROM read_parquet([{listed}]) WHERE name IN (SELECT name FROM wanted)"
+        f"CREATE OR REPLACE TEMP TABLE mention AS SELECT * FROM {mentions} WHERE name IN (SELECT name FROM wanted)"
     )
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE ast_references AS SELECT mention.*, file AS in_file, freed FROM mention "
@@ -235,6 +238,13 @@ def _linked(
     for name in PLACE.names or ():
         places[name] = found[name]
     return places
+
+
+def _mentions(works: Sequence[RepositoryWork]) -> str:
+    """Return the SQL that reads the identifiers of some work folders; "" when there are none."""
+    files = [file for work in works for file in work.tables(MENTIONS) if file.is_file()]
+    listed = ", ".join(f"'{_escape_quotes(file)}'" for file in files)
+    return f"read_parquet([{listed}])" if files else ""
 
 
 def _numbers(connection: duckdb.DuckDBPyConnection, sql: str, width: int) -> np.ndarray:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+
+import pyarrow as pa
 
 from codequarry.pipelines.modules.stage import RestOfRepository, is_config
 from codequarry.pipelines.sources.census import take_census
 from codequarry.pipelines.stack.base_version import Base
 from codequarry.pipelines.stack.changes import Changes
-from codequarry.pipelines.store.parts import MODULE_FACTS
-from codequarry.pipelines.syntax.facts.table import read_modules
+from codequarry.pipelines.store.row_groups import rows_among
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.settings.load import Settings
 
@@ -27,37 +28,33 @@ def surroundings(changes: Changes, base: Base, settings: Settings) -> RestOfRepo
     Returns:
         Modules, paths, configurations, names and imports of the rest of the repository.
     """
-    work, hidden = changes.base.work, changes.hidden
-    modules = [
-        module
-        for file in work.tables(MODULE_FACTS)
-        if file.is_file()
-        for module in read_modules(file)
-        if module.path not in hidden
-    ]
+    hidden = changes.hidden
     return RestOfRepository(
-        modules,
+        [module for module in changes.base.modules if module.path not in hidden],
         (changes.base.census.keys() - hidden) | changes.own.keys(),
-        _configs(changes, settings),
-        lambda: _names(changes),
+        lambda: _configs(changes, settings),
+        lambda names: _defined(changes, names),
         _fan_in(changes, base),
     )
 
 
 def _configs(changes: Changes, settings: Settings) -> Mapping[str, bytes]:
-    """Read the configurations that did not change."""
+    """Return the configurations that did not change; what was read for an earlier version over the base is kept."""
+    held = changes.base.configs
     live = {path for path in changes.base.census if is_config(path) and path not in changes.hidden}
-    paths = tuple(path for path in changes.source.paths if path.decode(errors="replace") in live)
-    some = replace(changes.source, paths=paths)
-    return {entry.path: entry.content for entry in take_census(some, settings.sources) if entry.skip_reason is None}
+    lacking = live - held.keys()
+    paths = tuple(path for path in changes.source.paths if path.decode(errors="replace") in lacking) if lacking else ()
+    for entry in take_census(replace(changes.source, paths=paths), settings.sources):
+        held[entry.path] = entry.content if entry.skip_reason is None else None
+    return {path: content for path in live if (content := held.get(path)) is not None}
 
 
-def _names(changes: Changes) -> set[str]:
-    """Return the names that live files define."""
+def _defined(changes: Changes, names: Collection[str]) -> set[str]:
+    """Return those of some names that live files define."""
     found: set[str] = set()
     for work, hidden in ((changes.base.work, changes.hidden), (changes.work, frozenset[str]())):
         for file in work.parts.glob("*/ast_nodes.parquet"):
-            table = read_table(file, ["path", "name"])
+            table = rows_among(read_table(file, ["path", "name"]), "name", pa.array(names, pa.string()))
             rows = zip(table["path"].to_pylist(), table["name"].to_pylist(), strict=True)
             found.update(name for path, name in rows if path not in hidden)
     return found
@@ -66,10 +63,11 @@ def _names(changes: Changes) -> set[str]:
 def _fan_in(changes: Changes, base: Base) -> dict[str, int]:
     """Return how many files that did not change imported each file that did: those of the base, less the hidden."""
     table = read_table(base.paths.table("modules"), ["repo", "path", "fan_in", "resolved"])
+    table = rows_among(table, "path", pa.array(changes.hidden, pa.string()))
     before: dict[str, int] = {}
     without: Counter[str] = Counter()
     for repo, path, fan_in, resolved in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        if repo == changes.work.path.name and path in changes.hidden:
+        if repo == changes.work.path.name:
             before[path] = fan_in
             without.update(resolved)
     return {path: fan_in - without[path] for path, fan_in in before.items() if path in changes.own}

@@ -43,8 +43,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 _STOP_S = 2.0
-_GLANCE_S = 0.05
+_GLANCE_S = 0.02
 """Seconds between two glances at the file CURRENT while a look is waited for."""
+_LEAST_PAUSE_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +357,12 @@ class Follower:
         def pause() -> None:
             nonlocal since, looked
             now = time.monotonic()
-            if self._stopping.wait(now - since):
-                raise _Superseded
-            since = time.monotonic()
-            if since - looked >= self._settings.follow_interval_s:
-                looked = since
+            if now - since >= _LEAST_PAUSE_S:  # a wait after each of many small files takes longer than to read them
+                if self._stopping.wait(now - since):
+                    raise _Superseded
+                since = now = time.monotonic()
+            if now - looked >= self._settings.follow_interval_s:
+                looked = now
                 try:
                     named = self._root.read_current()
                 except UnavailableError:

@@ -126,7 +126,7 @@ def python_files(draw: st.DrawFn) -> SourceModule:
 @given(st.lists(python_files(), max_size=12))
 def test_imports_that_are_skipped_would_have_told_nothing(found: list[SourceModule]) -> None:
     by_path = {module.path: module for module in found}
-    repository = Repository(by_path, frozenset(by_path), {}, lambda _: frozenset())
+    repository = Repository(by_path, frozenset(by_path), dict, lambda _: frozenset())
     one, other = PythonModules(repository), LooksAtAllImports(repository)
     for module in by_path.values():
         assert one.name(module) == other.name(module)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from codequarry.pipelines.run import IndexReport, index_repositories
 from codequarry.pipelines.sources.sources import repositories_by_name
+from codequarry.pipelines.stack.base_version import KeptSources
 from codequarry.pipelines.stack.build import NotStacked, index_changes
 from codequarry.pipelines.store.workspace import Progress, repository_work, silent
 from codequarry.schemas.bundle.tables import read_table
@@ -20,7 +21,9 @@ Files = dict[str, dict[str, str]]
 """Digests of the indexed files, by repository and path."""
 
 
-def publish_changes(settings: Settings, progress: Progress = silent, *, accept: str = "") -> IndexReport:
+def publish_changes(
+    settings: Settings, progress: Progress = silent, *, accept: str = "", kept: KeptSources | None = None
+) -> IndexReport:
     """Publish a version of what the repositories hold now, unless CURRENT holds it already.
 
     It is a delta version unless most files changed since the last complete one: nobody who saves waits for a complete
@@ -31,6 +34,7 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
         settings: Settings of the watch.
         progress: Told of the work done.
         accept: Reason for publishing though checks fail that compare with CURRENT.
+        kept: Repositories of the base, from one round to the next.
 
     Returns:
         What was done.
@@ -45,7 +49,7 @@ def publish_changes(settings: Settings, progress: Progress = silent, *, accept: 
         most = max(retrieval.min_changed_share, share)
         retrieval = retrieval.model_copy(update={"min_changed_share": most})
     changed = settings.model_copy(update={"bundle": bundle, "retrieval": retrieval})
-    report = index_changes(changed, progress, accept=accept)
+    report = index_changes(changed, progress, accept=accept, kept=kept)
     return index_repositories(settings, progress, accept=accept) if isinstance(report, NotStacked) else report
 
 

@@ -42,7 +42,7 @@ def watch(
     """Stay, and publish a new version whenever files of the repositories change.
 
     First the index is brought up to date. Then each save, commit, or switch of branches becomes a version as soon as
-    nothing has changed for 0.1 s, and one line says what changed. A running server serves it at once. What git ignores
+    nothing has changed for 0.05 s, and one line says what changed. A running server serves it at once. What git ignores
     costs nothing. An error is said, and the watch goes on; Ctrl-C ends it.
 
     Examples:

@@ -7,8 +7,8 @@ is built while nothing changes, see `compaction`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from codequarry.pipelines.cli.watch.watched_tree import WatchedTree, is_empty
 from codequarry.pipelines.gates.accept import MAX_REASON_CHARS
 from codequarry.pipelines.run import IndexReport
 from codequarry.pipelines.sources.earlier import remember
+from codequarry.pipelines.stack.base_version import KeptSources
 from codequarry.pipelines.store.workspace import Progress, silent
 from codequarry.schemas.bundle.layout import BundleRoot
 from codequarry.schemas.errors import (
@@ -35,12 +36,16 @@ from codequarry.schemas.resources import raise_if_exhausted
 from codequarry.schemas.trust.git_head import head_branch_of
 from codequarry.serving.files.integrity import current_manifest
 
-QUIET_S, LONGEST_S = 0.1, 2.0
+QUIET_S, LONGEST_S = 0.05, 2.0
 """A round begins when nothing changed for so long, or so long after the first change."""
+REBASE_QUIET_S = 0.2
+"""The same between the commits of a rebase."""
 GIT_S = 10.0
 """A round waits at most so long for git to release its index, or for a rebase to be quiet."""
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
-_STEP_MS, _GROUP_MS, _TICK_MS, _POLL_MS = 50, 100, 100, 2_000
+_STEP_MS, _GROUP_MS, _TICK_MS, _POLL_MS = 50, 100, 200, 2_000
+_FEW_FILES = 20
+"""When more files change at once, their times are not looked at."""
 _ROOTS_S = 1.0
 
 Events = Generator[set[Path], None, None]
@@ -86,6 +91,7 @@ class Rounds:
         self._say, self._note = say, note
         self._burst = Burst()
         self._compactor = Compactor(plan.settings)
+        self._kept = KeptSources()
         self._files: Files = {}
         published = current_manifest(BundleRoot(plan.settings.bundle.root))
         sources = published.sources if published is not None else ()
@@ -183,7 +189,7 @@ class Rounds:
                 self._roots = self._identities()
                 raise SourceError(f"{tree.root} is gone", suggestion="put it back, or start a watch of what is there")
         try:
-            return publish_changes(self._settings, progress, accept=accept)
+            return publish_changes(self._settings, progress, accept=accept, kept=self._kept)
         except OSError as error:
             if isinstance(error, CodequarryError):
                 raise
@@ -235,7 +241,7 @@ class Rounds:
                 self._burst.add(tree.name, [""], moved=False, now=now)
             inside, moved = tree.sift(paths)
             if inside or moved:
-                self._burst.add(tree.name, inside, moved=moved, now=now)
+                self._burst.add(tree.name, inside, moved=moved, now=now - _seconds_since(tree.root, inside))
                 self._compactor.stop()
 
     def _is_due(self) -> bool:
@@ -247,8 +253,9 @@ class Rounds:
             return False
         age = now - self._burst.first
         trees = [tree for tree in self._trees if tree.name in self._burst.paths or tree.name in self._burst.moved]
-        longest = GIT_S if any(tree.git is not None and tree.git.is_rebasing() for tree in trees) else LONGEST_S
-        if now - self._burst.last < QUIET_S and age < longest:
+        rebasing = any(tree.git is not None and tree.git.is_rebasing() for tree in trees)
+        quiet, longest = (REBASE_QUIET_S, GIT_S) if rebasing else (QUIET_S, LONGEST_S)
+        if now - self._burst.last < quiet and age < longest:
             return False
         if self._waits_for_git(trees, age) or (age < LONGEST_S and self._has_emptied(trees)):
             return False
@@ -314,6 +321,18 @@ class Rounds:
                 f"{_POLL_MS / 1000:g} s; on Linux a larger fs.inotify.max_user_watches ends that"
             )
             yield from _read_events(folders, polling=True)
+
+
+def _seconds_since(root: Path, paths: Collection[str]) -> float:
+    """Return for how many seconds files have not been written, as far as a round waits for it; 0 for many files.
+
+    Notifications come later than the changes. What is gone, such as the file that an editor renames, does not count.
+    """
+    written: list[float] = []
+    for path in paths if len(paths) <= _FEW_FILES else ():
+        with suppress(OSError):
+            written.append((root / path).lstat().st_ctime)
+    return min(max(0.0, time.time() - max(written)), REBASE_QUIET_S) if written else 0.0
 
 
 def _read_events(folders: list[Path], *, polling: bool | None) -> Events:

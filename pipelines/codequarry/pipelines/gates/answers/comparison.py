@@ -30,6 +30,7 @@ from codequarry.pipelines.measure.questions import CandidateKey, Question, Targe
 from codequarry.pipelines.measure.ranking_metrics import LEVEL, METRICS, TITLES
 from codequarry.pipelines.measure.results import COMPARED, OVERALL, Run, difference, scores_of, summary_of_run
 from codequarry.pipelines.sources.path_classes import SOURCE, path_class
+from codequarry.pipelines.store.row_groups import rows_among
 from codequarry.schemas.bundle.layout import DENSE_LEGS, BundlePaths
 from codequarry.schemas.bundle.tables import read_table
 from codequarry.schemas.gates.expectation import build_frames, run_suite
@@ -366,8 +367,7 @@ def _telling_pair(sentence: str) -> str:
 
 def _with_names(nodes: pa.Table, names: Collection[str]) -> pa.Table:
     """Return the definitions with one of the names."""
-    wanted = pc.SetLookupOptions(value_set=pa.array(sorted(names), nodes["name"].type))
-    return nodes.filter(pc.call_function("is_in", [nodes["name"]], wanted))
+    return rows_among(nodes, "name", pa.array(sorted(names), nodes["name"].type))
 
 
 def _rows(paths: BundlePaths, name: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from codequarry.pipelines.gates.live_rows import indexed_files
+from codequarry.pipelines.gates.live_rows import count_changed_files
 from codequarry.pipelines.store.workspace import Progress, write_json
 from codequarry.schemas.bundle.layout import RANKING_FILE, BundlePaths, BundleRoot
 from codequarry.schemas.bundle.manifest import Manifest
@@ -65,8 +65,7 @@ def _changed_files(paths: BundlePaths, manifest: Manifest, root: BundleRoot) -> 
     held = current_manifest(root)
     if held is None or _means(held) != _means(manifest) or (held.stack is not None and manifest.stack is None):
         return None
-    own, before = indexed_files(paths, manifest), indexed_files(root.version(held.version), held)
-    return len({place for place, _ in own.items() ^ before.items()})
+    return count_changed_files(paths, manifest, root.version(held.version), held)
 
 
 def _means(manifest: Manifest) -> tuple[object, ...]:

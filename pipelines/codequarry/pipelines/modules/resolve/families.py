@@ -34,8 +34,8 @@ class Repository:
     """Source files by path."""
     paths: frozenset[str]
     """Every path of the census, whether or not it is indexed: an empty ``__init__.py`` is not."""
-    configs: Mapping[str, bytes]
-    """Contents of go.mod, package.json, tsconfig.json, jsconfig.json and Cargo.toml, by path."""
+    configs: Callable[[], Mapping[str, bytes]]
+    """Returns the contents of go.mod, package.json, tsconfig.json, jsconfig.json and Cargo.toml, by path."""
     mentioned: Callable[[str], frozenset[str]]
     """Identifiers that a file uses without defining them, by path."""
 
@@ -47,7 +47,7 @@ class Repository:
         """Return configurations with one of these file names, by folder."""
         return {
             posixpath.dirname(path): data
-            for path, data in sorted(self.configs.items())
+            for path, data in sorted(self.configs().items())
             if posixpath.basename(path) in names
         }
 
