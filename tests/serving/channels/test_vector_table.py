@@ -49,6 +49,13 @@ def test_parquet_readers_and_the_map_see_the_same_numbers(files: list[Path]) -> 
     assert np.array_equal(np.stack(found["vector"]), half)
 
 
+def test_a_shard_of_many_rows_has_its_numbers_in_one_page(tmp_path: Path) -> None:
+    rows, file = 20_001, tmp_path / "embeddings.parquet"  # Arrow begins a page after 20,000 rows, if nobody objects
+    vectors = np.arange(rows * 2).reshape(rows, 2) % 1_000
+    write_vectors(file, np.arange(rows), vectors)
+    assert np.array_equal(VectorTable([map_codes(file, rows, 2)], 2)[:], vectors)
+
+
 def test_a_number_takes_two_bytes_and_little_more(files: list[Path]) -> None:
     file = files[-1]
     rows = pq.read_metadata(file).num_rows

@@ -304,8 +304,9 @@ def write_vectors(path: Path, chunk_ids: np.ndarray, vectors: np.ndarray) -> Non
     schema = half_schema(vectors.shape[1])
     column = pa.FixedSizeListArray.from_arrays(_numbers(vectors, np.float16), type=schema.field("vector").type)
     table = pa.Table.from_arrays([_numbers(chunk_ids, np.int64), column], schema=schema)
+    rows = max(1, len(table))
     pq.write_table(
-        table, path, row_group_size=max(1, len(table)), data_page_size=_ONE_PAGE, compression="none",
+        table, path, row_group_size=rows, data_page_size=_ONE_PAGE, max_rows_per_page=rows, compression="none",
         use_dictionary=False, write_statistics=False,
     )  # fmt: skip
 
