@@ -15,6 +15,7 @@ from codequarry.schemas.wire.relations import RelationResult, RelationsAnswer, R
 from codequarry.serving import open_catalog
 from codequarry.serving.engine.engine import Engine
 from codequarry.serving.render.relations import relations_text
+from codequarry.serving.tools.relations import symbol_graph
 from codequarry.serving.tools.relations.relations import relations
 from tests.pipelines.conftest import Run
 
@@ -141,6 +142,11 @@ def test_subtypes_and_overrides(engine: Engine) -> None:
     assert found(engine, "implementations", "Store") == ["MemoryStore:15 extends, resolved"]
     assert found(engine, "implementations", "Store.open") == ["MemoryStore.open:16 overrides, resolved"]
     assert found(engine, "implementations", "Priced") == ["Cart:2 extends, resolved"]
+
+
+def test_uses_inside_of_functions_hide_no_subtype(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(symbol_graph, "_MOST_USES", 1)  # Store is used in four functions too
+    assert found(engine, "implementations", "Store") == ["MemoryStore:15 extends, resolved"]
 
 
 def test_imports_both_ways(engine: Engine) -> None:

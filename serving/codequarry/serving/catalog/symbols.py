@@ -366,6 +366,20 @@ class SymbolTables:
         index = self._catalog.index
         return index.texts[index.column("qualified_name", enclosing)] if enclosing >= 0 else ""
 
+    def are_of_kinds(self, definitions: np.ndarray, kinds: Collection[str]) -> np.ndarray:
+        """Tell which definitions are of some kinds.
+
+        Args:
+            definitions: (m,) integers, numbers of definitions; those below 0 are of no kind.
+            kinds: Stored kinds.
+
+        Returns:
+            (m,) bool.
+        """
+        index = self._catalog.index
+        numbers = [index.texts.find(kind) for kind in kinds]
+        return (definitions >= 0) & np.isin(index.column("kind", np.maximum(definitions, 0)), numbers)
+
     def outside(self, targets: Sequence[int]) -> list[str]:
         """Return the SCIP symbols of those targets that the bundle does not define."""
         sql = f"SELECT symbol FROM outside_mat WHERE target_id IN ({marks(targets)}) ORDER BY symbol"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 import numpy as np
 
@@ -106,8 +105,13 @@ def affected_tests(
             test.add(sum(sorted(test.calls, reverse=True)[:_MOST_CALLS]), "", test.step.evidence)
     deadline.check()
     _add_imports(bundle, sources, test_of)
-    _add_names(bundle, sources, target.rows, test_of)
-    _add_words(bundle, target, sources, test_of)
+    repos = sorted({directory.repos[file] for file in sources})
+    tests = (directory.class_rank == _TEST) & directory.files_in(repos)
+    named = {file: _words_of(directory.paths[file]) for file in directory.in_order(tests)}
+    deadline.check()
+    _add_names(bundle, sources, target.rows, named, test_of)
+    deadline.check()
+    _add_words(bundle, target, sources, named, test_of)
     return sorted(found.values(), key=lambda test: (-test.score, directory.paths[test.file]))
 
 
@@ -131,58 +135,93 @@ def _add_imports(bundle: Bundle, sources: Sequence[int], test_of: Callable[[int]
 
 
 def _add_names(
-    bundle: Bundle, sources: Sequence[int], rows: Sequence[SymbolRow], test_of: Callable[[int], AffectedTest]
+    bundle: Bundle,
+    sources: Sequence[int],
+    rows: Sequence[SymbolRow],
+    named: Mapping[int, list[str]],
+    test_of: Callable[[int], AffectedTest],
 ) -> None:
-    """Add the tests whose path names what changes: ``test_retry.py``, ``RetryTest.java``, ``retry/send_test.go``."""
+    """Add the tests whose path names what changes: ``test_retry.py``, ``RetryTest.java``, ``retry/send_test.go``.
+
+    Args:
+        bundle: The version.
+        sources: Files that change.
+        rows: Definitions that change.
+        named: Words of the file name of each test of their repositories.
+        test_of: Returns the entry of a test.
+    """
     directory = bundle.directory
     for source in sources:
         names = {tuple(_split(row.name)) for row in rows if row.file == source}
-        path = directory.paths[source]
-        for file in directory.in_order((directory.class_rank == _TEST) & directory.files_in([directory.repos[source]])):
-            points, why = _likeness(path, directory.paths[file], names)
+        path, own = directory.paths[source], _words_of(directory.paths[source])
+        for file, words in named.items():
+            if directory.repos[file] != directory.repos[source]:
+                continue
+            points, why = _likeness(path, own, directory.paths[file], words, names)
             if points:
                 test_of(file).add(points, f"{why} {path}", "by name")
 
 
-def _likeness(source: str, test: str, names: Collection[tuple[str, ...]]) -> tuple[float, str]:
+def _likeness(
+    source: str, own: list[str], test: str, words: list[str], names: Collection[tuple[str, ...]]
+) -> tuple[float, str]:
     """Return points for a test whose path resembles a source's, and in which way it does.
 
     Args:
         source: Path of what changes.
+        own: Words of its file name.
         test: Path of a test.
+        words: Words of its file name.
         names: Words of the names of definitions that change.
 
     Returns:
         Points, 0 where nothing is alike; and the way.
     """
-    own, words = _words_of(source), _words_of(test)
     if not own or not words:
         return 0.0, ""
-    parents = {part.lower() for part in PurePosixPath(source).parts[:-1]}
-    folders = {_AFFIXES.sub("", part).lower() for part in PurePosixPath(test).parts[:-1]} - {""}
-    shared = len(folders & parents) / max(1, len(parents))
     telling = own[-1] not in _COMMON
     if words == own:
-        return (_NAMED if telling or len(own) > 1 else _PART_NAMED) + shared, "is named after"
+        points = _NAMED if telling or len(own) > 1 else _PART_NAMED
+        return points + _shared_folders(source, test), "is named after"
     if tuple(words) in names or _holds(words, own) or (telling and words[-1] == own[-1]):
-        return _PART_NAMED + shared, "shares a name with"
-    if telling and own[-1] in folders:
-        return _PART_NAMED + shared, "lies in a folder named after"
-    beside = test.rpartition("/")[0] == source.rpartition("/")[0]
-    return (_SAME_FOLDER, "lies beside") if beside else (0.0, "")
+        return _PART_NAMED + _shared_folders(source, test), "shares a name with"
+    folder = test.rpartition("/")[0]
+    if telling and own[-1] in folder.lower() and own[-1] in _folders_of(test):
+        return _PART_NAMED + _shared_folders(source, test), "lies in a folder named after"
+    return (_SAME_FOLDER, "lies beside") if folder == source.rpartition("/")[0] else (0.0, "")
+
+
+def _shared_folders(source: str, test: str) -> float:
+    """Return the share of the folders of a source that a test's path has too."""
+    parents = set(source.lower().split("/")[:-1])
+    return len(_folders_of(test) & parents) / max(1, len(parents))
+
+
+def _folders_of(test: str) -> set[str]:
+    """Return the folders of a test, without what says that it is one.
+
+    >>> sorted(_folders_of("test/net/retry_test/send.py"))
+    ['net', 'retry']
+    """
+    return {_AFFIXES.sub("", part).lower() for part in test.split("/")[:-1]} - {""}
 
 
 def _add_words(
-    bundle: Bundle, target: RelationTarget, sources: Sequence[int], test_of: Callable[[int], AffectedTest]
+    bundle: Bundle,
+    target: RelationTarget,
+    sources: Sequence[int],
+    named: Mapping[int, list[str]],
+    test_of: Callable[[int], AffectedTest],
 ) -> None:
-    """Add the tests whose text, or path, has the rarest words of what changes."""
+    """Add the tests whose text, or path, has the rarest words of what changes; arguments as of `_add_names`."""
     channel, directory = bundle.channels.get("bm25"), bundle.directory
     if not sources or not isinstance(channel, Bm25Channel):
         return
     text = target.text or "\n".join(f"{row.name} {row.signature}" for row in target.rows[:_MOST_SAID])
     words = [word for word, _ in Counter(analyze_words(text)).most_common(_MOST_WORDS)]
-    tests = (directory.class_rank == _TEST) & directory.files_in(sorted({directory.repos[file] for file in sources}))
-    many = max(1, int(tests.sum()))
+    tests = np.zeros(len(directory.paths), np.bool_)
+    tests[list(named)] = True
+    many = max(1, len(named))
     scores, shared = np.zeros(len(tests)), dict[int, list[str]]()
     for word in words:
         for chunk_ids in channel.holding([whole(word)]):
@@ -196,8 +235,7 @@ def _add_words(
         if scores[file] > 0:
             said = ", ".join(shared[file][:_WORDS_SAID])
             test_of(file).add(_SHARES_WORDS * float(scores[file]) / best, f"shares the words {said}", "by name")
-        named = _words_of(directory.paths[file])
-        if named and all(_stem(word) in spoken for word in named):
+        if named[file] and all(_stem(word) in spoken for word in named[file]):
             test_of(file).add(_NAMED_BY_CHANGE, "is named after words that change", "by name")
 
 
@@ -230,12 +268,12 @@ def _words_of(path: str) -> list[str]:
     >>> _words_of("tests/net/test_retry_policy.py"), _words_of("src/RetryPolicyTest.java"), _words_of("a/retry.spec.ts")
     (['retry', 'policy'], ['retry', 'policy'], ['retry'])
     """
-    stem = PurePosixPath(path).name.split(".")
+    stem = path.rpartition("/")[2].split(".")
     name = ".".join(stem[:-1]) if len(stem) > 1 else stem[0]
     words = _split(name)
-    while len(words) > 1 and _AFFIXES.sub("", words[-1]) == "":
+    while len(words) > 1 and not _AFFIXES.sub("", words[-1]):
         words.pop()
-    while len(words) > 1 and _AFFIXES.sub("", words[0]) == "":
+    while len(words) > 1 and not _AFFIXES.sub("", words[0]):
         words.pop(0)
     return words
 

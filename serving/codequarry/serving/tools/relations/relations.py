@@ -167,8 +167,7 @@ class _Relations:
 
     def _users(self, rows: Sequence[SymbolRow], *, calls_alone: bool) -> list[RelationStep]:
         uses = self.graph.uses_of(rows, calls_alone=calls_alone)
-        numbers = list(dict.fromkeys(use.enclosing for use in uses if use.enclosing >= 0))
-        around = {row.symbol_id: row for row in self.bundle.symbols.numbered(numbers)} if numbers else {}
+        around = self.graph.rows_of(use.enclosing for use in uses if use.enclosing >= 0)
         steps: list[RelationStep] = []
         for use in uses:
             row = around.get(use.enclosing)
@@ -189,12 +188,13 @@ class _Relations:
         ]
 
     def _extending(self, rows: Sequence[SymbolRow]) -> list[RelationStep]:
+        extending = self.graph.extending(rows)
         return [
             RelationStep(
                 "overrides" if row.kind in CALLABLE else "extends", row, other, other.file, other.start_line, evidence
             )
             for row in rows
-            for other, evidence in self.graph.extending(row)
+            for other, evidence in extending[row.symbol_id]
         ]
 
     def _tree(self, steps: Sequence[RelationStep]) -> list[RelationResult]:

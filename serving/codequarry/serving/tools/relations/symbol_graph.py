@@ -8,7 +8,7 @@ receiver. What is left is known ``by name`` alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from codequarry.schemas.kinds import stored_kinds
 from codequarry.schemas.wire.symbols import Evidence
 from codequarry.serving.catalog.definition_rows import SymbolRow
 from codequarry.serving.request.deadline import Deadline
-from codequarry.serving.tools.naming.meanings import Meanings, NamedPlace, near_files, same_names
+from codequarry.serving.tools.naming.meanings import SAME_NAME, Meanings, Meant, NamedPlace, near_files, same_names
 from codequarry.serving.tools.naming.receiver_types import TYPE_LIKE, owner_of
 from codequarry.serving.version.open import Bundle
 
@@ -57,17 +57,19 @@ class SymbolGraph:
         self._bundle = bundle
         self._kindred = bundle.directory.related_files(files)
         self._meanings = Meanings(bundle, self._kindred, deadline)
-        self._same_names: dict[int, list[SymbolRow]] = {}
+        self._of_names: dict[str, list[Meant]] = {}
+        self._rows_of_names: dict[int, list[SymbolRow]] = {}
         self._extending: dict[int, list[tuple[SymbolRow, Evidence]]] = {}
         self.is_cut = False
         """True when a step found more uses than it looks at."""
 
-    def uses_of(self, rows: Sequence[SymbolRow], *, calls_alone: bool) -> list[Use]:
+    def uses_of(self, rows: Sequence[SymbolRow], *, calls_alone: bool, in_types: bool = False) -> list[Use]:
         """Find the places that use definitions; imports and the definitions themselves are left out.
 
         Args:
             rows: The definitions.
             calls_alone: Take calls of what can be called, and no other use that only shares the name.
+            in_types: Take places whose innermost definition is a type, and no others.
 
         Returns:
             Places in the order of files and lines.
@@ -85,7 +87,8 @@ class SymbolGraph:
         importing = set(places.file[places.roles & IMPORT != 0].tolist())
         is_use = ~places.defining & (places.roles & IMPORT == 0)
         places = places.where(is_use & (places.precise | self._kindred[places.file]))
-        kindred = self._definitions_named(named)
+        if in_types:
+            places = places.where(symbols.are_of_kinds(places.enclosing, TYPE_LIKE))
         found: list[Use] = []
         doubtful: list[tuple[list[SymbolRow], NamedPlace, bool]] = []
         for target, file, precise, roles, line, column, _, end, enclosing, _ in places.rows():
@@ -99,7 +102,7 @@ class SymbolGraph:
                 row for row in named.get(target, ()) if called or not (calls_alone or row.kind in CALLABLE)
             ]:
                 doubtful.append((wanted, NamedPlace(file, line, column, end - column, enclosing), called))
-        asked = [(kindred[wanted[0].name_id], place) for wanted, place, _ in doubtful]
+        asked = [(self._of_name(wanted[0].name), place) for wanted, place, _ in doubtful]
         choices = self._meanings.of_places(asked, importing, near_files(self._bundle, rows))
         self._meanings.places_left = min(self._meanings.places_left, _FURTHER_PLACES)
         for (wanted, place, called), evidence in zip(doubtful, choices, strict=True):
@@ -127,7 +130,7 @@ class SymbolGraph:
         by_target: dict[int, list[SymbolRow]] = {}
         for each in symbols.of_targets(exact, [], None).rows if exact else []:
             by_target.setdefault(each.target_id, []).append(each)
-        same = self._definitions_named([one.target_id for one in named if not one.precise])
+        same = self._rows_named([one.target_id for one in named if not one.precise])
         found: dict[int, tuple[SymbolRow, int, Evidence]] = {}
         for one in named:
             if one.precise:
@@ -141,76 +144,131 @@ class SymbolGraph:
                     found.setdefault(each.symbol_id, (each, one.end_line, evidence))
         return list(found.values())
 
-    def extending(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
-        """Find the types that extend or implement a type, or the members that override a member.
+    def extending(self, rows: Sequence[SymbolRow]) -> dict[int, list[tuple[SymbolRow, Evidence]]]:
+        """Find the types that extend or implement types, and the members that override members.
 
         Args:
-            row: The type or the member.
+            rows: Types and members.
 
         Returns:
-            Definitions with the evidence.
+            Definitions with the evidence, by ``symbol_id`` of each row.
         """
-        if (known := self._extending.get(row.symbol_id)) is not None:
-            return known
-        symbols = self._bundle.symbols
-        pairs = symbols.implementing([row.target_id])
-        exact = symbols.of_targets(list(dict.fromkeys(own for own, _ in pairs)), [], None).rows if pairs else []
-        found: dict[int, tuple[SymbolRow, Evidence]] = {each.symbol_id: (each, "exact") for each in exact}
-        others = self._subtypes(row) if row.kind in TYPE_LIKE else self._overrides(row)
-        for each, evidence in others:
-            found.setdefault(each.symbol_id, (each, evidence))
-        self._extending[row.symbol_id] = list(found.values())
-        return self._extending[row.symbol_id]
+        new = [row for row in rows if row.symbol_id not in self._extending]
+        exact = self._exact_subtypes(new)
+        heads = self._subtypes([row for row in new if row.kind in TYPE_LIKE])
+        members = self._overrides([row for row in new if row.kind not in TYPE_LIKE])
+        for row in new:
+            found: dict[int, tuple[SymbolRow, Evidence]] = {}
+            for each, evidence in (
+                *exact.get(row.target_id, ()), *heads.get(row.symbol_id, ()), *members.get(row.symbol_id, ()),
+            ):  # fmt: skip
+                found.setdefault(each.symbol_id, (each, evidence))
+            self._extending[row.symbol_id] = list(found.values())
+        return {row.symbol_id: self._extending[row.symbol_id] for row in rows}
 
-    def _definitions_named(self, names: Iterable[int]) -> dict[int, list[SymbolRow]]:
+    def _rows_named(self, names: Iterable[int]) -> dict[int, list[SymbolRow]]:
         """Return the definitions of names by ``name_id``; those of new names are read together."""
         wanted = list(dict.fromkeys(names))
-        missing = [name for name in wanted if name not in self._same_names]
+        missing = [name for name in wanted if name not in self._rows_of_names]
         if missing:
             read = same_names(self._bundle, missing, self._kindred)
-            self._same_names |= {name: read.get(name, []) for name in missing}
-        return {name: self._same_names[name] for name in wanted}
+            self._rows_of_names |= {name: read.get(name, []) for name in missing}
+        return {name: self._rows_of_names[name] for name in wanted}
 
-    def _subtypes(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
-        """Find types whose head names a type: ``class Store(Index)``, ``class Store implements Index``."""
-        word = re.compile(rf"(?<!\w){re.escape(row.name)}(?!\w)")
-        uses = [use for use in self.uses_of([row], calls_alone=False) if use.enclosing >= 0]
-        around = {each.symbol_id: each for each in self._bundle.symbols.numbered([use.enclosing for use in uses])}
-        found: list[tuple[SymbolRow, Evidence]] = []
-        for use in uses:
-            each = around.get(use.enclosing)
-            if each is None or each.kind not in TYPE_LIKE or each.symbol_id == row.symbol_id:
-                continue
-            _, _, head = each.signature.partition(each.name)
-            if use.line >= each.start_line and word.search(head):
-                found.append((each, use.evidence))
+    def _of_name(self, name: str) -> list[Meant]:
+        """Return the definitions of a name, the first ones."""
+        if (found := self._of_names.get(name)) is None:
+            found = self._of_names[name] = [*self._bundle.symbols.with_name(name, SAME_NAME, self._kindred)]
         return found
 
-    def _overrides(self, row: SymbolRow) -> list[tuple[SymbolRow, Evidence]]:
-        """Find members of the same name in types that extend the type of a member."""
-        owner = owner_of(row)
-        same = self._definitions_named([row.name_id])[row.name_id]
-        named = [each for each in same if owner_of(each) not in ("", owner) or each.file != row.file]
-        if not owner or not named:
-            return []
+    def rows_of(self, numbers: Iterable[int]) -> dict[int, SymbolRow]:
+        """Return definitions by number."""
+        wanted = list(dict.fromkeys(numbers))
+        return {each.symbol_id: each for each in self._bundle.symbols.numbered(wanted)} if wanted else {}
+
+    def _exact_subtypes(self, rows: Sequence[SymbolRow]) -> dict[int, list[tuple[SymbolRow, Evidence]]]:
+        """Find what indexers say to implement, extend or override definitions, by ``target_id``."""
+        symbols = self._bundle.symbols
+        by_target: dict[int, list[int]] = {}
+        for one, implemented in symbols.implementing([row.target_id for row in rows]):
+            by_target.setdefault(implemented, []).append(one)
+        return {
+            target: [(each, "exact") for each in symbols.of_targets(list(dict.fromkeys(others)), [], None).rows]
+            for target, others in by_target.items()
+        }
+
+    def _subtypes(self, rows: Sequence[SymbolRow]) -> dict[int, list[tuple[SymbolRow, Evidence]]]:
+        """Find types whose head names a type: ``class Store(Index)``, ``class Store implements Index``."""
+        uses = self.uses_of(rows, calls_alone=False, in_types=True)
+        around = self.rows_of(use.enclosing for use in uses)
+        found: dict[int, list[tuple[SymbolRow, Evidence]]] = {}
+        for use in uses:
+            each = around.get(use.enclosing)
+            if each is None or each.symbol_id == use.of.symbol_id:
+                continue
+            _, _, head = each.signature.partition(each.name)
+            if use.line >= each.start_line and re.search(rf"(?<!\w){re.escape(use.of.name)}(?!\w)", head):
+                found.setdefault(use.of.symbol_id, []).append((each, use.evidence))
+        return found
+
+    def _overrides(self, rows: Sequence[SymbolRow]) -> dict[int, list[tuple[SymbolRow, Evidence]]]:
+        """Find members of the same names in types that extend the types of members."""
+        beside = {row.symbol_id: self._likely_overrides(row) for row in rows if owner_of(row)}
+        members = [row for row in rows if beside.get(row.symbol_id)]
+        owners = {row.symbol_id: self._owners(row) for row in members}
+        below = self._all_below({number for numbers in owners.values() for number in numbers})
+        chosen: dict[int, list[tuple[int, Evidence]]] = {}
+        for row in members:
+            types = dict[int, tuple[SymbolRow, Evidence]]()
+            for number in owners[row.symbol_id]:
+                types |= below.get(number, {})
+            chosen[row.symbol_id] = [
+                (each.symbol_id, evidence)
+                for each in beside[row.symbol_id]
+                for own, evidence in types.values()
+                if each.file == own.file and each.qualified_name == f"{own.qualified_name}.{row.name}"
+            ]
+        held = self.rows_of(number for pairs in chosen.values() for number, _ in pairs)
+        return {
+            number: [(held[one], evidence) for one, evidence in pairs if one in held]
+            for number, pairs in chosen.items()
+        }
+
+    def _likely_overrides(self, row: SymbolRow) -> list[Meant]:
+        """Return the members of other types that have the name of a member."""
+        return [
+            each
+            for each in self._of_name(row.name)
+            if owner_of(each) not in ("", owner_of(row)) or each.file != row.file
+        ]
+
+    def _owners(self, row: SymbolRow) -> list[int]:
+        """Return the numbers of the types that a member is defined in."""
         beside = np.zeros(len(self._kindred), np.bool_)
         beside[row.file] = True
-        name = owner.rpartition(".")[2]
-        owners = self._bundle.symbols.with_name(name, _MOST_OWNERS, beside)
-        numbers = [each.symbol_id for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
-        queue = self._bundle.symbols.numbered(numbers) if numbers else []
-        types: dict[int, tuple[SymbolRow, Evidence]] = {}
-        while queue:
-            for each, evidence in self.extending(queue.pop()):
-                if each.symbol_id not in types:
-                    types[each.symbol_id] = each, evidence
-                    queue.append(each)
-        return [
-            (each, evidence)
-            for each in named
-            for own, evidence in types.values()
-            if each.file == own.file and each.qualified_name == f"{own.qualified_name}.{row.name}"
-        ]
+        owner = owner_of(row)
+        owners = self._bundle.symbols.with_name(owner.rpartition(".")[2], _MOST_OWNERS, beside)
+        return [each.symbol_id for each in owners if each.qualified_name == owner and each.kind in TYPE_LIKE]
+
+    def _all_below(self, numbers: Iterable[int]) -> dict[int, Mapping[int, tuple[SymbolRow, Evidence]]]:
+        """Find all types that extend types, at any distance; each level of all of them is looked up at once."""
+        start = self.rows_of(numbers)
+        level, seen = list(start.values()), set(start)
+        while level:
+            direct = self.extending(level)
+            following = {each.symbol_id: each for pairs in direct.values() for each, _ in pairs}
+            level = [each for number, each in following.items() if number not in seen and each.kind in TYPE_LIKE]
+            seen.update(following)
+        found: dict[int, Mapping[int, tuple[SymbolRow, Evidence]]] = {}
+        for number in start:
+            types, queue = dict[int, tuple[SymbolRow, Evidence]](), [number]
+            while queue:
+                for each, evidence in self._extending.get(queue.pop(), ()):
+                    if each.symbol_id not in types:
+                        types[each.symbol_id] = each, evidence
+                        queue.append(each.symbol_id)
+            found[number] = types
+        return found
 
     def _meant(self, user: SymbolRow, same: Sequence[SymbolRow], *, is_call: bool) -> list[tuple[SymbolRow, Evidence]]:
         """Return the definition that a name in a definition means; nothing where it may mean several."""
